@@ -14,9 +14,9 @@ from rich.text import Text
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.measurements import noisy_confusion
-from fedsim.audits.results.client_measures import ClientMeasures
 from fedsim.audits.results.model_card import (
     Charged,
+    ClientMeasures,
     ModelCard,
     Privacy,
     Rehearsal,

@@ -17,16 +17,16 @@ TRIALS, ROUNDS = 32, 8
 
 CAUSES = {
     "no noise": ("residual_noise", "no noise was added at all"),
-    "half the noise": ("residual_noise", "less noise was added than is accounted for"),
+    "half the noise": ("residual_noise", "less noise was added than was accounted for"),
     "uniform noise of the right variance": ("residual_shape", "uniform noise"),
     "Laplace noise of the right variance": ("residual_shape", "Laplace's noise"),
     "noise once per epoch": ("residual_noise", "no noise was added in round 2, 3, 4"),
     "an epoch's noise in one round": ("residual_noise", "it differs by round, from 0.0199 to 2"),
     "clipping after averaging": ("residual_scale", "not clipped one by one"),
     "mean in place of sum, in the noise alone": ("residual_noise", "less noise was added"),
-    "mean in place of sum, noise and all": ("residual_scale", "a mean was sent in place of a sum"),
+    "mean in place of sum, noise and all": ("residual_scale", "a mean was sent instead of a sum"),
     "weighted mean after clipping": ("residual_scale", "gradients were weighted"),
-    "shuffled instead of Poisson": ("sampling", "Shuffled batches of a fixed size"),
+    "shuffled instead of Poisson": ("sampling", "Shuffled batches of one size"),
     "rare records drawn more often": ("sampling", "of the records"),
     "divisor of the data at hand": ("residual_noise", "there is more noise than claimed"),
     "reused seed": ("residual_repeats", "rounds share their noise"),
@@ -124,7 +124,7 @@ def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(
     more = Variant("q", ORACLE, joined_more_often)
     report = play(more, tmp_path / "more", trials=1000, rounds=10).report
     assert not report["prediction"]["deterministic"]
-    assert "those of sampled steps" in report["contradictions"]["world_d"]
+    assert "do not follow sampled steps" in report["contradictions"]["world_d"]
     honest = Variant("q", ORACLE)
     assert play(honest, tmp_path / "honest", trials=1000, rounds=10).report["alarms"] == 0
 

@@ -1,13 +1,13 @@
-"""The client-level game against an app: did the target client send its update, or none?
+"""The client-level game against an app: did the target client send its update, or not?
 
-In every trial a coin decides. The target's update is the worst that the configuration allows: a
-thousand times the clipping norm, in a random direction that the adversary knows, under a weight
-that outdoes all others where weights are the clients' own. All other clients send next to nothing,
-which the adversary knows too: the data of others are no secret in differential privacy. What is
-scored is the released model of every round, or the target's message where clients add the noise.
+A coin decides in every trial. The target's update is the worst that the configuration allows: a
+thousand times the clipping norm, along a random direction that the adversary knows. Where weights
+are the clients' own, its weight exceeds all others. The other clients send almost nothing, which
+the adversary also knows: in differential privacy the data of others are not secret. The score comes
+from the released model of every round, or from the target's message where clients add the noise.
 
-The score is the log-likelihood ratio by the noise that theory expects. Nothing is claimed on its
-authority: the bounds on epsilon hold whatever the score is.
+The score is the log-likelihood ratio under the noise that theory expects. No verdict relies on it:
+the bounds on epsilon hold for any score.
 """
 
 from collections.abc import Callable
@@ -39,17 +39,17 @@ HUGE, IDLE = 1e3, 1e-3
 """Norms of the target's and of the other clients' updates, in clipping norms."""
 
 PILOTS = 24
-"""Trials that only place the threshold, where theory does not."""
+"""Trials that place the threshold, where theory does not."""
 
 
 @dataclass(frozen=True)
 class Game:
-    """What T trials of k rounds showed.
+    """Scores of T trials of k rounds.
 
     Attributes:
         worlds: bool [T]; True where the target sent its update, in half of the trials.
-        ratios: float64 [T, k], log-likelihood ratio of each round; where theory does not know it,
-            how far the round moved along the direction, less the threshold of `PILOTS` trials.
+        ratios: float64 [T, k], log-likelihood ratio of each round. Where theory does not know it:
+            shift of the round along the direction, less the threshold from `PILOTS` trials.
     """
 
     worlds: Bools
@@ -58,7 +58,7 @@ class Game:
     def scores(self, scope: Scope) -> tuple[Bools, Floats]:
         """Return worlds and scores of independent observations, each [T], or [T k] for a round.
 
-        Given the coin, the noise of one round is independent of that of another.
+        Given the coin, the noise of each round is independent.
         """
         if scope is Scope.RUN:
             return self.worlds, self.ratios.sum(axis=1)
@@ -69,8 +69,8 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     """Run the app twice, honestly and with one huge update; return its configuration.
 
     Args:
-        seed: the honest run takes the numbers of trial 0, the other one those of trial 1.
-        confidence: of the intervals for the realised noise of all rounds together.
+        seed: the honest run uses the numbers of trial 0, the other run those of trial 1.
+        confidence: of all intervals for the realised noise together.
     """
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
@@ -103,14 +103,11 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
 def _noise_ratios(
     honest: Execution, configuration: Configuration, confidence: float
 ) -> tuple[Interval, ...]:
-    """Return intervals for realised over configured standard deviation of every round's noise.
+    """Return intervals for the realised over configured standard deviation of each round's noise.
 
-    By the chi-square distribution of the squared noise over its configured variance, all parameters
-    of a round together; all rounds' intervals hold at once with that confidence (Bonferroni). ()
-    where no noise is configured or that of a round could not be watched.
-
-    Args:
-        confidence: in (0, 1), of all intervals together.
+    The squared noise of a round, over its configured variance, is chi-square over all parameters.
+    All intervals hold together with this confidence (Bonferroni). The result is () where no noise
+    is configured, or where the noise of some round could not be measured.
     """
     central = configuration.central
     if central is None or not central.noise_multiplier:
@@ -139,28 +136,28 @@ def play(
 ) -> Game:
     """Play the game `trials` times, half in each world, and return the scores.
 
-    A trial depends on the seed and its number alone.
+    A trial depends only on the seed and its number.
 
     Args:
-        configuration: as `observe` returned it.
-        guarantee: theory's of that configuration, which scores the rounds. Where it is None or has
-            no finite numbers, or the noise is seeded, `PILOTS` more trials place a threshold.
-        neighbouring: under add-remove the target of the other world sends as little as everybody,
-            under replace the opposite update.
-        vantage: the server scores the target's message, any other the released model.
-        trials: at least 1; of an odd number one more is in the world with the update.
+        configuration: from `observe`.
+        guarantee: theory for that configuration, which scores the rounds. Where it is None or
+            infinite, or the noise is seeded, `PILOTS` more trials place a threshold.
+        neighbouring: the target's message in the world without its update. Add-remove: an idle
+            update, like all other clients. Replace: the opposite update.
+        vantage: the server scores the target's message, any other vantage the released model.
+        trials: at least 1; an odd number has one more trial with the update.
         seed: of the worlds, the direction and the app's own randomness.
-        progress: called with the number of trials done after each, pilots not counted.
+        progress: called with the number of finished trials after each, pilots not counted.
     """
     player = _Player(audited, configuration, neighbouring, seed)
     worlds = generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)
-    known = guarantee is not None and all(
+    modelled = guarantee is not None and all(
         np.isfinite([*guarantee.influences, *guarantee.noise_stds])
     )
-    known = known and not (configuration.observation and configuration.observation.seeded)
+    modelled = modelled and not (configuration.observation and configuration.observation.seeded)
     middle: Floats = np.zeros(configuration.rounds)
-    if not known:
-        # The first numbers are the pilots': their trials decide nothing else.
+    if not modelled:
+        # The pilots use the first numbers, and decide only the threshold.
         coins = np.arange(PILOTS) % 2 == 0
         pilots = [player.run(2 + number, bool(coin)) for number, coin in enumerate(coins)]
         shifts = np.array([_shifts(each, vantage) for each in pilots])
@@ -169,8 +166,14 @@ def play(
     for trial, world in enumerate(worlds):
         execution = player.run(2 + PILOTS + trial, bool(world))
         shifts = _shifts(execution, vantage)
-        if known and guarantee is not None:
-            ratios[trial] = _ratios(shifts, _of_this_run(configuration, guarantee, execution))
+        if modelled and guarantee is not None:
+            current = guarantee
+            if configuration.central is not None and configuration.central.adaptive:
+                # Adaptive clipping moves the norms from run to run.
+                central = _with_norms(configuration.central, execution)
+                moved = replace(configuration, central=central)
+                current = theory.guarantee(moved, neighbouring, guarantee.vantage) or guarantee
+            ratios[trial] = _ratios(shifts, current)
         else:
             ratios[trial] = shifts - middle
         progress(trial + 1)
@@ -178,7 +181,7 @@ def play(
 
 
 class _Player:
-    """Runs the app with the target's update in it, or without."""
+    """Runs the app with or without the target's update."""
 
     def __init__(
         self,
@@ -191,7 +194,7 @@ class _Player:
         central, local = configuration.central, configuration.local
         norms = [*(central.clipping_norms if central else ()), local.clipping_norm if local else 0]
         self.length = HUGE * (max(norms) or 1.0)
-        # Far below every clipping, or what all others send would be as long as the target's.
+        # Far below every clipping norm: clipped idle updates would be as long as the target's.
         self._idle = IDLE * min([norm for norm in norms if norm] or [1.0])
         seen = configuration.observation
         free = central is None or not central.equal_weights_enforced
@@ -200,8 +203,7 @@ class _Player:
         self._weighted_by = central.weighted_by if central else "num-examples"
 
     def run(self, number: int, world: bool) -> Execution:
-        """Return what trial `number` shows in the world where the update is sent, or the other."""
-        # The other world's target sends as little as everybody, or the opposite update.
+        """Return the execution of one trial in the world with the update, or without it."""
         absent = -self.length if self._neighbouring is Neighbouring.REPLACE else self._idle
         length = self.length if world else absent
         script = Script(0, length, self._weight, self._weighted_by, self._idle, self._seed)
@@ -209,7 +211,7 @@ class _Player:
 
 
 def _shifts(execution: Execution, vantage: Vantage) -> Floats:
-    """Return how far every round moved along the direction, [k]; 0 where there was no message."""
+    """Return each round's shift along the direction, [k]; 0 where there was no message."""
     name = "message_shift" if vantage is Vantage.SERVER else "model_shift"
     return np.nan_to_num(np.array([getattr(each, name) for each in execution.rounds]))
 
@@ -217,8 +219,8 @@ def _shifts(execution: Execution, vantage: Vantage) -> Floats:
 def _ratios(shifts: Floats, guarantee: Guarantee) -> Floats:
     """Return the log-likelihood ratio of every round, [k], by theory's influence and noise.
 
-    Without noise the ratio is that of unit noise: only its sign matters. A round without noise
-    tells all, so that beside one the others count for nothing.
+    Without noise the ratio is that of unit noise, of which only the sign matters. A round without
+    noise reveals the world, so that other rounds count for nothing beside it.
     """
     influences, stds = np.array(guarantee.influences), np.array(guarantee.noise_stds)
     # Opposite updates put the two worlds on either side of 0.
@@ -226,16 +228,6 @@ def _ratios(shifts: Floats, guarantee: Guarantee) -> Floats:
     silent = stds == 0
     variances = np.where(silent, 1.0, np.inf if silent.any() else stds**2)
     return influences * (shifts - middle) / variances
-
-
-def _of_this_run(
-    configuration: Configuration, guarantee: Guarantee, execution: Execution
-) -> Guarantee:
-    """Return the guarantee with the clipping norms of one run, which adaptive clipping moves."""
-    if configuration.central is None or not configuration.central.adaptive:
-        return guarantee
-    configuration = replace(configuration, central=_with_norms(configuration.central, execution))
-    return theory.guarantee(configuration, guarantee.neighbouring, guarantee.vantage) or guarantee
 
 
 def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
@@ -247,5 +239,5 @@ def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
 
 
 def _app_seed(seed: int, number: int) -> int:
-    """Return the seed of all of the app's own randomness in one of its runs."""
+    """Return the seed of the app's own randomness in one of its runs."""
     return int(generator(seed, Role.NOISE, trial=number).integers(2**32))

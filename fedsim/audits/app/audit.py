@@ -1,4 +1,4 @@
-"""The audit of a Flower app: what it claims, what theory says of it, and what an attack proves."""
+"""The audit of a Flower app: its claim, what theory says about it, and what an attack proves."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -33,46 +33,46 @@ from fedsim.privacy.trust.model import Vantage
 LEAST_TRIALS = 20
 
 BOUNDS = ("clopper_pearson", "gaussian")
-"""The lower bounds that judge a claim; neither knows the mechanism nor trusts its noise."""
+"""Lower bounds that judge a claim; both hold for any mechanism and any noise."""
 
 
 UNKNOWN = (
-    "theory does not know what {} adds to what it makes of the updates, and the attack disproved "
-    "nothing; a wrapper of Flower's around FedAvg is what theory knows"
+    "theory does not know what {} adds to the aggregate of the updates, and the attack disproved "
+    "nothing; theory covers Flower's own DP wrappers around FedAvg"
 )
-"""Why a claim is not judged that an attack alone looked at."""
+"""Why a claim is not judged where only an attack looked at it."""
 
 OWN_NOISE = (
-    "code of the app's own makes the noise of {}: it would be enough if it were Flower's, and the "
-    "attack disproved nothing, but an audit cannot tell independent Gaussian noise on every "
-    "parameter from what measures alike; leave the noise to Flower's own code"
+    "the app's own code makes the noise of {}. The same noise from Flower's code would be enough, "
+    "and the attack disproved nothing. But an audit cannot tell independent Gaussian noise on "
+    "every parameter from noise that only measures alike; leave the noise to Flower's own code"
 )
-"""Why a claim is not judged that theory supports only if the app's own noise is what it seems."""
+"""Why a claim is not judged that theory supports only if the app's own noise is Gaussian."""
 
 ROUNDS_KEY = "num-server-rounds"
-"""The key under which Flower's own templates declare the number of rounds."""
+"""Key under which Flower's templates declare the number of rounds."""
 
 TRIALS = 300
-"""How often an app is run under attack, unless somebody says."""
+"""Default number of attacked runs of an app."""
 
 LONGEST_TIME = 1e6
-"""Seconds; a socket takes no time much longer, and nobody waits for it."""
+"""Longest time limit, in seconds; sockets accept little more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppAudit(Judged):
-    """The outcome.
+    """The outcome of the audit of an app.
 
     Attributes:
-        configuration: what its strategy and mods say, with what the honest run showed.
-        guarantee: true noise of every round by theory, None where theory cannot tell.
-        vantage: whom the claim, else the noise, protects against.
-        neighbouring: what the target sends in the world without its update.
-        scope: of every epsilon: the whole run, or its least private round.
-        predicted_advantage: of this attack by theory, 0 to 1; None where theory cannot tell.
-        clients: how many the app was run with, sampled or not.
-        seen_below: the audit would have seen, with 95 %, noise below this share of what is
-            configured; 0 where no shortfall can be named.
+        configuration: read off its strategy and mods, with observations of the honest run.
+        guarantee: true noise of every round by theory; None where theory cannot tell.
+        vantage: observer that the claim, else the noise, protects against.
+        neighbouring: the target's message in the world without its update.
+        scope: what every epsilon is about: the whole run, or its least private round.
+        predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
+        clients: number of clients of the app, sampled or not.
+        seen_below: share of the configured noise below which the audit would have raised an alarm
+            with probability 95 %; 0 where it could detect no shortfall.
     """
 
     app: str
@@ -87,14 +87,14 @@ class AppAudit(Judged):
 
     @property
     def noise_off(self) -> bool:
-        """Whether epsilon rests on noise as it was measured, because it is not the configured."""
+        """Whether epsilon uses the measured noise, because it differs from the configured noise."""
         seen, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
         shares = theory.realised_shares(seen, self.configuration.rounds)
         return central and self.epsilon is not None and {*shares} != {1.0}
 
     @property
     def epsilon_of_run(self) -> float | None:
-        """Theory's epsilon of the whole run at the same delta, None where it cannot tell."""
+        """Theory's epsilon of the whole run at the same delta; None where it cannot tell."""
         return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
 
     @property
@@ -111,9 +111,9 @@ class AppAudit(Judged):
 
     @property
     def training_unseen(self) -> str:
-        """Why numbers of the update as training returns it do not judge the claim, "" if they do.
+        """Why the audit cannot judge the claim without training; "" if it can.
 
-        Theory and the attack know the way of that update, and nothing of noise within training.
+        Theory and attack know an update's way after training, but no noise within training.
         """
         return training.unseen(self.configuration, self.claim)
 
@@ -160,9 +160,9 @@ def audit(
     """Return the outcome of an honest run, every rule, and the game played `trials` times.
 
     Args:
-        audited: the app; it is run once honestly, once as a probe, and for every trial and pilot.
+        audited: the app; it runs once honestly, once as a probe, and for every trial and pilot.
         trials: at least `LEAST_TRIALS`.
-        confidence: in (0, 1), of the intervals and lower bounds that are shown.
+        confidence: of the intervals and lower bounds shown, in (0, 1).
     """
     check(trials, confidence, seed)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
@@ -170,23 +170,23 @@ def audit(
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
-    # Both noises at once: the clients' passes through clipping, and the attack counts on one alone.
+    # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
     mixed = vantage is Vantage.PARTICIPANT and configuration.local is not None
-    foretold = None if guarantee is None or mixed else guarantee.advantage(scope)
+    predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
     game = attack.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
     worlds, scores = game.scores(scope)
-    unlike = _not_normal(configuration, guarantee)
-    given = worlds, scores, delta, unlike
+    reason = _not_normal(configuration, guarantee)
+    observed = worlds, scores, delta, reason
     seen_below = 0.0
     if vantage is Vantage.PARTICIPANT:
         seen_below = by_watching(configuration.observation)
-    if unlike is None:
+    if reason is None:
         with_update = int(worlds.sum())
         attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
         seen_below = max(seen_below, attacked)
-    shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
+    shown, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -197,7 +197,7 @@ def audit(
         delta=delta,
         scope=scope,
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
-        predicted_advantage=foretold,
+        predicted_advantage=predicted,
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=shown,
         proven=largest(sure),
@@ -211,16 +211,19 @@ def audit(
 
 
 def check(trials: int, confidence: float, seed: int) -> None:
-    """Refuse numbers that no audit can be run with, before any code of the app is.
+    """Refuse numbers with which no audit can run, before any code of the app runs.
 
     Args:
         trials: scored runs of the app, at least `LEAST_TRIALS`.
         confidence: in (0, 1).
         seed: in [0, 2^64).
+
+    Raises:
+        InputError: a number is out of range.
     """
     significance(confidence)
     if trials < LEAST_TRIALS:
-        raise InputError(f"{trials} trials can prove nothing; give at least {LEAST_TRIALS}")
+        raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
     if not 0 <= seed < 2**64:
         raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
 
@@ -232,9 +235,9 @@ def _bounds(
     reason: str | None,
     level: float,
 ) -> dict[str, LowerBound]:
-    """Return the lower bounds that judge a claim, which hold together with confidence `level`.
+    """Return the lower bounds that judge a claim; together they hold with confidence `level`.
 
-    reason: why the scores need not be normal, None if they are.
+    reason: why the scores need not be normal; None if they are.
     """
     kinds = lower_bounds.MechanismKind
     kind = kinds.OTHER if reason else kinds.GAUSSIAN
@@ -243,26 +246,26 @@ def _bounds(
 
 
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
-    """Return why the scores need not be normal of one variance, None if they are."""
+    """Return why the scores need not be normal with one variance; None if they are."""
     seen = configuration.observation
     if guarantee is None:
-        return "it is not known what noise the strategy adds"
+        return "the noise of the strategy is unknown"
     if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
-        return "the clients' own noise passes through what the server makes of it"
+        return "the server's aggregation changes the clients' own noise"
     if 0 in guarantee.on_models:
         return "there is no noise"
     if configuration.central is not None and configuration.central.adaptive:
         return "the noise of adaptive clipping follows the updates"
     own = configuration.central is not None and configuration.central.own_noise
     if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
-        return "the noise is not the one that was configured, or is made by the app's own code"
+        return "the noise differs from the configured noise, or the app's own code makes it"
     return None
 
 
 def by_watching(seen: Observation | None) -> float:
-    """Return the share of the configured noise below which its size would have been objected to.
+    """Return the share of the configured noise below which the audit would have objected.
 
-    In a round of the honest run, whose noise is measured on all parameters; 0 where it is not.
+    It is for one round of the honest run, with the noise of all parameters; 0 where unmeasured.
     """
     if seen is None or not seen.noise_ratios or seen.seeded:
         return 0.0
@@ -273,10 +276,10 @@ def by_watching(seen: Observation | None) -> float:
 def by_attack(
     guarantee: Guarantee | None, claim: Claim | None, with_update: int, without: int
 ) -> float:
-    """Return the share of the noise of theory below which the attack would have convicted.
+    """Return the share of theory's noise below which the attack would have convicted.
 
-    By the Gaussian bound, one of two that judge together; 0 without a claim, and where theory does
-    not know the noise.
+    It uses the Gaussian bound, one of two that judge together. It is 0 without a claim, and where
+    theory does not know the noise.
     """
     if guarantee is None or claim is None or claim.epsilon <= 0 or 0 in guarantee.on_models:
         return 0.0
@@ -305,27 +308,30 @@ def audit_directory(
 ) -> AppAudit:
     """Return the audit of the app in a directory.
 
-    The app's code runs in a process of its own, with the user's rights.
+    The app's code runs in its own process, with the user's rights.
 
     Args:
-        rounds: its num-server-rounds; None for its own
-        claim: what is claimed of it; None for what the app claims itself
-        time_limit: seconds that one run of it may take
+        rounds: num-server-rounds; None for the app's own
+        claim: None for the app's own claim
+        time_limit: seconds that one run may take
 
     Raises:
-        InputError: for options out of range or that contradict each other, and a directory that
-            holds no Flower app.
+        InputError: an option is out of range, options contradict each other, or the directory holds
+            no Flower app.
     """
     if clients < 2:
-        raise InputError(f"--clients {clients} is no federation; give at least 2")
+        raise InputError(f"--clients is {clients}; a federation needs at least 2")
     if not time_limit > 0:
-        raise InputError(f"in {time_limit:g} s no app runs; give a longer time limit")
+        raise InputError(f"--time-limit is {time_limit:g} s; it must be above 0")
     if time_limit > LONGEST_TIME:
-        raise InputError(
-            f"{time_limit:g} s is no limit; give a time limit of {LONGEST_TIME:.0f} s at most"
-        )
+        raise InputError(f"--time-limit is {time_limit:g} s; it must be at most {LONGEST_TIME:.0f}")
     check(trials, confidence, seed)
-    overrides = _overrides(run_config or {}, rounds)
+    overrides = dict(run_config or {})
+    if rounds is not None:
+        overrides[ROUNDS_KEY] = rounds
+    count = overrides.get(ROUNDS_KEY, 1)
+    if isinstance(count, int | float) and count < 1:
+        raise InputError(f"{ROUNDS_KEY} is {count}; without a round nothing is released: give 1")
     order = Order(str(app), clients, overrides)
     with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
         return audit(
@@ -337,14 +343,3 @@ def audit_directory(
             confidence=confidence,
             progress=progress,
         )
-
-
-def _overrides(run_config: Mapping[str, Scalar], rounds: int | None) -> dict[str, Scalar]:
-    """Return the run configuration with so many rounds. Raises InputError for less than one."""
-    overrides = dict(run_config)
-    if rounds is not None:
-        overrides[ROUNDS_KEY] = rounds
-    asked = overrides.get(ROUNDS_KEY, 1)
-    if isinstance(asked, int | float) and asked < 1:
-        raise InputError(f"in {asked} rounds nothing is released; give at least 1")
-    return overrides

@@ -1,7 +1,7 @@
 """The differential-privacy configuration of a Flower app, as data.
 
-What can be read off the app's strategy and mods before anything runs is a `Configuration`; what one
-run of it showed is an `Observation`. A claim is what somebody says that the two amount to.
+A `Configuration` is read off the app's strategy and mods before it runs. An `Observation` is what
+one run of the app showed. A claim states the epsilon that both add up to.
 """
 
 import math
@@ -12,7 +12,7 @@ from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.trust.model import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
-"""The number of examples that a client claims in order to outweigh all others."""
+"""Number of examples that a client claims to outweigh all others."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,16 @@ class CentralNoise:
 
     Attributes:
         noise_multiplier: z; the noise has the standard deviation z C / sampled_clients.
-        clipping_norms: the C (L2 norm) that updates were clipped to in every round; before the app
-            ran, of the first alone.
-        noise_norms: the C that scaled the noise of every round, likewise; adaptive clipping has
-            moved it by then.
-        sampled_clients: the number by which the strategy divides, whoever replied.
+        clipping_norms: C (L2 norm) to which updates were clipped in every round; before the app
+            runs, of the first round alone.
+        noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
+            which moves C before the noise is drawn. Before the app runs, of the first round alone.
+        sampled_clients: divisor of the strategy, however many clients replied.
         client_clips: whether clipping is left to the clients.
         adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
         count_std: standard deviation of the noise on that count, in clients.
-        plain_mean: whether what is noised is Flower's plain average of the replies.
-        weighted_by: the metric that weights the average, which clients send.
+        plain_mean: whether the noise is added to Flower's plain average of the replies.
+        weighted_by: the metric, sent by clients, that weights the average.
         equal_weights_enforced: whether the strategy refuses replies of unequal weight.
         own_noise: whether code that is not Flower's makes the noise.
     """
@@ -56,10 +56,10 @@ class LocalNoise:
     Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
 
     Attributes:
-        clipping_norm: the longest (L2) that an update leaves the client, before noise.
-        sensitivity: what scales the noise; nothing ties it to the clipping norm.
-        epsilon: that LocalDpMod means to keep for one message.
-        delta: likewise; the formula has an answer below 1.25.
+        clipping_norm: largest L2 norm of an update that leaves the client, before noise.
+        sensitivity: scale of the noise; nothing ties it to the clipping norm.
+        epsilon: epsilon that LocalDpMod is configured to keep for one message.
+        delta: delta of that epsilon; the formula is defined below 1.25.
     """
 
     clipping_norm: float
@@ -76,11 +76,11 @@ class LocalNoise:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the app's accountant answered when it was asked.
+    """An answer of the app's accountant.
 
     Attributes:
-        epsilon: spent so far, by Flower's own accounting.
-        releases: noisy aggregates that it had counted by then.
+        epsilon: epsilon spent so far, by Flower's own accounting.
+        releases: noisy aggregates that the accountant had counted.
     """
 
     epsilon: float
@@ -90,14 +90,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Training:
-    """What the honest run showed of the clients' training, which trials do not run.
+    """Observations of the clients' training in the honest run; trials do not train.
 
     Attributes:
-        random: whether a client that trained one model twice, from other seeds, returned two
-            updates.
-        libraries: of differential privacy, that the app's modules import.
-        epsilon: the largest that a client reported among its metrics, None if none did.
-        metric: the name that it was reported under, "" if none was.
+        random: whether a client returned two different updates when it trained one model twice
+            with different seeds.
+        libraries: libraries of differential privacy that the app's modules import.
+        epsilon: largest epsilon that a client reported among its metrics; None without one.
+        metric: name of that metric; "" without one.
     """
 
     random: bool
@@ -108,18 +108,18 @@ class Training:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one honest run of the app, and one with a huge update, showed.
+    """Observations of one honest run of the app, and of one with a huge update.
 
     Attributes:
-        participants: replies that went into the aggregate, of every round.
-        weights: of every client that was seen and stated one, by partition.
-        noise_ratios: realised over configured standard deviation of the central noise, of every
-            round; () without any.
+        participants: number of aggregated replies in every round.
+        weights: weights that clients stated, by partition.
+        noise_ratios: realised over configured standard deviation of the central noise in every
+            round; () without noise.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
-        training: what the clients' training showed; None if no client trained.
-        noise_coordinates: on how many numbers the noise of a round was measured.
+        training: observations of the clients' training; None if no client trained.
+        noise_coordinates: number of coordinates on which a round's noise was measured.
     """
 
     participants: tuple[int, ...]
@@ -133,20 +133,20 @@ class Observation:
 
     @property
     def constant_weights(self) -> bool:
-        """Whether every client sent the weight 1, a constant, rather than a count of its data."""
+        """Whether every client sent the constant weight 1 instead of a count of its data."""
         return set(self.weights.values()) <= {1.0}
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """All that is known of the app's differential privacy.
+    """The app's differential privacy, as far as it can be read or observed.
 
     Attributes:
         strategies: class names from the outermost wrapper inwards.
         mods: names of the clients' mods, outermost first.
-        known: whether all strategies are Flower's own, so that no other noise can be there.
-        central: the server's noise, None if no wrapper of Flower's adds any.
-        local: the noise of the clients' LocalDpMod, None without one.
+        known: whether all strategies are Flower's own, so that no other noise is possible.
+        central: the server's noise; None if none of Flower's wrappers adds noise.
+        local: noise of the clients' LocalDpMod; None without one.
     """
 
     rounds: int
@@ -159,10 +159,10 @@ class Configuration:
 
 
 def claim_of(configuration: Configuration) -> Claim | None:
-    """Return what the app itself claims: its accountant's last word, else LocalDpMod's epsilon.
+    """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon.
 
-    The accountant speaks of released models, towards a participant; LocalDpMod of every message,
-    towards the server.
+    The accountant's claim is about released models, towards a participant. LocalDpMod's is about
+    every message, towards the server.
     """
     seen = configuration.observation
     if seen is not None and seen.statements:
@@ -175,7 +175,7 @@ def claim_of(configuration: Configuration) -> Claim | None:
 
 
 def local_claim(configuration: Configuration) -> Claim | None:
-    """Return what LocalDpMod says of every message, None without one or a delta that means any."""
+    """Return LocalDpMod's claim about every message; None without one, or for an invalid delta."""
     local = configuration.local
     if local is None or not 0 < local.delta < 1:
         return None

@@ -1,12 +1,12 @@
-"""One run of a Flower app in this process, honest or scripted, and what was seen of it.
+"""One run of a Flower app in this process, honest or scripted, and what was observed in it.
 
-In an honest run the app's clients train. In a scripted run they do not: the update of every client
-is written for it (a `Script`), next to the train function and inside all mods, so that clipping,
-noise and weighting are the app's own. Metrics are those of the honest run. A scripted run costs
-milliseconds whatever the app trains.
+In an honest run the app's clients train. In a scripted run they do not: a `Script` gives every
+client its update. The update replaces the train function inside all mods, so that clipping, noise
+and weighting are the app's own. Metrics are those of the honest run. A scripted run takes
+milliseconds, whatever the app trains.
 
-`python -m fedsim.audits.app.execution DESCRIPTOR` is the process that an app is audited in, with a
-socket to `fedsim.audits.app.process`.
+`python -m fedsim.audits.app.execution DESCRIPTOR` is the process in which an app is audited. It
+talks over a socket to `fedsim.audits.app.process`.
 """
 
 import contextlib
@@ -48,11 +48,11 @@ from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
 MOST_QUESTIONS = 8
-"""How often a strategy may ask for the clients before it sends the next message."""
+"""Most times that a strategy may ask for the clients before it sends the next message."""
 
 
 class AuditedApp:
-    """A loaded app that can be run again and again. Made by `opened`."""
+    """A loaded app that can run many times. Made by `opened`."""
 
     def __init__(self, clients: int) -> None:
         self.clients = clients
@@ -66,16 +66,16 @@ class AuditedApp:
         return self._app.name
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return what one run of the app showed, with every global seed set before it.
+        """Return the observations of one run of the app, after setting every global seed.
 
         Args:
-            seed: of Python's, NumPy's and PyTorch's global generators.
-            script: what clients send instead of training; None for an honest run, whose replies are
-                the templates of the scripted ones.
+            seed: for Python's, NumPy's and PyTorch's global generators.
+            script: the clients' messages instead of training. None: an honest run, whose replies
+                are the templates of scripted ones.
 
         Raises:
             AppFailedError: the app fails, ends the process, or releases nothing.
-            InputError: it is of a kind that cannot be audited.
+            InputError: this kind of app cannot be audited.
         """
         recorder = _Recorder(self.clients, script)
         self._recorder = recorder
@@ -94,7 +94,7 @@ class AuditedApp:
                 self._app.server_app(grid, context)
         except (AppFailedError, InputError):
             raise
-        # SystemExit as well: an app that ends the process would end the audit without a verdict.
+        # SystemExit too: an app that ends the process would end the audit without a verdict.
         except (Exception, SystemExit) as error:
             raise recorder.failure(error, self._app) from error
         finally:
@@ -102,10 +102,10 @@ class AuditedApp:
         return recorder.finish(self._app)
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
-        """Return the answer to a message next to the app's train function (a Flower mod).
+        """Return the answer to a message in place of the app's train function (a Flower mod).
 
         Raises:
-            AppFailedError: a script is run, and no client replied in the honest run.
+            AppFailedError: a script runs, and no client replied in the honest run.
         """
         assert self._recorder is not None
         partition, script = _partition(context), self._recorder.script
@@ -122,33 +122,28 @@ class AuditedApp:
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
-        # A client that was not sampled in the honest run answers as another one did.
-        known = [of for of in self._templates if of[0] == kind]
-        if not known:
+        # A client that was not sampled in the honest run answers like one that was.
+        usable = [key for key in self._templates if key[0] == kind]
+        if not usable:
             raise AppFailedError("no client replied in the honest run")
         wanted = (kind, partition)
-        template = copy.deepcopy(self._templates[wanted if wanted in self._templates else known[0]])
+        chosen = wanted if wanted in self._templates else usable[0]
+        template = copy.deepcopy(self._templates[chosen])
         return Message(scripted(template, message, script, partition), reply_to=message)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
-        """Return a reply of the honest run to any message but training, None if there is none.
+        """Return the honest run's reply to a message that is not training; None without one.
 
-        Args:
-            message: of which the type alone counts: metrics need not be those of this model.
+        Only the type of the message counts: the metrics need not be those of this model.
         """
         kind = message.metadata.message_type
         content = self._templates.get((kind, _partition(context)))
-        if content is None:  # a client that was not asked in the honest run answers as another one
-            content = next((of for key, of in self._templates.items() if key[0] == kind), None)
+        if content is None:  # a client that had no message in the honest run answers like another
+            content = next((each for key, each in self._templates.items() if key[0] == kind), None)
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
-        """Keep a reply of the honest run to anything but training.
-
-        Args:
-            message: what was asked; a later reply to the same type takes the place of this one.
-            reply: left out if it is an error.
-        """
+        """Keep the latest reply of the honest run to each type of message that is not training."""
         kind = message.metadata.message_type
         if not kind.startswith("train") and not reply.has_error():
             self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
@@ -156,10 +151,9 @@ class AuditedApp:
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory, and yield it ready to run; its modules are forgotten in the end.
+    """Load the app in a directory, and yield it ready to run; its modules are unloaded at the end.
 
-    Args:
-        overrides: of the app's run configuration, by dotted key.
+    overrides: dotted keys of the app's run configuration.
     """
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
@@ -168,7 +162,7 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
 
 
 class _AuditGrid(InProcessGrid):
-    """Shows the recorder what the clients sent, and answers for them where nothing is measured."""
+    """Shows replies to the recorder, and answers for clients where nothing is measured."""
 
     def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
         super().__init__(app.client_app, audited.clients, app.run_config)
@@ -177,7 +171,7 @@ class _AuditGrid(InProcessGrid):
         self.in_client = False
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of all nodes; a strategy that asks on and on waits for more of them."""
+        """Return the ids of all nodes. A strategy that keeps asking waits for more clients."""
         self._asked += 1
         if self._asked > MOST_QUESTIONS:
             raise AppFailedError(
@@ -212,9 +206,9 @@ class _Recorder:
         self.clients, self.script = clients, script
         self.statements: list[Statement] = []
         self.seeded = False
-        self.random: bool | None = None  # whether training is; known once one client has trained
+        self.random: bool | None = None  # whether training is random; None until a client trained
         self._kinds: Counter[str] = Counter()  # of messages that clients answered
-        self._failed = ""  # what the first failure of a client was
+        self._failed = ""  # first failure of a client
         self.local: LocalDpMod | None = None
         self._epsilons: list[client_noise.Epsilon] = []
         self._rounds: list[Round] = []
@@ -225,14 +219,14 @@ class _Recorder:
         self._replaced: list[tuple[Strategy, Any]] = []
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
-        """Note the kind of a message, and the first failure of a client."""
+        """Count a message by kind, and keep the first failure of a client."""
         self._kinds[message.metadata.message_type] += 1
         if reply.has_error() and not self._failed:
             self._failed = f"client {partition} failed: {reply.error.reason}"
 
     def failure(self, error: BaseException, app: FlowerApp) -> Exception:
-        """Return what to raise for an error of the app: the cause that comes first."""
-        if self._kinds and not app.trains:  # its failure is beside the point
+        """Return the error to raise for a failure of the app: its earliest cause."""
+        if self._kinds and not app.trains:  # why it failed does not matter
             return InputError(refusals.untrained(self._kinds))
         why = f"the app failed: {type(error).__name__}: {error}"
         return self._explained(f"{why}; before that, {self._failed}" if self._failed else why, app)
@@ -243,7 +237,7 @@ class _Recorder:
     def replied(self, message: Message, partition: int, reply: Message) -> None:
         if reply.has_error():
             raise AppFailedError(self._failed)
-        if not self._replies:  # all clients of a round get the same model
+        if not self._replies:  # all clients of a round receive the same model
             self._model = flat(message.content)
             if not self._model.size:
                 raise InputError(refusals.NO_NUMBERS)
@@ -253,7 +247,7 @@ class _Recorder:
             self._epsilons += [] if epsilon is None else [epsilon]
 
     def attach(self, strategy: Strategy) -> None:
-        """Watch the aggregation of a strategy, and of the one inside its noise."""
+        """Observe the aggregation of a strategy, and of the strategy inside its noise wrapper."""
         self._strategy = strategy
         wrapper = introspection.central_wrapper(strategy)
         if any(strategy is each for each, _ in self._replaced):
@@ -269,7 +263,7 @@ class _Recorder:
                     weight = metrics.get(key)
                     if isinstance(weight, int | float):
                         weights[partition] = float(weight)
-            shifts = self._message(seen)
+            shifts = self._target_shift(seen)
             before = float(getattr(wrapper, "clipping_norm", np.nan))
             result = aggregate(server_round, list(replies))
             if result[0] is None:
@@ -292,7 +286,7 @@ class _Recorder:
             self._watch_inside(wrapper.strategy)
 
     def detach(self) -> None:
-        """Leave the strategies as they were: an app may keep one for its next run."""
+        """Restore the strategies: an app may use one again in its next run."""
         for strategy, own in reversed(self._replaced):
             if own is None:
                 del strategy.aggregate_train
@@ -300,13 +294,13 @@ class _Recorder:
                 strategy.aggregate_train = own
 
     def finish(self, app: FlowerApp) -> Execution:
-        """Return what was seen. Raises an error that says why, if no round was."""
+        """Return the observations. Raises an error that says why, if there was no round."""
         if self._failed and not self._rounds and app.trains:
             raise self._explained(self._failed, app)
         if self._strategy is None or not self._rounds:
             raise InputError(refusals.untrained(self._kinds))
-        every = (*app.mods, self.local) if self.local is not None else app.mods
-        configuration = introspection.configuration_of(self._strategy, every, len(self._rounds))
+        mods = (*app.mods, self.local) if self.local is not None else app.mods
+        configuration = introspection.configuration_of(self._strategy, mods, len(self._rounds))
         largest = max(self._epsilons, default=None)
         return Execution(
             tuple(self._rounds),
@@ -338,7 +332,8 @@ class _Recorder:
         self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
         strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
 
-    def _message(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
+    def _target_shift(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
+        """Return the target's change along the direction, and its length; nan without a message."""
         if self.script is None or self.script.target not in seen:
             return np.nan, np.nan
         change = flat(seen[self.script.target]) - self._model
@@ -348,7 +343,7 @@ class _Recorder:
 
 @contextlib.contextmanager
 def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
-    """Watch Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
+    """Observe Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
     call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
 
     def local(self: LocalDpMod, *arguments: Any) -> Message:
@@ -383,7 +378,7 @@ def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
 
     def observed(self: Strategy, *arguments: Any, **names: Any) -> Any:
         recorder.attach(self)
-        if recorder.script is not None:  # evaluating the model shows nothing here
+        if recorder.script is not None:  # the audit does not use evaluations of the model
             arguments, names = arguments[:6], names | {"evaluate_fn": None}
         return start(self, *arguments, **names)
 
@@ -391,7 +386,7 @@ def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
 
 
 def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
-    """Yield every class that has a `start` of its own."""
+    """Yield every class that defines its own `start`."""
     if "start" in strategy.__dict__:
         yield strategy
     for derived in strategy.__subclasses__():
@@ -404,7 +399,7 @@ def _partition(context: Context) -> int:
 
 @contextlib.contextmanager
 def _without_logs() -> Iterator[None]:
-    """Silence Flower's log, which would print dozens of lines for every run."""
+    """Silence Flower's log, which prints dozens of lines for every run."""
     log = logging.getLogger("flwr")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -414,12 +409,12 @@ def _without_logs() -> Iterator[None]:
         log.setLevel(level)
 
 
-def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
-    """Yield the answer to an order, then that to every request, each a line of JSON."""
+def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answers to an order, and then to every request; each is a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
     with opened(Path(order.directory), order.clients, order.overrides) as app:
         yield Answer(name=app.name)
-        for each in asked:
+        for each in later:
             request = REQUEST.validate_json(each, strict=True)
             yield Answer(execution=app.execute(request.seed, request.script))
 

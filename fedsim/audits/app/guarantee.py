@@ -1,12 +1,11 @@
-"""What a configuration really guarantees one client, by theory.
+"""What a configuration guarantees one client, by theory.
 
-The two worlds differ in one client's update. add-remove: in the other world that client sends no
-change at all but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical
-and private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by
-the number of replies, so a client that really stays away changes the normaliser as well; zero-out
-is the relation under which Flower's own calibration, C / n, is right. replace: it sends any other
-update. No amplification by client sampling is counted: Flower samples a fixed number, and who was
-sampled is no secret from the server.
+The two worlds differ in one client's update. Add-remove: in the other world that client sends no
+change, but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical and
+private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by the
+number of replies, so that a client that stays away would also change the divisor. With zero-out
+neighbours, Flower's own calibration C / n is right. Replace: the client sends any other update.
+Client sampling amplifies nothing here: Flower samples a fixed number, and the server knows which.
 """
 
 import math
@@ -26,7 +25,7 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 LEAST, MOST = 1e-6, 1e100
-"""Noise multipliers outside are no noise, or no signal, to the accountants either."""
+"""Range of noise multipliers that the accountants can resolve."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class Guarantee:
     """The true noise of every round; each tuple has one value a round.
 
     Attributes:
-        vantage: who looks: the server at messages, any other at released models.
-        multipliers: noise over the most that one client can change, all that is released counted; 0
-            for none.
-        on_models: of the released models (or messages) alone, which is what the attack looks at.
-        influences: how far (L2) one client can move the released model, or message; inf if without
-            limit.
-        noise_stds: the standard deviation of the noise on every coordinate.
+        vantage: the server sees messages, any other vantage released models.
+        multipliers: noise over the largest change by one client, for all that is released; 0
+            without noise.
+        on_models: the same for released models (or messages) alone, which the attack scores.
+        influences: largest L2 change of the released model, or message, by one client; inf without
+            a limit.
+        noise_stds: standard deviation of the noise on every coordinate.
     """
 
     vantage: Vantage
@@ -51,16 +50,12 @@ class Guarantee:
     noise_stds: tuple[float, ...]
 
     def mechanism(self, scope: Scope = Scope.RUN) -> Mechanism:
-        """Return the mechanism of the whole run, or that of its least private round."""
+        """Return the mechanism of the whole run, or of its least private round."""
         multipliers = self.multipliers if scope is Scope.RUN else (min(self.multipliers),)
         return Mechanism(tuple(Steps(z) for z in multipliers), self.neighbouring)
 
     def epsilon(self, delta: float, scope: Scope = Scope.RUN) -> float:
-        """Return epsilon by the privacy loss distribution; inf without noise.
-
-        Args:
-            delta: in (0, 1).
-        """
+        """Return epsilon at delta by the privacy loss distribution; inf without noise."""
         return PLD.epsilon(self.mechanism(scope), delta)
 
     def advantage(self, scope: Scope = Scope.RUN) -> float:
@@ -72,13 +67,10 @@ class Guarantee:
 
 
 def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vantage:
-    """Return who is protected against: whom the claim names, else whom the noise is for.
+    """Return the vantage that the claim names, else the one that the noise protects against.
 
-    That is a participant, who sees released models, unless clients alone add noise: then it is the
-    server, who sees every message.
-
-    Args:
-        claim: None, or one without a vantage, leaves it to the noise.
+    This is a participant, who sees released models. It is the server, who sees every message, where
+    clients alone add noise.
     """
     if claim is not None and claim.vantage is not None:
         return claim.vantage
@@ -91,11 +83,11 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
 def guarantee(
     configuration: Configuration, neighbouring: Neighbouring, vantage: Vantage | None = None
 ) -> Guarantee | None:
-    """Return what the configuration guarantees towards a vantage, None where theory cannot tell.
+    """Return what the configuration guarantees towards a vantage; None where theory cannot tell.
 
-    Before the app ran, what the strategy states of itself is believed, equal weights included.
-    Towards a participant the clients' own noise counts where it protects better than the server's:
-    whatever the server makes of a noisy message tells no more than the message does.
+    Before the app runs, the strategy's own statements are used, equal weights included. Towards a
+    participant the clients' own noise counts where it protects better than the server's: processing
+    a noisy message reveals no more than the message.
 
     Args:
         vantage: None for that of `vantage_of`.
@@ -119,7 +111,7 @@ def guarantee(
 
 
 def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
-    """Return what the server's noise guarantees towards a participant."""
+    """Return the guarantee of the server's noise towards a participant."""
     rounds, seen = configuration.rounds, configuration.observation
     vantage = Vantage.PARTICIPANT
     if configuration.central is None:
@@ -149,14 +141,14 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
 
 
 def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
-    """Return the largest part of a round's average that one client's update can make up.
+    """Return the largest part of a round's average that one client's update can be.
 
-    1/n under equal weights. Where a client states its own weight, that of a client that states a
-    huge one among the others: almost 1.
+    It is 1/n under equal weights. Where clients state their weights, it is the part of a client
+    that states a huge weight: almost 1.
 
     Args:
         seen: replies and weights of the honest run; None before it.
-        round: its place, from 0; beyond the observed rounds the last stands.
+        round: index from 0; after the observed rounds the last one counts.
     """
     if seen is None or not seen.participants:
         return 1 / central.sampled_clients
@@ -168,12 +160,12 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
 
 
 def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
-    """Return every round's realised over configured noise where they contradict each other, or 1.
+    """Return realised over configured noise of every round; 1 where they do not contradict.
 
-    Round by round: much noise in one round makes up for none in another only in their sum.
+    Rounds are judged one by one: much noise in one round does not replace noise in another.
 
     Args:
-        seen: with an interval a round; without any the configured noise is believed.
+        seen: has an interval for each round; without any the configured noise is used.
     """
     if seen is None or not seen.noise_ratios:
         return (1.0,) * rounds
@@ -185,18 +177,15 @@ def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
 
 
 def enough_noise(claim: Claim, steps: int) -> float:
-    """Return the noise multiplier at which that many steps just keep the claim.
+    """Return the noise multiplier at which this many equal releases just keep the claim.
 
     Exact for Gaussian steps without sampling, which compose to one of mu = sqrt(steps)/z.
-
-    Args:
-        steps: equal releases, at least 1.
     """
     return math.sqrt(steps) / gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
 
 
 def _every_round(values: tuple[float, ...], rounds: int) -> tuple[float, ...]:
-    """Return one value for every round: the last stands for those that are not known."""
+    """Return one value for every round; the last one stands for later rounds."""
     return (*values[:rounds], *values[-1:] * (rounds - len(values)))
 
 
@@ -207,13 +196,13 @@ def _of(
     stds: tuple[float, ...],
     count_std: float | None,
 ) -> Guarantee:
-    """count_std: of the noise on a released count of clipped updates, None if none is released."""
+    """count_std: standard deviation of the noise on a released count; None if none is released."""
     on_models = tuple(
         min(std / moved, MOST) if math.isfinite(moved) and std >= LEAST * moved else 0.0
         for std, moved in zip(stds, influences, strict=True)
     )
-    # Of the count of clipped updates one client changes 1. (Andrew et al., 2021, count +-1/2, so
-    # that a client is worth 1/2; Flower counts 0 or 1 but sets its noise as they do.)
+    # One client changes the count of clipped updates by 1. Andrew et al. (2021) count +-1/2, so
+    # that a client is worth 1/2. Flower counts 0 or 1, but sets its noise as they do.
     both = on_models
     if count_std is not None:
         both = tuple(

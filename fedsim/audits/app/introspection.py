@@ -1,4 +1,4 @@
-"""Reading the differential-privacy configuration off a Flower strategy and a client's mods."""
+"""Reads the differential-privacy configuration off a Flower strategy and the clients' mods."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,22 +31,22 @@ CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
 
 
 def chain(strategy: Strategy) -> list[Strategy]:
-    """Return the strategy, the one that it wraps, and so on inwards."""
-    found = [strategy]
-    while isinstance(inner := getattr(found[-1], "strategy", None), Strategy):
-        if any(inner is each for each in found):
+    """Return the strategy and the strategies that it wraps, from the outermost inwards."""
+    strategies = [strategy]
+    while isinstance(inner := getattr(strategies[-1], "strategy", None), Strategy):
+        if any(inner is each for each in strategies):
             break
-        found.append(inner)
-    return found
+        strategies.append(inner)
+    return strategies
 
 
 def central_wrapper(strategy: Strategy) -> Any | None:
-    """Return the strategy's wrapper that adds central noise, None if there is none."""
+    """Return the strategy's wrapper that adds central noise; None without one."""
     return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
 
 
 def own_code(strategies: Iterable[Strategy]) -> str | None:
-    """Return the first that aggregates by code of its own, None if all of it is Flower's."""
+    """Return the first strategy that aggregates by its own code; None if all code is Flower's."""
     for each in strategies:
         if not type(each).aggregate_train.__module__.startswith("flwr."):
             return type(each).__name__
@@ -54,22 +54,19 @@ def own_code(strategies: Iterable[Strategy]) -> str | None:
 
 
 def averages(strategy: Strategy) -> bool:
-    """Return whether a strategy that wraps no other releases the plain mean of the replies.
-
-    Weights are FedAvg's, by the metric that it names.
-    """
+    """Return whether a strategy without an inner one releases FedAvg's weighted mean of replies."""
     return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
 
 
 def weighting_key(strategy: Strategy) -> str:
-    """Return the metric that weights the innermost strategy's mean, "" if it names none."""
+    """Return the metric that weights the innermost strategy's mean; "" without one."""
     return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
 
 
 def configuration_of(
     strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
 ) -> Configuration:
-    """Return what a strategy and the mods of its clients say of themselves, before anything runs.
+    """Return the configuration of a strategy and its clients' mods, before anything runs.
 
     Args:
         mods: functions or objects as given to `app.train(mods=...)`, outermost first.
@@ -94,7 +91,7 @@ def configuration_findings(
 ) -> list[Finding]:
     """Return what the rules object to in a strategy and its clients' mods, before anything runs.
 
-    Only what can be read is judged: what clients really send is not known yet.
+    The rules judge only what can be read: the clients' messages are unknown yet.
     """
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
@@ -105,7 +102,7 @@ def local_noise(mod: LocalDpMod) -> LocalNoise:
 
 
 def _central_noise(strategy: Strategy) -> CentralNoise | None:
-    """Return the noise of Flower's wrapper; None where own code may make another release of it."""
+    """Return the noise of Flower's wrapper; None where the app's code may release without it."""
     wrapper = central_wrapper(strategy)
     if wrapper is None:
         return None

@@ -1,4 +1,4 @@
-"""Somebody else's Flower app, loaded from its directory. Loading executes the app's code."""
+"""A user's Flower app, loaded from its directory. Loading executes the app's code."""
 
 import difflib
 import importlib
@@ -28,18 +28,18 @@ STARTS = re.compile(r"\bstart_(?:server|simulation|client|numpy_client)\s*\(")
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 LARGEST_SCRIPT = 2**20
-"""Bytes of a script that is searched for them."""
+"""Bytes of a script that are searched for such calls."""
 
 
 @dataclass(frozen=True)
 class FlowerApp:
-    """An app that is loaded.
+    """A loaded app.
 
     Attributes:
         server_app: the component under [tool.flwr.app.components] serverapp.
         run_config: every declared key, dotted, overrides included.
-        mods: that the app put around its train functions, in the order in which it named them.
-        described: its pyproject.toml.
+        mods: mods that the app put around its train functions, in its order.
+        described: content of its pyproject.toml.
         trains: whether its clients have a function for training.
     """
 
@@ -57,14 +57,14 @@ class FlowerApp:
 def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
-    """Import an app and yield it; its modules are forgotten in the end.
+    """Import an app and yield it; its modules are unloaded at the end.
 
     Args:
         innermost: a mod that is put next to every train function, inside all mods of the app.
 
     Raises:
         InputError: there is no Flower app, a key is not declared, the app's code fails on import,
-            or a module of another place has the name of the app's.
+            or a module from elsewhere has the name of an app's module.
     """
     root = directory.expanduser().resolve()
     described = _read(root)
@@ -95,8 +95,8 @@ def _read(root: Path) -> dict[str, Any]:
         table = table.get(key) if isinstance(table, dict) else None
     if not isinstance(table, dict) or not {"serverapp", "clientapp"} <= table.keys():
         raise InputError(
-            f"'{path}' describes no Flower app: [tool.flwr.app.components] must name serverapp and "
-            "clientapp"
+            f"'{path}' does not describe a Flower app: [tool.flwr.app.components] must name "
+            "serverapp and clientapp"
         )
     return described
 
@@ -108,69 +108,68 @@ def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type)
     if top in sys.modules and not _within(sys.modules[top], root):
         other = getattr(sys.modules[top], "__file__", None) or "elsewhere"
         raise InputError(
-            f"the app's module '{top}' has the name of a module that is loaded already, from "
-            f"{other}; rename it, or audit it from another environment"
+            f"the app's module '{top}' has the name of a module that is already loaded, from "
+            f"{other}; rename it, or audit the app in another environment"
         )
     try:
-        # What the app prints is no part of the audit's output, which may be one JSON document.
+        # The app's prints must not mix with the audit's output, which may be a JSON document.
         with redirect_stdout(sys.stderr):
-            found = getattr(importlib.import_module(module), attribute)
-    # SystemExit as well: an app that ends the process would end the audit without a verdict.
+            component = getattr(importlib.import_module(module), attribute)
+    # SystemExit too: an app that ends the process would end the audit without a verdict.
     except (Exception, SystemExit) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        said += missing(said, described)
-        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {said}") from None
-    if not isinstance(found, type_):
-        raise InputError(
-            f"the app's {kind} '{reference}' is a {type(found).__name__}, not a {type_.__name__}"
-        )
-    return found
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        why += missing(why, described)
+        raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {why}") from None
+    if not isinstance(component, type_):
+        given = type(component).__name__
+        raise InputError(f"the app's {kind} '{reference}' is a {given}, not a {type_.__name__}")
+    return component
 
 
 def _within(module: Any, root: Path) -> bool:
-    """Whether a module is of the directory; a package without __init__.py has folders alone."""
-    known = getattr(module, "__dict__", {})  # modules of PyTorch make up what they are asked for
-    file = known.get("__file__")
-    places = [file] if file is not None else list(known.get("__path__", ()))
+    """Return whether a module is from the directory; a namespace package has only folders."""
+    names = getattr(module, "__dict__", {})  # getattr on PyTorch's modules would invent attributes
+    file = names.get("__file__")
+    places = [file] if file is not None else list(names.get("__path__", ()))
     return bool(places) and all(Path(str(each)).is_relative_to(root) for each in places)
 
 
 def _no_app(root: Path) -> str:
-    """Return why a directory without a pyproject.toml is no app."""
+    """Return why a directory without a pyproject.toml is not an app."""
     for path in sorted(root.glob("*.py")):
         with path.open("rb") as file:
-            found = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
-        if found:
-            call = found.group().rstrip("( ")
+            start = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
+        if start:
             return (
-                f"'{root}' has no pyproject.toml, and {path.name} calls {call} of Flower's older "
-                "stack: scripts cannot be audited; make them an app of ServerApp and ClientApp"
+                f"'{root}' has no pyproject.toml, and {path.name} calls "
+                f"{start.group().rstrip('( ')} of Flower's older stack. Scripts cannot be audited; "
+                "make them an app of ServerApp and ClientApp"
             )
     return f"'{root}' has no pyproject.toml; name a Flower app's directory"
 
 
 def missing(why: str, described: Mapping[str, Any]) -> str:
-    """Return how an import came to fail, as the end of a sentence; "" if none did.
+    """Return why an import failed, as the end of a sentence; "" if no import did.
 
     Args:
-        why: a failure, worded, with the class of its error.
-        described: the app's pyproject.toml.
+        why: a failure in words, with the class of its error.
+        described: content of the app's pyproject.toml.
     """
-    named = NO_MODULE.search(why)
-    if named is None:
+    match = NO_MODULE.search(why)
+    if match is None:
         return ""
-    top, _, inner = named.group(1).partition(".")
+    top, _, inner = match.group(1).partition(".")
     if inner and _installed(top):
-        return f"; {top} {importlib.metadata.version(top)}, which is installed, has no such module"
+        return f"; the installed {top} {importlib.metadata.version(top)} has no such module"
     lines = [str(line) for line in described.get("project", {}).get("dependencies", ())]
     absent = [f"'{line}'" for line in lines if not _installed(line)]
     if not absent:
-        return "; its pyproject.toml names no dependency that is not installed"
-    return f"; not installed of its dependencies: {', '.join(absent)}; install them with pip"
+        return "; all dependencies in its pyproject.toml are installed"
+    return f"; these dependencies are not installed: {', '.join(absent)}; install them with pip"
 
 
 def _installed(requirement: str) -> bool:
-    """Whether some version of a requirement's package is there; markers are not looked at."""
+    """Return whether any version of a requirement's package is installed; markers are ignored."""
     name = re.match(r"[\w.-]+", requirement.strip())
     try:
         return name is None or bool(importlib.metadata.version(name.group()))
@@ -180,7 +179,7 @@ def _installed(requirement: str) -> bool:
 
 @contextmanager
 def _importable(root: Path) -> Iterator[None]:
-    """Put the directory first on the path; in the end forget it and what was imported from it."""
+    """Put the directory first on the path; at the end, remove it and unload its modules."""
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     try:
@@ -194,8 +193,8 @@ def _importable(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list[ClientApp]]]:
-    """Put a mod into every ClientApp that is made inside; yield the other mods, and who trains."""
-    found: list[object] = []
+    """Put a mod into every ClientApp made inside; yield the app's mods, and the apps that train."""
+    mods_seen: list[object] = []
     trained: list[ClientApp] = []
     make, train = ClientApp.__init__, ClientApp.train
 
@@ -203,8 +202,8 @@ def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list
         self: ClientApp, client_fn: Any = None, mods: list[Any] | None = None
     ) -> None:
         own = mods or []
-        found.extend(own)
-        # Around a client_fn there is no train function to put the mod next to.
+        mods_seen.extend(own)
+        # Without a client_fn there is no train function to put the mod next to.
         make(self, client_fn, [*own, innermost] if client_fn is not None else own)
         if client_fn is not None:
             trained.append(self)
@@ -213,21 +212,17 @@ def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list
         self: ClientApp, action: str = "default", *, mods: list[Any] | None = None
     ) -> Any:
         own = mods or []
-        found.extend(own)
+        mods_seen.extend(own)
         trained.append(self)
         return train(self, action, mods=[*own, innermost])
 
     with patched(ClientApp, "__init__", observed_make), patched(ClientApp, "train", observed_train):
-        yield found, trained
+        yield mods_seen, trained
 
 
 @contextmanager
 def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module while inside.
-
-    Args:
-        replacement: what stands in its place; the original is put back even after an error.
-    """
+    """Replace an attribute of a class or module inside the block, and restore it afterwards."""
     original = getattr(holder, name)
     setattr(holder, name, replacement)
     try:

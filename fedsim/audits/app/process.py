@@ -1,7 +1,6 @@
-"""An app in a process of its own, and what may be asked of it there.
+"""An app in its own process, and the messages to and from it.
 
-The audit asks for one run after another and gets measurements back; the verdict is worked out here,
-from them.
+The audit requests one run after another and gets measurements back. It computes the verdict here.
 """
 
 from dataclasses import dataclass
@@ -22,14 +21,14 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Script:
-    """What every client sends in a scripted run.
+    """Messages of the clients in a scripted run.
 
     Attributes:
-        target: the partition whose update differs between the worlds.
-        length: how far (L2) it moves the model along `direction`; below 0 for the other way.
-        weight: that the target states, None for that of the honest run.
-        weighted_by: the metric that holds the weight.
-        idle: what every other client adds to the first number of the model. It must not be 0:
+        target: partition whose update differs between the worlds.
+        length: L2 length of its update along `direction`; negative for the opposite way.
+        weight: weight that the target states; None for that of the honest run.
+        weighted_by: metric that holds the weight.
+        idle: number that every other client adds to the model's first coordinate. It must not be 0:
             Flower's clipping divides by the norm.
     """
 
@@ -43,28 +42,26 @@ class Script:
 
 @lru_cache(maxsize=1)
 def direction(seed: int, parameters: int) -> Vector:
-    """Return the unit vector [P] along which the target moves, and along which a run is measured.
-
-    All runs of an audit share it.
-    """
+    """Return the unit vector [P] of the target's update; all runs of an audit share it."""
     drawn = generator(seed, Role.CANARY).standard_normal(parameters)
     return drawn / np.linalg.norm(drawn)
 
 
 @dataclass(frozen=True)
 class Round:
-    """What was seen of one round.
+    """Observations of one round.
 
     Attributes:
-        weights: of those that stated one, by partition.
-        clipped_to: the clipping norm before the aggregation, nan without central noise.
-        noise_norm: the clipping norm after it, by which Flower scales the noise; nan likewise.
-        noise_energy: squared length of the released model less what was there before noise; None in
+        weights: stated weights, by partition.
+        clipped_to: clipping norm before the aggregation; nan without central noise.
+        noise_norm: clipping norm after it, which scales Flower's noise; nan without central noise.
+        noise_energy: squared length of the released model less the one before noise; None in
             scripted runs and without central noise.
-        model_shift: the released model less the one before, along the script's direction; nan in an
+        model_shift: released model less the previous one, along the script's direction; nan in an
             honest run.
-        message_shift: the target's reply less the model before, likewise; nan where it sent none.
-        message_norm: the length of that difference, nan likewise.
+        message_shift: target's reply less the previous model, along the script's direction; nan
+            without a reply, or in an honest run.
+        message_norm: length of that difference; nan in the same cases.
     """
 
     replies: int
@@ -79,13 +76,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Execution:
-    """What was seen of one run.
+    """Observations of one run.
 
     Attributes:
-        rounds: in order; at least one.
-        configuration: read off the strategy and mods as they were at the end of the run.
+        rounds: at least one, in order.
+        configuration: read off the strategy and mods at the end of the run.
         seeded: whether the server set the seed or the state of NumPy's global generator.
-        parameters: P, the floating-point numbers of the model.
+        parameters: P, the number of the model's floating-point parameters.
         training: None for a scripted run.
     """
 
@@ -98,29 +95,27 @@ class Execution:
 
 
 class App(Protocol):
-    """An app that can be run again and again, in whichever process."""
+    """An app that can run many times, in this process or another."""
 
     @property
     def name(self) -> str:
-        """The app's name."""
+        """Name of the app."""
 
     @property
     def clients(self) -> int:
-        """How many clients it is run with."""
+        """Number of clients of the app."""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return what one run of the app showed, with every global seed set before it.
+        """Return the observations of one run of the app, after setting every global seed.
 
-        Args:
-            seed: of Python's, NumPy's and PyTorch's global generators.
-            script: what clients send instead of training; None for an honest run, one of which must
-                come before a scripted one.
+        script: the clients' messages instead of training. None: an honest run, which must come
+        before the first scripted run.
         """
 
 
 @dataclass(frozen=True)
 class Order:
-    """Which app is to be loaded, and how; the first message to the process."""
+    """The app to load, and how; the first message to the process."""
 
     directory: str
     clients: int
@@ -129,7 +124,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """One run, asked for after an order was answered."""
+    """A request for one run, after the order was answered."""
 
     seed: int
     script: Script | None
@@ -137,7 +132,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """What the process says to an order or a request; one of the fields is not None."""
+    """The answer to an order or a request; one of the fields is not None."""
 
     name: str | None = None
     execution: Execution | None = None

@@ -1,4 +1,4 @@
-"""Why an app cannot be audited, by the cause that its author can do something about."""
+"""Messages that say why an app cannot be audited, and what its author can change."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,25 +12,24 @@ from adversaries.errors import InputError
 from fedsim.audits.app.loading import patched
 
 OLDER = (
-    "the app's server runs {strategies} of Flower's older flwr.server stack{secure}; this audit "
+    "the app's server runs {strategies} of Flower's older flwr.server stack{secure}. This audit "
     "runs strategies of flwr.serverapp.strategy: move the server to one of them, with "
     "strategy.start(grid, ...), and the clients to functions under @app.train()"
 )
 
 NO_NUMBERS = (
-    "the app's model has no floating-point numbers (trees, say, that are sent as bytes), and this "
-    "audit moves models along a direction; it audits models of weights"
+    "the app's model has no floating-point numbers (for example trees that are sent as bytes). "
+    "This audit moves models along a direction, and needs models of weights"
 )
 
-SECURE = ", with SecAgg+ (secaggplus_mod), which Flower has for that stack alone"
+SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that stack"
 
 
 @contextmanager
 def older_stack(mods: tuple[object, ...]) -> Iterator[None]:
-    """Refuse a server of the older stack as soon as it starts, while inside.
+    """Refuse a server of the older stack as soon as it starts, inside the block.
 
-    Args:
-        mods: of the app's clients.
+    mods: the clients' mods.
 
     Raises:
         InputError: the server makes a LegacyContext, or its `server_fn` returned components.
@@ -60,7 +59,7 @@ def older_stack(mods: tuple[object, ...]) -> Iterator[None]:
 
 
 def _chain(strategy: Any) -> list[str]:
-    """Return the names of a strategy's class, of that which it wraps, and so on inwards."""
+    """Return the class names of a strategy and the strategies that it wraps, outermost first."""
     names: list[str] = []
     while strategy is not None and len(names) < 8:
         names.append(type(strategy).__name__)
@@ -69,10 +68,9 @@ def _chain(strategy: Any) -> list[str]:
 
 
 def untrained(kinds: Counter[str]) -> str:
-    """Return why a run in which no strategy trained shows nothing.
+    """Return why a run in which no strategy trained cannot be audited.
 
-    Args:
-        kinds: how many messages of each of Flower's types the server sent.
+    kinds: number of messages that the server sent, by Flower's message type.
     """
     first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
     if not kinds:
@@ -80,10 +78,10 @@ def untrained(kinds: Counter[str]) -> str:
     sent = " and ".join(f"{count} messages of type '{kind}'" for kind, count in kinds.items())
     if not any(kind.startswith("train") for kind in kinds):
         return (
-            f"the app trains no model: its server sent {sent}, and this audit judges "
-            "models that clients train; it says nothing about statistics of their data"
+            f"the app trains no model: its server sent {sent}. This audit judges models that "
+            "clients train; it cannot judge statistics of their data"
         )
     return (
-        f"{first}: its server sent {sent} itself, and this audit does not know what it "
-        "made of the replies; let a strategy aggregate them"
+        f"{first}: its server itself sent {sent}, and this audit does not know how it used the "
+        "replies; let a strategy aggregate them"
     )

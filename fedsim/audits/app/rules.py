@@ -1,8 +1,8 @@
-"""Rules: what is wrong with a configuration, why, and how to mend it.
+"""The rules of an app audit: what is wrong with a configuration, why, and how to mend it.
 
-A rule is a function of the configuration and the claim; it returns a finding or None. A new rule is
-one function and one entry in `RULES`. A rule reads; whether the guarantee is really broken is for
-the attack to show.
+A rule is a function of the configuration and the claim that returns a finding or None. A new rule
+is one function and one entry in `RULES`. Rules only read the configuration; the attack shows
+whether the guarantee is broken.
 """
 
 import math
@@ -20,11 +20,11 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Subject:
-    """What a rule looks at.
+    """The input of a rule.
 
     Attributes:
-        guarantee: of the claim's vantage, else of whom the noise is for; None where theory cannot
-            tell.
+        guarantee: at the claim's vantage, else the one that the noise protects against; None where
+            theory cannot tell.
     """
 
     configuration: Configuration
@@ -34,7 +34,7 @@ class Subject:
 
 
 def _local_sensitivity(subject: Subject) -> Finding | None:
-    """LocalDpMod takes a sensitivity beside the clipping norm, and nothing ties the two."""
+    """LocalDpMod's sensitivity is separate from its clipping norm, and may be too small."""
     local = subject.configuration.local
     if local is None:
         return None
@@ -44,17 +44,17 @@ def _local_sensitivity(subject: Subject) -> Finding | None:
     return Finding(
         "alarm",
         "local-sensitivity",
-        f"LocalDpMod clips to {local.clipping_norm:g}, so one client's update can differ by "
-        f"{needed:g} ({subject.neighbouring.value}), but scales its noise to a sensitivity of "
-        f"{local.sensitivity:g}: {needed / local.sensitivity:.3g} times too little noise"
+        f"LocalDpMod clips to {local.clipping_norm:g}, so that one client's update can differ by "
+        f"{needed:g} ({subject.neighbouring.value}). But it scales its noise to a sensitivity of "
+        f"{local.sensitivity:g}: the noise is {needed / local.sensitivity:.3g} times too small"
         if local.sensitivity
-        else "LocalDpMod has sensitivity 0, so it adds no noise",
+        else "LocalDpMod has sensitivity 0, so that it adds no noise",
         f"set sensitivity={needed:g}",
     )
 
 
 def _local_formula(subject: Subject) -> Finding | None:
-    """The classic formula behind LocalDpMod is proved for epsilon <= 1 only."""
+    """LocalDpMod uses the classic formula, which is proved only for epsilon <= 1."""
     local = subject.configuration.local
     if local is None or local.epsilon <= 1 or not 0 < local.delta < 1 or not local.std:
         return None
@@ -63,40 +63,40 @@ def _local_formula(subject: Subject) -> Finding | None:
     return Finding(
         "alarm" if z < tight else "note",
         "local-formula",
-        f"LocalDpMod computes its noise by the classic formula, which is proved for epsilon <= 1; "
-        f"here epsilon is {local.epsilon:g}, where it gives {z:.4g} times the sensitivity and "
-        f"{tight:.4g} is needed",
+        "LocalDpMod computes its noise by the classic formula, which is proved for epsilon <= 1. "
+        f"Here epsilon is {local.epsilon:g}: the formula gives {z:.4g} times the sensitivity, and "
+        f"{tight:.4g} times is needed",
         f"lower epsilon to 1 or less, or raise the sensitivity to {tight / z:.4g} times its value"
         if z < tight
-        else "nothing: here the formula errs on the safe side",
+        else "nothing: here the formula gives more noise than needed",
     )
 
 
 def _weighted_average(subject: Subject) -> Finding | None:
-    """Noise for a plain average of n updates, while clients weight themselves."""
+    """The noise is for a plain average of n updates, but clients choose their own weights."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
     if seen is not None and seen.constant_weights:
         return None
-    effect = "one client can count for any part of it"
+    effect = "one client can be any part of the average"
     if seen is not None:
-        effect = f"one client can count {theory.share(central, seen, 0):.3f}"
+        effect = f"one client can be {theory.share(central, seen, 0):.3f} of the average"
         total = sum(seen.weights.values())
         effect += f" (with the weights of this run, up to {max(seen.weights.values()) / total:.3f})"
     return Finding(
-        "alarm" if seen is not None else "note",  # before the run, clients may yet send a constant
+        "alarm" if seen is not None else "note",  # before the run, weights may yet be constant
         "weighted-average",
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
-        f"update counted 1/{central.sampled_clients}, but the average is weighted by "
-        f"'{central.weighted_by}', which each client states itself and nothing bounds: {effect}",
+        f"update counted 1/{central.sampled_clients}. But '{central.weighted_by}' weights the "
+        f"average, which each client states itself and nothing bounds: {effect}",
         "weight all clients alike: send a constant 1 under the key of weighted_by_key, or pass "
         "accountant=RdpAccountant(...), which refuses unequal weights",
     )
 
 
 def _sampled_clients(subject: Subject) -> Finding | None:
-    """The number by which the noise is divided is not the number of replies."""
+    """The noise is divided by another number than the number of replies."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or seen is None or not seen.participants:
         return None
@@ -113,7 +113,7 @@ def _sampled_clients(subject: Subject) -> Finding | None:
 
 
 def _rebuilt_accountant(subject: Subject) -> Finding | None:
-    """An accountant that forgets: it speaks of fewer releases than there were."""
+    """The accountant counts fewer releases than there were."""
     seen = subject.configuration.observation
     if seen is None or not seen.statements:
         return None
@@ -123,31 +123,31 @@ def _rebuilt_accountant(subject: Subject) -> Finding | None:
     return Finding(
         "alarm",
         "rebuilt-accountant",
-        f"the accountant's last word (epsilon {last.epsilon:.4g} at delta {last.delta:g}) counts "
-        f"{last.releases} of {releases} releases: it was built anew on the way and forgot the rest",
+        f"the accountant's last answer (epsilon {last.epsilon:.4g} at delta {last.delta:g}) counts "
+        f"{last.releases} of {releases} releases: it was built anew on the way, and lost the rest",
         "build one accountant before the first round and keep it, or restore it with "
         "state_dict() and load_state_dict()",
     )
 
 
 def _inner_strategy(subject: Subject) -> Finding | None:
-    """Noise for an average, added to something else."""
+    """The noise is for an average, but is added to something else."""
     central = subject.configuration.central
     if central is None or central.plain_mean:
         return None
     inner = subject.configuration.strategies[-1]
     return Finding(
-        # Code of the app's own may yet be an average.
+        # The app's own code may still compute an average.
         "alarm" if subject.configuration.known else "note",
         "inner-strategy",
-        f"{central.strategy} adds noise for the average of clipped updates to what {inner} makes "
-        "of it, whose sensitivity is another and not known",
+        f"{central.strategy} adds noise for the average of clipped updates, but adds it to the "
+        f"output of {inner}, whose sensitivity is different and unknown",
         "wrap a plain FedAvg, and apply the server optimiser to its noisy result",
     )
 
 
 def _client_clipping(subject: Subject) -> Finding | None:
-    """The strategy relies on clients to clip, and they do not."""
+    """The strategy leaves clipping to the clients, and they do not clip."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or not central.client_clips or seen is None or not seen.client_norm_kept:
         return None
@@ -156,13 +156,13 @@ def _client_clipping(subject: Subject) -> Finding | None:
         "alarm",
         "client-clipping",
         f"{central.strategy} leaves clipping to the clients, but a client's update far above the "
-        "clipping norm arrived as it was: one client can change the average without limit",
+        "clipping norm arrived unclipped: one client can change the average without limit",
         f"register {mod} on the train function: @app.train(mods=[{mod}])",
     )
 
 
 def _adaptive_clipping(subject: Subject) -> Finding | None:
-    """Flower's adaptive clipping scales its noise to the next round's norm."""
+    """Flower's adaptive clipping scales its noise to the norm of the next round."""
     central = subject.configuration.central
     if central is None or not central.adaptive:
         return None
@@ -173,16 +173,16 @@ def _adaptive_clipping(subject: Subject) -> Finding | None:
     return Finding(
         "alarm",
         "adaptive-clipping",
-        "updates are clipped to C_t but the noise is scaled to the already updated C_t+1"
-        f"{span}, and the count of clipped updates, of which one client changes 1, has noise for "
-        "a change of 1/2",
+        "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1"
+        f"{span}. One client changes the count of clipped updates by 1, but the noise on the count "
+        "is for a change of 1/2",
         "use fixed clipping, or choose noise_multiplier and clipped_count_stddev by the epsilon "
-        "that is reported here",
+        "that this report states",
     )
 
 
 def _realised_noise(subject: Subject) -> Finding | None:
-    """The noise that was added is not the noise that was configured."""
+    """The added noise is not the configured noise."""
     seen = subject.configuration.observation
     if seen is None:
         return None
@@ -195,15 +195,15 @@ def _realised_noise(subject: Subject) -> Finding | None:
     return Finding(
         "alarm" if ratio.high < 1 else "note",
         "realised-noise",
-        f"the noise that was really added in round {least + 1} is {ratio.low:.3g} to "
-        f"{ratio.high:.3g} times the configured one, and in {len(different)} of {len(shares)} "
-        f"rounds another than it ({ratio.confidence:.1%} confidence for all rounds at once)",
+        f"the noise added in round {least + 1} is {ratio.low:.3g} to {ratio.high:.3g} times the "
+        f"configured noise, and {len(different)} of {len(shares)} rounds differ from it "
+        f"({ratio.confidence:.1%} confidence for all rounds at once)",
         "look for code that scales, rounds or replaces the noise",
     )
 
 
 def _seeded_noise(subject: Subject) -> Finding | None:
-    """Noise that everybody can draw again."""
+    """The noise can be drawn again."""
     seen = subject.configuration.observation
     if seen is None or not seen.seeded or subject.configuration.central is None:
         return None
@@ -211,9 +211,9 @@ def _seeded_noise(subject: Subject) -> Finding | None:
         "alarm",
         "seeded-noise",
         "the server sets the seed or the state of NumPy's global generator (numpy.random.seed, "
-        "set_state), and Flower draws its noise from it: whoever knows the code, or the noise of "
-        "another round, may know the noise",
-        "leave NumPy's global generator alone in a run that is to protect anybody",
+        "set_state), and Flower draws its noise from it. Anyone who knows the code, or the noise "
+        "of another round, may know the noise",
+        "do not set NumPy's global generator in a run that protects people",
     )
 
 
@@ -226,29 +226,29 @@ def _no_noise(subject: Subject) -> Finding | None:
         return Finding(
             "note",
             "unknown-strategy",
-            f"{configuration.strategies[0]} is not one of Flower's strategies: theory cannot tell "
-            "what it adds, only the attack speaks",
+            f"{configuration.strategies[0]} is not one of Flower's strategies: theory does not "
+            "know what it adds, so that only the attack can judge it",
             "state the claimed epsilon and delta",
         )
     seen = configuration.observation
-    # Before the run nobody knows what training does.
+    # Before the run it is unknown what training does.
     trained = seen is not None and seen.training is not None and not training.unseen(configuration)
     return Finding(
         "alarm" if trained else "note",
         "no-noise",
-        "nothing adds noise: every update reaches every participant as it is, in the average"
+        "nothing adds noise: every participant receives every update unchanged, in the average"
         if trained
-        else "nothing adds noise to an update on its way: it reaches every participant, in the "
-        "average, as the client's training returns it, with what noise there may be in that",
+        else "nothing adds noise to an update after training: every participant receives it in the "
+        "average as the client's training returns it, with whatever noise training adds",
         "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant"
         if trained
-        else "nothing if training is private by itself (Opacus, say) and records are what is "
-        "claimed; else wrap the strategy in DifferentialPrivacyServerSideFixedClipping",
+        else "nothing if training is private by itself (for example with Opacus) and the claim is "
+        "about records; else wrap the strategy in DifferentialPrivacyServerSideFixedClipping",
     )
 
 
 def _noise_below_claim(subject: Subject) -> Finding | None:
-    """The true noise does not amount to the claim."""
+    """The true noise is too little for the claim."""
     claim, guarantee = subject.claim, subject.guarantee
     if claim is None or guarantee is None or training.unseen(subject.configuration, claim):
         return None
@@ -263,7 +263,7 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
         f"{steps} {'rounds' if steps > 1 else 'round'} of true noise multiplier {least:.4g} "
         f"{'is' if steps == 1 else 'are'} private at epsilon "
         f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'}, delta {claim.delta:g}; "
-        f"claimed is {claim.epsilon:.4g}",
+        f"the claim is {claim.epsilon:.4g}",
         f"a true noise multiplier of {theory.enough_noise(claim, steps):.4g} keeps the claim"
         if claim.epsilon > 0
         else "no finite noise keeps epsilon 0",
@@ -271,24 +271,24 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
 
 
 def _local_below_claim(subject: Subject) -> Finding | None:
-    """LocalDpMod's own claim, where another one is judged."""
-    said = local_claim(subject.configuration)
-    if said is None or subject.claim in (None, said):
+    """LocalDpMod's own claim is false, where the verdict is on another claim."""
+    own = local_claim(subject.configuration)
+    if own is None or subject.claim in (None, own):
         return None
     guarantee = theory.guarantee(subject.configuration, subject.neighbouring, Vantage.SERVER)
     if guarantee is None:
         return None
-    epsilon = guarantee.epsilon(said.delta, said.scope)
-    if said.allows(epsilon):
+    epsilon = guarantee.epsilon(own.delta, own.scope)
+    if own.allows(epsilon):
         return None
     return Finding(
         "alarm",
         "local-below-claim",
-        f"LocalDpMod says epsilon {said.epsilon:.4g} of every message, towards the server; its "
+        f"LocalDpMod claims epsilon {own.epsilon:.4g} for every message, towards the server; its "
         f"noise keeps {'no' if math.isinf(epsilon) else f'{epsilon:.4g}, not that'} epsilon "
         "(the verdict is on another claim)",
-        f"a true noise multiplier of {theory.enough_noise(said, 1):.4g} keeps it"
-        if said.epsilon > 0
+        f"a true noise multiplier of {theory.enough_noise(own, 1):.4g} keeps it"
+        if own.epsilon > 0
         else "no finite noise keeps epsilon 0",
     )
 
@@ -308,16 +308,16 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
     "noise-below-claim": _noise_below_claim,
     "local-below-claim": _local_below_claim,
 }
-"""Name -> function of a subject."""
+"""The rules, by name."""
 
 
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
 ) -> list[Finding]:
-    """Return what every rule objects to, in the order of `RULES`."""
+    """Return the objections of every rule, in the order of `RULES`."""
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
     subject = Subject(configuration, neighbouring, claim, guarantee)
-    found = (rule(subject) for rule in RULES.values())
-    return [finding for finding in found if finding is not None]
+    objections = (rule(subject) for rule in RULES.values())
+    return [finding for finding in objections if finding is not None]

@@ -1,4 +1,4 @@
-"""What a client sends in a scripted run, and whether its own training draws anything at random."""
+"""Replies of clients in a scripted run, and the test whether their own training is random."""
 
 import copy
 import math
@@ -20,8 +20,8 @@ def scripted(template: RecordDict, message: Message, script: Script, partition: 
     """Return the honest reply with the script's arrays and weight in it.
 
     Args:
-        template: the reply of the honest run, a copy: it is written over.
-        script: whose update and weight are the target's; all others send the idle update.
+        template: a copy of the honest run's reply, which is changed in place.
+        script: gives the target its update and weight; all other clients send the idle update.
     """
     model = next(iter(message.content.array_records.values()))
     size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
@@ -41,7 +41,7 @@ def scripted(template: RecordDict, message: Message, script: Script, partition: 
 
 
 def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
-    """Return a model that is moved by the update [P]."""
+    """Return the model plus the update [P]."""
     moved, start = {}, 0
     for name, array in model.items():
         moved[name] = array
@@ -77,15 +77,11 @@ def _floating(array: Array) -> bool:
 
 
 def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tuple[Message, bool]:
-    """Train, then once more on a copy from another seed; return the reply, and whether they differ.
+    """Train, then train a copy with another seed; return the reply, and whether the two differ.
 
-    The first time goes on from the generators as they are, and whatever comes after it as if there
-    had been no second. A second time that fails counts as different.
-
-    Args:
-        seed: of all global generators the second time.
+    The second training leaves no trace in the generators. If it fails, it counts as different.
     """
-    # Before the first time, which may change either.
+    # Copied first, since training may change both.
     message_again, context_again = copy.deepcopy(message), copy.deepcopy(context)
     reply = train(message, context)
     if reply.has_error():

@@ -1,8 +1,8 @@
-"""What a client's own training may hold that no trial sees, since trials do not run it.
+"""Signs that the clients' own training adds noise, which no trial sees.
 
-Noise that training adds (Opacus, or a line by hand) protects a client's records, or its update,
-before any mod or strategy: an audit that writes the updates itself knows nothing of it. Only where
-training draws nothing at random is there nothing to know.
+Noise inside training (by Opacus, or by hand) protects a client's records or update before any mod
+or strategy. An audit that writes the updates itself does not know it. Only training without
+randomness surely adds none.
 """
 
 import ast
@@ -15,21 +15,21 @@ from fedsim.audits.app.configuration import Configuration
 from fedsim.audits.judgement.claim import Claim
 
 LIBRARIES = ("opacus", "tensorflow_privacy", "jax_privacy")
-"""Packages that make training differentially private, by the name that they are imported by."""
+"""Import names of packages that make training differentially private."""
 
 DECLARE = (
-    "if the claim is of a client's whole update as training returns it, say so with "
-    "the claimed unit client"
+    "if the claim is about a client's whole update as training returns it, set the claimed unit "
+    "to client"
 )
 
 
 def libraries(root: Path) -> tuple[str, ...]:
-    """Return which of `LIBRARIES` the modules that were loaded from a directory import.
+    """Return which of `LIBRARIES` the loaded modules of a directory import.
 
-    Their source is read and not run: an import within a function counts too.
+    Their source is parsed, not run, so that an import within a function counts too.
     """
     found: set[str] = set()
-    within = f"{root}{os.sep}"  # asked after every trial, of thousands of modules
+    within = f"{root}{os.sep}"  # a plain prefix is fast: every trial checks thousands of modules
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file is not None and file.startswith(within) and file.endswith(".py"):
@@ -39,7 +39,7 @@ def libraries(root: Path) -> tuple[str, ...]:
 
 @cache
 def _imported(file: str) -> frozenset[str]:
-    """Return the packages that a source file imports anywhere; none if it cannot be parsed."""
+    """Return the packages that a source file imports anywhere; () if it cannot be parsed."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -54,44 +54,41 @@ def _imported(file: str) -> frozenset[str]:
 
 
 def _signs(configuration: Configuration) -> str:
-    """Say what shows that clients train privately by themselves, "" if nothing does."""
+    """Return the signs that clients train privately by themselves; "" without any."""
     seen = configuration.observation
     if seen is None or seen.training is None:
         return ""
     training = seen.training
-    said = []
+    signs = []
     if training.libraries:
-        said.append(f"its modules import {' and '.join(training.libraries)}")
+        signs.append(f"its modules import {' and '.join(training.libraries)}")
     if training.epsilon is not None:
-        said.append(
+        signs.append(
             f"clients report an epsilon of their own, up to {training.epsilon:.4g} a round (their "
             f"metric {training.metric!r})"
         )
-    return " and ".join(said)
+    return " and ".join(signs)
 
 
 def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
-    """Return why a claim cannot be judged by trials in which nobody trains, "" if it can.
+    """Return why trials without training cannot judge a claim; "" if they can.
 
-    What is claimed of a client's update as training returns it can be. So can, unless it is said to
-    be of records, what is claimed where noise on the update's way is there to keep it; and what is
-    claimed where training draws nothing at random.
-
-    Args:
-        claim: of which the unit counts; None for whatever may be claimed.
+    They can judge a claim about a client's update as training returns it. They can also judge a
+    claim that is not stated to be about records in two cases: noise is added after training, or
+    training is not random.
     """
     unit = None if claim is None else claim.unit
     if unit == "client":
         return ""
     if unit == "record":
         return (
-            "the claim is of a record; this audit changes a client's whole update, and measures "
-            "nothing of what training does with one record"
+            "the claim is about a record. This audit changes a client's whole update, and does not "
+            "measure how training treats one record"
         )
     if private := _signs(configuration):
         return (
-            f"{private}: the claim may be of their records, and the noise of training is in no "
-            f"trial, since trials do not train; {DECLARE}"
+            f"{private}. The claim may be about their records, and trials do not train, so that "
+            f"no trial contains the noise of training; {DECLARE}"
         )
     seen = configuration.observation
     silent = configuration.central is None or not configuration.central.noise_multiplier
@@ -100,7 +97,7 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
     if not seen.training.random:
         return ""
     return (
-        "training draws at random (two trainings of one model from other seeds gave two updates): "
-        "it may add noise of its own, which is in no trial, since trials do not train; put the "
+        "training is random (two trainings of one model with different seeds gave two updates). It "
+        "may add noise of its own, which no trial contains, since trials do not train. Put the "
         f"noise where it can be seen, in a strategy of Flower's or a mod, or, {DECLARE}"
     )

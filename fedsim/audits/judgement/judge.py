@@ -1,4 +1,4 @@
-"""The judge of every audit: what it finds, what evidence says about a claim, what decides first."""
+"""The judge of every audit: findings, evidence, and the verdict on a claim that they decide."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from fedsim.audits.judgement.claim import Claim
 
 
 class Verdict(StrEnum):
-    """What the audit concludes about the claim.
+    """Verdict of an audit on a claim.
 
-    CONVICTED: it is proven, as surely as an alarm must be, that the claim is false
-    SUSPECT: what was measured does not support the claim, and has not disproved it
-    SUPPORTED: what was measured supports the claim, and nothing was found against it
-    NOT_JUDGED: the audit cannot tell; its reasons are given, and what would let it tell
-    NO_CLAIM: nobody claims anything
+    CONVICTED: the claim is proven false, with the confidence of an alarm
+    SUSPECT: the measurements do not support the claim, and have not disproved it
+    SUPPORTED: the measurements support the claim, and no finding speaks against it
+    NOT_JUDGED: the audit cannot tell; the reasons say why, and what would let it tell
+    NO_CLAIM: no claim was stated
     """
 
     CONVICTED = "convicted"
@@ -26,13 +26,13 @@ class Verdict(StrEnum):
 
 
 def stated(report: Mapping[str, Any]) -> list[str]:
-    """Return what the report of a transcript says of the claim, in sentences; [] without one."""
+    """Return the verdict on the claim of a transcript's report, as sentences; [] for no claim."""
     claim = report["claim"]
     if claim is None:
         return []
     why = f": {'; '.join(claim['reasons'])}" if claim["reasons"] else ""
-    said = f"The claim of epsilon {claim['epsilon']:g} at delta {claim['delta']:g}"
-    return [f"{said} is {IS[Verdict(claim['verdict'])]}{why}."]
+    subject = f"The claim of epsilon {claim['epsilon']:g} at delta {claim['delta']:g}"
+    return [f"{subject} is {IS[Verdict(claim['verdict'])]}{why}."]
 
 
 IS = {
@@ -50,16 +50,14 @@ STATUSES = {
     Verdict.SUSPECT: 4,
     Verdict.CONVICTED: 4,
 }
-"""Exit statuses of a claim. 1 and 2 are a failure's and bad input's: no accident is a verdict."""
+"""Exit statuses of a claim. 1 is a failure and 2 bad input, so that no accident is a verdict."""
 
 
 def exit_status(verdict: Verdict, strict: bool) -> int:
-    """Return the exit status of an audit: 0 only for a claim that is supported.
-
-    Where nobody claims anything the report is all that was asked for, and the status 0.
+    """Return the exit status of an audit: 0 for a supported claim, or where no claim is needed.
 
     Args:
-        strict: a claim was asked for, and an audit without one cannot tell.
+        strict: the user asked for a judgement: an audit without a claim then cannot tell.
     """
     unclaimed = STATUSES[Verdict.NOT_JUDGED] if strict else 0
     return STATUSES.get(verdict, unclaimed)
@@ -73,12 +71,12 @@ class Finding:
     """One objection of an audit.
 
     Attributes:
-        severity: "alarm" for a guarantee that is weaker than the configuration says, "caution" for
-            a doubt, "note" for advice.
-        rule: the name of the rule that objects; "" for a measurement without a named rule.
-        why: what is wrong, with the numbers of this audit; without a full stop.
-        mend: what to change; "" where the audit cannot say.
-        rounds: the rounds that it is about; () for all.
+        severity: "alarm": the guarantee is weaker than the configuration says. "caution": a doubt.
+            "note": advice.
+        rule: name of the rule that objects; "" for a measurement without a named rule.
+        why: the fault, with the numbers of this audit; without a full stop.
+        mend: the change that mends it; "" where the audit cannot say.
+        rounds: rounds of the fault; () for all.
     """
 
     severity: Severity
@@ -98,26 +96,24 @@ class Finding:
 
 
 def alarms(findings: Iterable[Finding]) -> int:
-    """Return how many findings are alarms."""
+    """Return the number of findings that are alarms."""
     return sum(each.breaks for each in findings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What an audit knows about a claim.
+    """Findings of an audit, in the terms of a claim.
 
-    Each audit translates its own findings into these fields. Theory and measurements may each be
-    silent: then the field keeps its default.
-
+    Each audit translates its findings into these fields. A field keeps its default where theory or
+    the measurements do not speak about it.
     Attributes:
-        incomparable: why the claim speaks of something that the audit does not measure; "" if it
-            speaks of what was measured.
+        incomparable: why the audit did not measure what the claim speaks of; "" if it did.
         refuted: whether the claim is disproved, with the confidence of an alarm.
-        broken: whether an alarm, or a broken rule, leaves no guarantee to rely on.
+        broken: whether an alarm or a broken rule leaves no guarantee to rely on.
         unknown: why there is no epsilon to compare with the claim.
         exceeded: whether theory's epsilon is above the claimed one.
-        unsure: why an epsilon that keeps the claim does not yet support it.
-        against: what speaks against a claim that is not disproved, in sentences.
+        unsure: why an epsilon within the claim does not yet support it.
+        against: evidence against a claim that is not disproved, in sentences.
     """
 
     incomparable: str = ""
@@ -134,7 +130,7 @@ class Judgement:
     """A verdict on a claim, and its reasons.
 
     Attributes:
-        reasons: why the claim is not judged, or what speaks against it; () where the report's
+        reasons: why the claim is not judged, or the evidence against it; () where the report's
             findings and numbers say so.
     """
 
@@ -143,11 +139,7 @@ class Judgement:
 
 
 def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
-    """Return the verdict on a claim: the first line that applies decides.
-
-    Args:
-        claim: None where nobody claims anything.
-    """
+    """Return the verdict on a claim; None is no claim. The first line that applies decides."""
     precedence = (
         (claim is None, Verdict.NO_CLAIM, ()),
         (evidence.incomparable, Verdict.NOT_JUDGED, (evidence.incomparable,)),

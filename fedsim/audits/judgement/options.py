@@ -1,4 +1,4 @@
-"""The options of an audit: one object for every command and for `fedsim.audit`."""
+"""The options of an audit: one object for every `fedsim audit` command and for `fedsim.audit`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 CONFIDENCE = 0.95
-"""The default confidence of every interval that a report shows."""
+"""Default confidence of every interval that a report shows."""
 
 CODE = ("trials", "neighbouring", "seed", "time_limit")
 TAKEN: Mapping[str, tuple[str, ...]] = {
@@ -22,29 +22,28 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
     ),
 }
-"""By what is audited, the options that it takes beside a claim and a confidence."""
+"""Options of each audited object, beside a claim and a confidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """How something is audited; None for an option that was left out.
+    """Options of an audit; None for an option that the user left out.
 
     Attributes:
-        delta: at which the epsilons of a recorded transcript are stated without a claim.
-        trials: runs of an app under attack, or judged runs of a loop.
-        time_limit: seconds that one run of an app, or up to 25 runs of a loop, may take.
-        rounds: of an app, its num-server-rounds.
-        clients: of an app, how many it is run with.
-        run_config: of an app, keys of its run configuration that change.
-        data: of a loop, what it trains on.
-        records: of a loop, the number of records in D.
-        target: of a loop, "crafted" or "real".
-        data_root: of an auditor's transcript, where this machine has the run's dataset.
-        weights: of an auditor's transcript, this machine's copy of the run's model.weights.
-        canary_seed_file: of an auditor's transcript, seeds and numbers of the clients' canaries.
-        no_challenge: of an auditor's transcript, whether beliefs about the challenge, which need
-            the data, are left out.
-        worlds: of an auditor's transcript, the run directory that tells which beliefs were right.
+        delta: at which epsilons are stated; for a recorded transcript without a claim.
+        trials: number of attacked runs of an app, or of judged runs of a loop.
+        time_limit: seconds allowed for one run of an app, or for up to 25 runs of a loop.
+        rounds: num-server-rounds of an app.
+        clients: number of clients of an app.
+        run_config: keys of an app's run configuration that change.
+        data: data that a loop trains on.
+        records: number of records in D, for a loop.
+        target: target of a loop, "crafted" or "real".
+        data_root: directory of the run's dataset on this machine, for an auditor's transcript.
+        weights: this machine's copy of the run's model.weights, for an auditor's transcript.
+        canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
+        no_challenge: whether to leave out beliefs about the challenge, which need the data.
+        worlds: run directory that says which beliefs were right, for an auditor's transcript.
     """
 
     claim: Claim | None = None
@@ -68,34 +67,37 @@ class AuditOptions:
 
     def __post_init__(self) -> None:
         if self.claim is not None and self.delta is not None:
-            raise InputError("with a claim every epsilon is stated at its delta; leave delta out")
+            raise InputError("A claim states its own delta; leave delta out.")
 
     @property
     def level(self) -> float:
-        """The confidence of every interval."""
+        """Confidence of every interval."""
         return CONFIDENCE if self.confidence is None else self.confidence
 
     @property
     def stated_at(self) -> float:
-        """The delta at which a recorded transcript's epsilons are stated: the claim's, if any."""
+        """Delta at which a recorded transcript's epsilons are stated: the claim's, if any."""
         if self.claim is not None:
             return self.claim.delta
         return ASSUMED if self.delta is None else self.delta
 
-    def taken(self, what: str) -> dict[str, Any]:
-        """Return the options of its own that an audit was given, by name.
+    def taken(self, audited: str) -> dict[str, Any]:
+        """Return the options that the user set and only this audit takes, by name.
 
         Args:
-            what: is audited, a key of `TAKEN`.
+            audited: a key of `TAKEN`.
+
+        Raises:
+            InputError: an option belongs to another audit.
         """
         own = {name for names in TAKEN.values() for name in names}
-        found = {
+        chosen = {
             name: value
             for name, value in vars(self).items()
             if name in own and value is not None and value is not False
         }
-        if wrong := [name for name in found if name not in TAKEN[what]]:
+        if wrong := [name for name in chosen if name not in TAKEN[audited]]:
             takers = " or ".join(kind for kind, names in TAKEN.items() if wrong[0] in names)
             options = ", ".join(name.replace("_", "-") for name in wrong)
-            raise InputError(f"{options}: for {takers}; this is {what}, so leave it out")
-        return found
+            raise InputError(f"{options}: only for {takers}; this is {audited}, so leave it out")
+        return chosen

@@ -16,17 +16,16 @@ from fedsim.common.strict_json import strict_json
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What an audit of a federation or a training loop concludes.
+    """The conclusion of an audit of a federation or a training loop.
 
     Attributes:
-        verdict: on the claim.
-        reasons: why, or why it cannot tell.
-        epsilon: what the noise gives the least protected client or record at delta: as measured in
-            a recorded transcript, as configured in an app or a loop, as the server says it to an
-            auditor's node. Infinite without noise, None where unknown.
-        proven: an epsilon that is exceeded as surely as a conviction takes; None where unmeasured.
+        reasons: why the claim is not judged, or the evidence against it.
+        epsilon: epsilon of the least protected client or record at delta. Measured in a recorded
+            transcript, configured in an app or a loop, stated by the server to an auditor's node.
+            Infinite without noise, None where unknown.
+        proven: lower bound on epsilon, at the confidence of a conviction; None where unmeasured.
         delta: at which both are stated; None where an auditor's node has seen no round.
-        report: what `fedsim audit … --json` prints; of a transcript, infinity is a number here.
+        report: JSON of `fedsim audit … --json`, but with infinite floats for a transcript.
     """
 
     verdict: Verdict
@@ -37,7 +36,7 @@ class AuditReport:
     report: Mapping[str, Any] = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """Return verdict, reasons and findings, as a notebook shows them."""
+        """Return verdict, reasons and findings as a notebook shows them."""
         findings = self.report.get("findings") or ()
         lines = [*self.reasons, *(str(each["why"]) for each in findings)]
         reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -50,8 +49,8 @@ def of_transcript(
     """Return the conclusion on a transcript.
 
     Args:
-        epsilon: by the noise that was measured, or that the server says; None where unknown.
-        proven: that is exceeded as surely as a conviction takes; None where unmeasured.
+        epsilon: from the noise that was measured or that the server states; None where unknown.
+        proven: lower bound at the confidence of a conviction; None where unmeasured.
     """
     claim = report["claim"]
     return AuditReport(
@@ -66,17 +65,17 @@ def of_transcript(
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(ABC):
-    """An audit that runs somebody's code again and again: theory and an attack judge a claim.
+    """An audit that runs a user's code many times, where theory and an attack judge a claim.
 
     Attributes:
-        claim: given, else what the code itself claims; None where it claims nothing.
+        claim: the user's, else the code's own; None where neither claims anything.
         delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
         epsilon: by theory, inf without noise; None where theory cannot tell.
-        advantage: as measured, true less false positive rate, with its interval.
+        advantage: measured, true less false positive rate, with its interval.
         lower_bounds: on epsilon, by name, all at `confidence` together.
-        proven: the largest lower bound at `ALARM_CONFIDENCE`, which alone convicts.
-        confidence: of what is shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
-        findings: what the rules object to, in their order.
+        proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
+        confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
+        findings: objections of the rules, in their order.
     """
 
     claim: Claim | None
@@ -92,18 +91,18 @@ class Judged(ABC):
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The largest lower bound; it holds with `confidence`, as all do."""
+        """The largest lower bound; all hold together with `confidence`."""
         return largest(self.lower_bounds)
 
     @property
     def alarms(self) -> int:
-        """How many rules found a guarantee broken, whatever room a claim leaves."""
+        """Number of rules whose guarantee is broken, even where the claim is still kept."""
         return alarms(self.findings)
 
     @property
     @abstractmethod
     def judgement(self) -> Judgement:
-        """What the audit concludes about the claim, and why it does not judge it."""
+        """The verdict on the claim, and its reasons."""
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:
@@ -112,7 +111,7 @@ class Judged(ABC):
     def _document(
         self, kind: str, theory: Mapping[str, Any], measured: Mapping[str, Any], **own: Any
     ) -> dict[str, Any]:
-        """Return the report of any such audit, with what one kind of them adds to its parts."""
+        """Return the report that both kinds share, with the parts of one kind added."""
         document = {
             "kind": kind,
             "verdict": self.verdict.value,
@@ -143,12 +142,12 @@ class Judged(ABC):
 
     @property
     def verdict(self) -> Verdict:
-        """What the audit concludes about the claim."""
+        """The verdict on the claim."""
         return self.judgement.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the claim is not judged, and what would let it be; () if it is, or if none is."""
+        """Why the claim is not judged; () if it is, or if there is no claim."""
         return self.judgement.reasons
 
     @property
@@ -160,15 +159,11 @@ class Judged(ABC):
 
     @property
     def contradictory(self) -> bool:
-        """Whether the attack disproves a claim that theory supports: one of the two is wrong."""
+        """Whether the attack disproves a claim that theory supports: one of them is wrong."""
         return self.verdict is Verdict.CONVICTED and self.allowed
 
     def report(self, code: Mapping[str, str]) -> AuditReport:
-        """Return the report of the audit.
-
-        Args:
-            code: the digests of what was run, from before it ran.
-        """
+        """Return the conclusion, with the digests of the code from before it ran."""
         return AuditReport(
             verdict=self.verdict,
             reasons=self.reasons,
@@ -180,5 +175,5 @@ class Judged(ABC):
 
 
 def largest(bounds: Mapping[str, LowerBound]) -> LowerBound:
-    """Return the bound that proves most."""
+    """Return the bound that proves the largest epsilon."""
     return max(bounds.values(), key=lambda bound: bound.epsilon)

@@ -1,9 +1,8 @@
-"""An auditor's node: one more SuperNode, which is sent what every client is sent.
+"""An auditor's node: a further SuperNode that receives what every client receives.
 
-It writes what it receives to a transcript on its own disk and answers at once, with nothing, so
-that nobody waits for it. Another process on the same machine reads the transcript while it grows
-and works out the beliefs (`fedsim.audits.live.live_audit`, which has the contents of the
-transcript).
+It appends what it receives to a transcript on its own disk, and replies at once with an empty
+message, so that the server need not wait. Another process on the same machine reads the growing
+transcript and computes the beliefs (`fedsim.audits.live.live_audit`, which documents its contents).
 """
 
 import time
@@ -18,34 +17,31 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
 
 ROLE = "auditor"
-"""The value of "role" in the node config of an auditor."""
+"""Value of "role" in the node config of an auditor."""
 
 
 def is_auditor(context: Context) -> bool:
-    """Return whether a node was started as an auditor: `role="auditor"` in its node config."""
+    """Return whether a node was started as an auditor, by `role="auditor"` in its node config."""
     return context.node_config.get("role") == ROLE
 
 
 def transcript_path(context: Context) -> Path:
-    """Return where this node records a run: RUN_ID.fedt in the folder `transcript-path`."""
+    """Return the file in which this node records a run: RUN_ID.fedt in `transcript-path`."""
     folder = str(context.node_config.get("transcript-path", ""))
     if not folder:
         raise InputError(
-            "this node is an auditor, but its node config does not say where to keep transcripts; "
-            'start it with --node-config \'role="auditor" transcript-path="/some/folder"\''
+            "this node is an auditor, but its node config lacks a folder for transcripts; start it "
+            'with --node-config \'role="auditor" transcript-path="/some/folder"\''
         )
     return Path(folder) / f"{context.run_id}.fedt"
 
 
 def record(message: Message, context: Context) -> Message:
-    """Append what a message brought to the transcript of its run.
+    """Append the content of a message to the transcript of its run, and return an empty reply.
 
-    The run's configuration goes with it, so that the transcript is enough to audit by.
-
-    Returns:
-        A reply with the seconds that it took.
+    The run's configuration is included, so that the transcript alone is enough for an audit.
     """
-    # A client's node loads this module too, to know that it is no auditor.
+    # A client's node also loads this module, to know that it is not an auditor.
     from fedsim.federation.transcripts.records import (  # noqa: PLC0415
         AUDITOR,
         Facts,
@@ -65,7 +61,7 @@ def record(message: Message, context: Context) -> Message:
     if messages.SENT in content.array_records:
         replies = messages.arrays_of(content.array_records[messages.SENT])
         sent = {int(client): Reply({"sum": array}) for client, array in replies.items()}
-    # Validated first: what is written is a configuration that this fedsim understands.
+    # Validated before it is written, so that this fedsim can read the configuration again.
     config = to_run_config(from_run_config(context.run_config))
     details = {
         "request.first-trial": request.first_trial,
@@ -91,13 +87,10 @@ def record(message: Message, context: Context) -> Message:
                 mechanism={**config, **details},
             )
         )
-        if message.metadata.message_type.startswith("evaluate") and _last(config, request):
+        # The last message of the last batch of trials ends the transcript.
+        count = config["trials.count"]
+        assert isinstance(count, int)
+        last = request.first_trial + request.trials >= count
+        if message.metadata.message_type.startswith("evaluate") and last:
             writer.end()
     return messages.reply(message, messages.AUDITOR, seconds=time.perf_counter() - start)
-
-
-def _last(config: dict[str, bool | int | float | str], request: Request) -> bool:
-    """Whether no batch of trials comes after the one that this message ends."""
-    count = config["trials.count"]
-    assert isinstance(count, int)
-    return request.first_trial + request.trials >= count

@@ -1,9 +1,9 @@
-"""What canaries of consenting clients show in the released sums of a federation.
+"""Canaries of consenting clients in the released sums of a federation.
 
-A canary's score is the log-likelihood ratio of its being in, from the sums of a training so far and
-the noise that is claimed of them; over its standard deviation, so that trainings that came unlike
-far can be put together. With the noise that is claimed, and nothing else in the sums, a score is
-N(-mu/2, 1) or N(mu/2, 1) with mu^2 the sum of (C/sigma)^2 over the rounds.
+A canary's score is the log-likelihood ratio that it is included, from the sums of a training so far
+and their claimed noise. It is divided by its standard deviation, so that trainings of different
+length can be combined. If the sums hold the claimed noise and nothing else, a score is N(-mu/2, 1)
+or N(mu/2, 1), where mu^2 is the sum of (C/sigma)^2 over the rounds.
 """
 
 import math
@@ -22,12 +22,12 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 FEWEST_GUESSED = 16
-"""With fewer canaries nothing is guessed: 16 right guesses of 16 prove an epsilon of about 1.5."""
+"""Fewest canaries for guesses: 16 right guesses of 16 prove an epsilon of about 1.5."""
 
 
 @dataclass
 class _Training:
-    """The canaries of T trials: coins bool [T, K], what their scores sum up [T, K], and mu^2."""
+    """The canaries of T trials: coins bool [T, K], sums of their scores [T, K], and mu^2."""
 
     coins: Bools
     ratios: Floats
@@ -36,11 +36,11 @@ class _Training:
 
 @dataclass
 class CanaryWatch:
-    """The canaries whose seeds an auditor was told.
+    """The canaries whose seeds the auditor has.
 
     Attributes:
-        planted: of each consenting client.
-        norm: C, the clipping norm, which is the length of every canary.
+        planted: canaries of each consenting client.
+        norm: C, the clipping norm and length of every canary.
     """
 
     planted: Sequence[Canaries]
@@ -48,18 +48,18 @@ class CanaryWatch:
     _trainings: dict[int, _Training] = field(default_factory=dict)
 
     def begin(self, trials: range) -> None:
-        """Begin some trials, or begin them anew: what was seen of an earlier attempt is dropped."""
+        """Begin a batch of trials; observations of an earlier attempt are dropped."""
         self._trainings.pop(trials.start, None)
 
     def observe(
         self, trials: range, round: int, released: npt.NDArray[np.floating], std: float
     ) -> None:
-        """Look for the canaries in the sums of a round.
+        """Score the canaries in the sums of a round.
 
         Args:
-            round: counts from 1.
+            round: number of the round, from 1.
             released: [T, P], the sums.
-            std: the standard deviation that the noise is claimed to have; 0 tells nothing.
+            std: claimed standard deviation of the noise; 0 reveals nothing.
         """
         if not std > 0:
             return
@@ -75,38 +75,37 @@ class CanaryWatch:
 
     @property
     def coins(self) -> Bools:
-        """Which canaries are in, of all trainings."""
+        """Whether each canary is included, over all trainings."""
         coins = [training.coins.ravel() for training in self._trainings.values()]
         return np.concatenate([np.zeros(0, bool), *coins])
 
     @property
     def scores(self) -> Floats:
-        """Their scores."""
+        """Score of each canary, over all trainings."""
         return self._of_each(lambda training: training.ratios / math.sqrt(training.power))
 
     @property
     def sides(self) -> tuple[int, int]:
-        """How many canaries were in, and how many out."""
+        """Number of included and of excluded canaries."""
         return int(self.coins.sum()), int((~self.coins).sum())
 
     def effect(self, confidence: float) -> canaries.Effect | None:
-        """Return mu of one training so far as the canaries show it; None without canaries."""
+        """Return mu of one training so far, as the canaries show it; None without canaries."""
         return canaries.effect(self.coins, self.scores, confidence) if self._trainings else None
 
     def prediction(self) -> float | None:
-        """Return mu by the noise that is claimed, of the training with the least of it.
+        """Return mu by the claimed noise, for the training with the least noise; None without any.
 
-        An upper bound of what shows: other records hide a canary, too.
+        It is an upper bound of what shows, since other records hide a canary too.
         """
         if not self._trainings:
             return None
         return math.sqrt(max(training.power for training in self._trainings.values()))
 
     def epsilon_at_least(self, delta: float, confidence: float) -> LowerBound | None:
-        """Return the epsilon that right guesses of the coins prove; None with too few canaries.
+        """Return the lower bound on epsilon from right guesses of the coins; None if too few.
 
-        Source:
-            Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023.
+        Source: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023.
         """
         if self.coins.size < FEWEST_GUESSED:
             return None
@@ -114,9 +113,9 @@ class CanaryWatch:
         return one_run.binomial_bound(self.coins, self.scores, delta, confidence, guesses)
 
     def belief(self) -> float | None:
-        """Return how much is believed of what is true of a canary, on average; None without any.
+        """Return the mean belief in a canary's true state; None without canaries.
 
-        From 1/2: whether it is in or out, by the noise that is claimed.
+        It starts at 1/2 and assumes the claimed noise.
         """
         if not self._trainings:
             return None
@@ -124,6 +123,6 @@ class CanaryWatch:
         return float(expit(np.where(self.coins, ratios, -ratios)).mean())
 
     def _of_each(self, values: Callable[[_Training], Floats]) -> Floats:
-        """Return values of every canary, of all trainings one after another."""
-        found = [values(training).ravel() for training in self._trainings.values()]
-        return np.concatenate([np.zeros(0), *found])
+        """Return a value of every canary, of all trainings one after another."""
+        parts = [values(training).ravel() for training in self._trainings.values()]
+        return np.concatenate([np.zeros(0), *parts])

@@ -1,4 +1,4 @@
-"""The audit of an auditor's transcript: what it begins with, and the audit of a whole file."""
+"""The audit of an auditor's transcript, from its first message or of a whole file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from fedsim.game.canary import DIRECTION, Canaries
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options that no auditor's transcript can be audited with.
+    """Refuse options with which no auditor's transcript can be audited.
 
     Raises:
-        InputError: the confidence is impossible, or the canaries' seeds cannot be read.
+        InputError: the confidence is out of range, or the canaries' seeds cannot be read.
     """
     significance(options.level)
     if options.canary_seed_file is not None:
@@ -34,10 +34,10 @@ def check(options: AuditOptions) -> None:
 
 @dataclass(frozen=True)
 class AuditorsTranscript:
-    """An audit of an auditor's transcript, with what the auditor's node knows besides.
+    """The audit of an auditor's transcript, with the further files that the auditor has.
 
     Attributes:
-        run: the directory that tells the worlds; None before that.
+        run: directory with the worlds; None before the run ended.
     """
 
     path: Path
@@ -46,10 +46,10 @@ class AuditorsTranscript:
     run: RunDirectory | None
 
     def begin(self, observed: ObservedRound) -> None:
-        """Take in the first message.
+        """Observe the first message, which brings the configuration.
 
-        No sum comes with it, but the configuration: of another run, or of one that cannot be
-        audited, nothing is left behind.
+        Raises InputError for another run, or one that cannot be audited, before any file is
+        written.
         """
         self.audit.observe(observed)
         if self.run is not None:
@@ -58,25 +58,25 @@ class AuditorsTranscript:
         unaudited = all(watch is None for watch in watches)
         if self.options.no_challenge and unaudited:
             raise InputError(
-                "--no-challenge leaves nothing to audit in a run of several trials but canaries; "
-                "give their seeds with --canary-seed-file, or leave --no-challenge out"
+                "--no-challenge leaves only canaries to audit in a run of several trials; give "
+                "their seeds with --canary-seed-file, or leave --no-challenge out"
             )
 
     def report(self) -> AuditReport:
-        """Return the report so far. Raises InputError where the worlds are of another run."""
+        """Return the report so far. Raises InputError if the worlds are of another run."""
         worlds: npt.NDArray[np.bool_] | None = None
         if self.run is not None:
             worlds = run_transcript.read(self.run)["worlds"]
         with Reader(self.path) as reader:
             facts = reader.facts
         options, ended = self.options, has_ended(self.path)
-        found = live_report.assemble(self.audit, facts, options.level, worlds, options.claim, ended)
-        spent = found["released"] or found["bounds"]
-        return of_transcript(found, spent and spent["epsilon"], None)
+        made = live_report.assemble(self.audit, facts, options.level, worlds, options.claim, ended)
+        spent = made["released"] or made["bounds"]
+        return of_transcript(made, spent and spent["epsilon"], None)
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
-    """Return the audit of a transcript of which nothing was read yet."""
+    """Return the audit of a transcript, before anything of it is read."""
     options.taken("an auditor's transcript")
     check(options)
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
@@ -93,19 +93,19 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
 
 def audited(path: Path, options: AuditOptions) -> AuditReport:
     """Return the report of a whole transcript of an auditor's node."""
-    found = opened(path, options)
+    auditors = opened(path, options)
     with Reader(path) as reader:
         rounds: Iterable[ObservedRound] = iter(reader.rounds())
         for place, observed in enumerate(rounds):
-            found.audit.observe(observed) if place else found.begin(observed)
-    return found.report()
+            auditors.audit.observe(observed) if place else auditors.begin(observed)
+    return auditors.report()
 
 
 def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
-    """Raise InputError unless a run directory is of the run that the auditor recorded."""
+    """Raise InputError unless a run directory is that of the recorded run."""
 
     def compared(keys: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        # Where and on what it ran does not change the worlds.
+        # Paths and hardware do not change the worlds.
         return {
             key: value
             for key, value in keys.items()
@@ -113,30 +113,30 @@ def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
             and (key == "run.seed" or not key.startswith("run."))
         }
 
-    there, here = compared(to_run_config(run.config)), compared(recorded)
-    differing = sorted(key for key in here if there[key] != here[key])
+    named, observed = compared(to_run_config(run.config)), compared(recorded)
+    differing = sorted(key for key in observed if named[key] != observed[key])
     if differing:
         key = differing[0]
         raise InputError(
-            f"'{run.path}' is not the run that was recorded: its {key} is {there[key]!r}, the "
-            f"recorded one {here[key]!r}; name the directory of that run with --worlds"
+            f"'{run.path}' is not the recorded run: its {key} is {named[key]!r}, and that of the "
+            f"recorded run is {observed[key]!r}; name the recorded run's directory with --worlds"
         )
 
 
 def _planted(path: Path) -> list[Canaries]:
-    """Read the canaries of consenting clients. Raises InputError for a file that has none."""
+    """Return the canaries of consenting clients. Raises InputError for a file without any."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        found = [_of_line(*line.split()) for line in lines if line.strip()]
-        if not found:
+        planted = [_of_line(*line.split()) for line in lines if line.strip()]
+        if not planted:
             raise ValueError("it names no canaries")
     except (OSError, ValueError, TypeError, InputError) as error:
         raise InputError(
             f"cannot read seeds from '{path}': {error}; the file has a line for each client that "
             "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100, "
-            "and text behind them where its canary-kind is text"
+            "followed by text where its canary-kind is text"
         ) from None
-    return found
+    return planted
 
 
 def _of_line(seed: str, count: str = "1", kind: str = DIRECTION) -> Canaries:

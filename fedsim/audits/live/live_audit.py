@@ -1,15 +1,15 @@
-"""The audit of a federation while it runs, by somebody who is sent what every client is sent.
+"""The audit of a federation while it runs, by an auditor that receives what every client receives.
 
-A fold over the transcript of an auditor's node (`fedsim.audits.live.app`). For every message the
-transcript has a round: in its model, "parameters" is theta [T, P] before the round and "sum" the
-released sum [T, P] of the round before; its participants are those of that sum; its mechanism is
-the run's configuration and what the request said. The auditor knows D and D', as the embedded
-adversary does, adds nothing to the sums, and so knows none of the noise: it faces the noise of all
-clients together.
+It folds over the transcript of an auditor's node (`fedsim.audits.live.app`), which has a round for
+every message. In the round's model, "parameters" is theta [T, P] before the round, and "sum" is the
+released sum [T, P] of the previous round. The participants are those of that sum. The mechanism is
+the run's configuration with the message's request. The auditor knows D and D', like the embedded
+adversary. It adds nothing to the sums and knows none of the noise, so that it faces the noise of
+all clients together.
 
-Of a training, which has no challenge, and where nobody is to know D, what is left is what needs no
-records: the noise of the sums (`noise_watch`) and consenting clients' canaries (`canary_watch`, and
-`text_watch` of a decoder).
+Some audits need no records: those of the sums' noise (`noise_watch`), and of consenting clients'
+canaries (`canary_watch`, and `text_watch` for a decoder). They remain for a training, which has no
+challenge, and where the auditor may not know D.
 """
 
 import math
@@ -48,20 +48,20 @@ from fedsim.privacy.participation.sampling import participation
 Floats = npt.NDArray[np.float64]
 
 NOBODY = -1
-"""The partition of an adversary that is no client."""
+"""Partition of an adversary that is not a client."""
 
 
 class LiveAudit:
     """Reads an auditor's transcript, round by round.
 
     Args:
-        data_root: where this machine has the dataset, "" for one that comes with a package. The
-            folder that the transcript itself names is never opened, and nothing is downloaded.
-        device_name: as of `run.device`.
-        planted: the canaries of clients that told their seeds.
-        challenge: whether beliefs about the challenge are worked out, which needs D and D'; a
-            training has none.
-        confidence: of what is shown after a round, in (0, 1).
+        data_root: this machine's folder of the dataset, "" for a bundled one. The folder named in
+            the transcript is never opened, and nothing is downloaded.
+        device_name: as `run.device`.
+        planted: canaries of clients that gave their seeds.
+        challenge: whether to compute beliefs about the challenge, which need D and D'; a training
+            has no challenge.
+        confidence: of the results after a round, in (0, 1).
         weights: this machine's copy of the run's `model.weights`, "" for none.
     """
 
@@ -78,7 +78,7 @@ class LiveAudit:
         self._planted, self._challenge, self._confidence = planted, challenge, confidence
         self._weights = weights
         self._trainings: dict[int, Training] = {}
-        self._given: Mapping[str, Any] = {}
+        self._configured: Mapping[str, Any] = {}
         self.config: Config | None = None
         self.beliefs: dict[int, list[Belief]] = {}
         self.looks: list[Look] = []
@@ -88,31 +88,31 @@ class LiveAudit:
         self.noise: NoiseWatch | None = None
 
     def observe(self, observed: ObservedRound) -> Belief | Look | None:
-        """Return what is found after the round that a message brings the sum of, if any.
+        """Return the results for the round whose sum a message brings; None without a sum.
 
-        That is a belief about the challenge, or without one what needs no records.
+        They are beliefs about the challenge, or a look that needs no records.
 
         Raises:
-            InputError: the transcript is of something else, or of a run that cannot be audited.
+            InputError: the transcript is not an auditor's, or the run cannot be audited.
         """
         request = _request(observed)
-        given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
-        if self.config is None or given != self._given:
-            config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
-            # Whoever wrote the transcript does not choose what is read here, or fetched.
+        keys = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+        if self.config is None or keys != self._configured:
+            config = from_run_config(keys | {"run.device": self._device_name, "run.threads": 0})
+            # The author of the transcript must not choose what is read or downloaded here.
             config = config.reading_data_from(self._data_root, as_they_are=True)
             config = config.starting_from(self._weights)
-            if self._challenge and config.run.job != "training":  # nobody is challenged there
+            if self._challenge and config.run.job != "training":
                 check(config)
-                federation.load(config)  # data that are not there are known before any belief
-            self.config, self._given = config, given
+                federation.load(config)  # missing data are reported before the first belief
+            self.config, self._configured = config, keys
         first, parameters = request["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
         training = self._trainings.get(first)
         before = None if training is None else training.previous
         if training is None or (before is not None and observed.round <= before.round):
-            # A batch of trials that begins, or begins anew. Messages arrive in order: one that does
-            # not is never put together with those before it.
+            # A batch of trials that begins, or begins anew. A message out of order starts a new one
+            # too: it is never combined with earlier messages.
             seen = (
                 training.rounds
                 if training is not None and adds_up(self.run.privacy.noise_source)
@@ -137,52 +137,52 @@ class LiveAudit:
                 planned = self.run.training.rounds * self._batches(trials, 0)
                 made = math.ceil(training.before / len(trials))
                 self._shares.begin(planned, max(made, training.earlier))
-        previous, found = training.previous, None
+        previous, result = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
-            # Without the message between, neither the sum of the one nor the model of the other.
+            # A missing message had the sum of one round and the model of the next.
             missed = observed.round - previous.round
             self._miss(training, missed)
             previous = None
         if previous is not None and "sum" in observed.model:
-            found = self._conclude(training, previous, observed)
+            result = self._conclude(training, previous, observed)
         training.previous = observed
-        return found
+        return result
 
     @property
     def rounds(self) -> int:
-        """The last round of any training whose sum is known; 0 before there is one."""
+        """Last round of any training whose sum was received; 0 before the first."""
         return max((training.concluded for training in self._trainings.values()), default=0)
 
     @property
     def missed(self) -> int:
-        """The most rounds of any training that nothing could be concluded from."""
+        """Largest number of rounds of a training without a result."""
         return max((training.missed for training in self._trainings.values()), default=0)
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """Return the noise of the rounds so far, of every batch of trials; equal ones once.
+        """Return the different noises of the rounds so far, over all batches of trials.
 
-        Batches of trials differ where one lost clients, or came farther, than another.
+        Batches differ where one lost clients, or has more rounds, than another.
         """
         if self.config is None:
             return ()
         neighbouring = self.config.privacy.neighbouring
-        found = (
+        mechanisms = (
             Mechanism(tuple(training.groups), neighbouring)
             for training in self._trainings.values()
             if training.groups
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(mechanisms))
 
     @property
     def trials(self) -> int:
-        """How many trials were seen."""
+        """Number of observed trials."""
         return sum(len(training.trials) for training in self._trainings.values())
 
     def everything(self) -> Mechanism | None:
-        """Return the noise of all rounds of all trials so far, one after another; None of none.
+        """Return the noise of all rounds of all trials so far together; None without rounds.
 
-        What this transcript does not have, such as trials that finished before an interruption, is
-        as many rounds as the server says, with as little noise as is tolerated.
+        Rounds that this transcript lacks, such as those before an interruption, count as the server
+        states them, with the least tolerated noise.
         """
         trainings = self._trainings.values()
         groups = [
@@ -203,13 +203,13 @@ class LiveAudit:
 
     @property
     def challenged(self) -> bool:
-        """Whether beliefs about a challenge are worked out."""
+        """Whether beliefs about a challenge are computed."""
         return self._challenge and not (self.config and self.config.run.job == "training")
 
     def canary_findings(self, confidence: float) -> dict[str, Any] | None:
-        """Return what the canaries show; None without any.
+        """Return the results of the canaries; None without any.
 
-        Where every round of a training is looked at, intervals hold at all looks together.
+        For a training with a look after every round, intervals hold at all looks together.
         """
         watch, config = self.canaries, self.config
         if watch is None or config is None:
@@ -245,17 +245,17 @@ class LiveAudit:
         return self.texts.findings(noise, norm, delta, self._shares.level(confidence))
 
     def _batches(self, trials: range, first: int) -> int:
-        """Return how many batches of trials as large as one of them there are from a trial on."""
+        """Return the number of batches of the same size from trial `first` on."""
         return math.ceil((self.run.trials.count - first) / len(trials))
 
     @property
     def run(self) -> Config:
-        """The configuration, once a message has brought it."""
+        """The configuration, after the first message."""
         assert self.config is not None
         return self.config
 
     def _miss(self, training: Training, rounds: int) -> None:
-        """Note rounds that were not seen; of their noise there was as little as is tolerated."""
+        """Count missed rounds, with the least tolerated noise."""
         if rounds:
             training.missed += rounds
             training.add(self._unseen(training.nominal, rounds), rounds)
@@ -263,7 +263,7 @@ class LiveAudit:
     def _conclude(
         self, training: Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | Look:
-        """Learn from the sum of the round before, whose participants are known now."""
+        """Return the results from the sum of the previous round, whose participants are known."""
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
@@ -338,15 +338,15 @@ class LiveAudit:
         now: ObservedRound,
         present: Collection[int],
     ) -> Memory:
-        """Return the memory after the sum of the round before, to which these clients added.
+        """Return the memory after the sum of the previous round, to which `present` contributed.
 
-        The same as a participant's, of somebody who sent nothing and knows no noise.
+        It is a participant's memory, without a message or noise of its own.
         """
         config, request, trials = self.run, _request(before), training.trials
-        known = federation.load(config)
-        if known.device.type == "cpu":
+        loaded = federation.load(config)
+        if loaded.device.type == "cpu":
             device.single_threaded_kernels()
-        parameters = torch.tensor(before.model["parameters"]).to(known.device)
+        parameters = torch.tensor(before.model["parameters"]).to(loaded.device)
         coins = participation(
             config.noise_seed,
             config.trials.streams(trials),
@@ -362,35 +362,35 @@ class LiveAudit:
             request["record"],
             request["replacement"],
         )
-        taking_part = None if coins is None else torch.from_numpy(coins).to(known.device)
+        taking_part = None if coins is None else torch.from_numpy(coins).to(loaded.device)
         memory = participant.expect(
             training.memory,
-            KnownRound(config.game, known, game, parameters, taking_part),
+            KnownRound(config.game, loaded, game, parameters, taking_part),
             NOBODY,
-            torch.zeros(parameters.shape, dtype=torch.float64, device=known.device),
+            torch.zeros(parameters.shape, dtype=torch.float64, device=loaded.device),
             set(range(config.federation.clients)) - set(present),
             len(present),
         )
-        return participant.observe(memory, torch.tensor(now.model["sum"]).to(known.device))
+        return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
 
     def _epsilon(self, training: Training) -> float:
-        """Return what the claimed noise of all rounds so far allows."""
+        """Return epsilon of the claimed noise of all rounds so far."""
         mechanism = Mechanism(tuple(training.groups), self.run.privacy.neighbouring)
         return PLD.epsilon(mechanism, self.run.privacy.delta)
 
     def _steps(self, nominal: float, sources: int, rounds: int) -> Steps:
-        """Return rounds of so many clients, as an observer without noise of its own faces them.
+        """Return rounds with this many clients, for an observer without noise of its own.
 
-        An auditor that is sent single messages faces as much as the server does.
+        An auditor that receives single messages faces as little noise as the server.
         """
         federation, training = self.run.federation, self.run.training
-        # Of a group of k: what k records change together is k times as long.
+        # The k records of a group change the sum k times as much.
         nominal /= self.run.challenge.copies
         if federation.auditor_sees == "messages":
-            sources = 1  # each of them hides behind its own client's noise alone
+            sources = 1  # a single message has only its own client's noise
         multiplier = nominal
         if training.local_steps == 1:
-            # Within a round of local steps others' noise does not hide the models in between.
+            # In a round of local steps, others' noise does not hide the models in between.
             multiplier = aggregate_noise_multiplier(
                 nominal, federation.trust, federation.clients, sources
             )
@@ -401,38 +401,38 @@ class LiveAudit:
         )
 
     def _unseen(self, nominal: float, rounds: int) -> Steps:
-        """Return rounds that were not seen, with as many clients missing as are tolerated."""
+        """Return missed rounds, with as many missing clients as are tolerated."""
         return self._steps(nominal, self.run.federation.fewest_participants, rounds)
 
 
 def check(config: Config) -> None:
-    """Check that the auditor's background knowledge is enough for a run."""
+    """Refuse a run whose challenge an auditor cannot follow. Raises InputError."""
     if config.privacy.noise.mechanism.own_law:
         raise InputError(
-            f"privacy.noise is '{config.privacy.noise}', whose law takes what the server alone is "
-            "sent, so that this run can be audited by itself only"
+            f"privacy.noise is '{config.privacy.noise}'. Its law depends on messages that only the "
+            "server receives, so that only the run itself can audit it"
         )
     if not config.participation.complete:
         raise InputError(
-            "federation.sampling-rate is below 1: a live auditor does not follow who joins a "
-            "round; such a run audits itself"
+            "federation.sampling-rate is below 1. A live auditor does not follow which clients "
+            "join a round; such a run audits itself"
         )
     if config.training.sampling_rate < 1 and config.noise_seed is None:
         raise InputError(
-            "training.sampling-rate is below 1 with noise from the operating system: which of the "
-            "records took part is known to their clients alone, and the challenge cannot be "
-            "audited; canaries can (--canary-seed-file)"
+            "training.sampling-rate is below 1 with noise from the operating system. Only the "
+            "clients know which records took part, so that the challenge cannot be audited; audit "
+            "canaries instead (--canary-seed-file)"
         )
     if not config.data.root and config.data.name not in BUNDLED:
         raise InputError(
-            f"the run's data, {config.data.name}, are read from files, and the audit opens no "
-            "folder that a transcript names; say where this machine has them with --data-root, or "
-            "audit the canaries alone (--no-challenge)"
+            f"the run's data, {config.data.name}, are files, and the audit opens no folder that a "
+            "transcript names; give this machine's folder with --data-root, or audit the canaries "
+            "alone (--no-challenge)"
         )
 
 
 def _request(observed: ObservedRound) -> dict[str, Any]:
-    """Return what the request of a message said. Raises InputError if it is of something else."""
+    """Return the request of a message. Raises InputError if it is not an auditor's."""
     request = {
         name: observed.mechanism.get(f"request.{name}")
         for name in (

@@ -1,10 +1,10 @@
-"""Whether what an auditor's node measured could have contradicted the noise that the server says.
+"""Whether an auditor's measurements could have contradicted the noise that the server states.
 
-A measurement supports nothing that it had no chance to contradict. Told worlds had one if all
-trials won would have raised the alarm; the noise of the sums, if half of it would have been seen.
-Canaries have no largest outcome, since without noise their signal is as large as what others send
-is small; they had one if half of the noise, which shows as twice the signal, would have raised the
-alarm with 95 %.
+A measurement supports nothing if it could not have contradicted it. Worlds could, if winning all
+trials would have raised the alarm. The noise of the sums could, if half of it would have raised the
+alarm. Canaries have no largest outcome: without noise, only others' messages bound their signal.
+They could, if half of the noise, which doubles their signal, would have raised the alarm with
+probability 95 %.
 """
 
 import math
@@ -25,10 +25,10 @@ from fedsim.privacy import identifiability
 Bools = npt.NDArray[np.bool_]
 
 MOST = 1 << 20
-"""More trials or canaries than this are not asked for."""
+"""Largest number of trials or canaries that a reason asks for."""
 
 HALF = 0.5
-"""Of the claimed noise: what must be seen, with `detectable.POWER`, to support anything."""
+"""Share of the claimed noise that must be detectable, with `detectable.POWER`."""
 
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
@@ -36,49 +36,49 @@ SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 def lacking(
     audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float | None
 ) -> list[str]:
-    """Return why nothing could have contradicted the noise; [] where something could have.
+    """Return why no measurement could have contradicted the noise; [] where one could.
 
     Args:
-        worlds: bool [T], as told; None before that.
-        seen: bool, those of the trials that were seen; None unless some were in either.
-        bound: what the noise lets the advantage be; None where no round was seen.
+        worlds: bool [T]; None before they are published.
+        seen: bool, worlds of the observed trials; None unless both worlds occur.
+        bound: bound on the advantage by the noise; None where no round was observed.
     """
     if audit.config is None or bound is None:
-        return ["no round was seen from its beginning to its end"]
+        return ["no round was observed from its beginning to its end"]
     reasons = [
         _of_worlds(audit, worlds, seen, bound),
         _of_canaries(audit),
         _of_noise(audit),
     ]
-    found = [reason for reason in reasons if reason]
-    if len(found) < len(reasons):
+    stated = [reason for reason in reasons if reason]
+    if len(stated) < len(reasons):
         return []
-    return ["nothing was held against the noise that the server says which could refute it", *found]
+    return ["no measurement could have refuted the noise that the server states", *stated]
 
 
 def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> float | None:
-    """Return the share of the claimed noise below which the auditor would have seen a shortfall.
+    """Return the share of the claimed noise below which the auditor would have raised an alarm.
 
-    With `detectable.POWER`, by whatever of sums, canaries and told worlds would have seen the most;
-    None where no round was seen, and 0 where no shortfall can be named.
+    It holds with `detectable.POWER`, for the best of sums, canaries and worlds. It is None where no
+    round was observed, and 0 where no shortfall can be named.
 
     Args:
-        worlds: bool [T], as told; None before that.
-        seen: bool, those of the trials that were seen; None unless some were in either.
+        worlds: bool [T]; None before they are published.
+        seen: bool, worlds of the observed trials; None unless both worlds occur.
     """
     if audit.config is None or not audit.mechanisms():
         return None
-    found = [0.0, _by_canaries(audit)]
+    shares = [0.0, _by_canaries(audit)]
     if audit.noise is not None:
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(SUM, math.inf)
-        found.append(detectable.by_limit(limit))
+        shares.append(detectable.by_limit(limit))
     if worlds is not None and seen is not None:
-        found.append(_by_worlds(audit, len(worlds), seen.size))
-    return max(found)
+        shares.append(_by_worlds(audit, len(worlds), seen.size))
+    return max(shares)
 
 
 def _by_canaries(audit: LiveAudit) -> float:
-    """Return the share by the signal of canaries, which other records hide as they hid it here."""
+    """Return the share by the canaries' signal, assuming that records hide it as in this run."""
     watch = audit.canaries
     effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
     claimed = None if watch is None else watch.prediction()
@@ -86,17 +86,17 @@ def _by_canaries(audit: LiveAudit) -> float:
         return 0.0
     if effect.interval.low <= 0:
         return 0.0
-    # What hides a canary beside the noise, over the noise's variance, is at most so much.
+    # Largest variance of other records beside the noise, over the noise's variance.
     beside = max(0.0, (claimed / effect.interval.low) ** 2 - 1)
     tail = significance(ALARM_CONFIDENCE) / 2
     share = detectable.by_separation(claimed, claimed, *watch.sides, tail, checked=False)
     return math.sqrt(max(0.0, share**2 - beside))
 
 
-def _by_worlds(audit: LiveAudit, told: int, seen: int) -> float:
-    """Return the share by the number of beliefs that were right."""
+def _by_worlds(audit: LiveAudit, published: int, seen: int) -> float:
+    """Return the share by the number of right beliefs."""
     config, mechanisms = audit.run, audit.mechanisms()
-    played = precision.design(config.trials, config.audit.confidence, told)
+    played = precision.design(config.trials, config.audit.confidence, published)
     if played.common or audit.missed or any(each.sampled for each in mechanisms):
         return 0.0
     courses = [course for course in audit.beliefs.values() if course]
@@ -110,10 +110,10 @@ def _by_worlds(audit: LiveAudit, told: int, seen: int) -> float:
 
 
 def _of_worlds(audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float) -> str:
-    """Return why the told worlds could have contradicted nothing, "" if they could have."""
+    """Return why worlds could have contradicted nothing; "" if they could."""
     config = audit.run
     if config.trials.worlds == "d-only":
-        return "worlds cannot tell, since the run's trials are all in one"
+        return "worlds cannot tell, since all trials of the run are in one world"
     if worlds is None:
         return "give --worlds after the run"
     if seen is None:
@@ -123,16 +123,16 @@ def _of_worlds(audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound
         return ""
     design = Design(played.common, played.share)
     needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0, design) > bound)
-    return f"{seen.size} trials, had all been won, would not refute it {SURE}: it takes {needed}"
+    return f"{seen.size} trials, all won, would not refute it {SURE}: {needed} are needed"
 
 
 def _of_canaries(audit: LiveAudit) -> str:
-    """Return why canaries could have contradicted nothing, "" if they could have."""
+    """Return why canaries could have contradicted nothing; "" if they could."""
     watch = audit.canaries
     effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
     claimed = None if watch is None else watch.prediction()
     if watch is None and audit.texts is not None:
-        return "planted texts prove a lower bound on epsilon, and none that they miss"
+        return "planted texts prove only a lower bound on epsilon"
     if watch is None or effect is None or claimed is None:
         return "give --canary-seed-file of a client that plants canaries"
     if effect.reason is not None:
@@ -142,35 +142,35 @@ def _of_canaries(audit: LiveAudit) -> str:
         return ""
     needed = _least(lambda canaries: _tells(canaries // 2, canaries // 2, claimed))
     return (
-        f"{loud + quiet} canaries would not tell half of the noise from all of it {SURE}: it takes "
-        f"{needed}"
+        f"{loud + quiet} canaries would not tell half of the noise from all of it {SURE}: {needed} "
+        "are needed"
     )
 
 
 def _of_noise(audit: LiveAudit) -> str:
-    """Return why the sums' noise could have contradicted nothing, "" if it could have."""
+    """Return why the noise of the sums could have contradicted nothing; "" if it could."""
     if audit.noise is None:
-        return "the sums' noise by itself is judged of one training alone"
+        return "the noise of the sums is judged only in a run of one training"
     if audit.noise.telling:
         return ""
-    return f"half of the noise would not be seen in the sums {SURE}, which records fill too much"
+    return f"half of the noise would not show in the sums {SURE}, since records fill them too much"
 
 
 def _all_won(worlds: Bools, design: Design) -> float:
-    """Return the advantage's lower limit where every trial was won."""
+    """Return the lower limit of the advantage if every trial were won."""
     won = np.where(worlds, 1.0, -1.0)
     return estimators.advantage(worlds, won, ALARM_CONFIDENCE, design).interval.low
 
 
 def _tells(loud: int, quiet: int, claimed: float) -> bool:
-    """Return whether twice the claimed signal would raise the alarm of so many canaries."""
+    """Return whether twice the claimed signal would raise an alarm with this many canaries."""
     tail = significance(ALARM_CONFIDENCE) / 2
-    found = detectable.by_separation(claimed, claimed, loud, quiet, tail, checked=False)
-    return found >= HALF
+    share = detectable.by_separation(claimed, claimed, loud, quiet, tail, checked=False)
+    return share >= HALF
 
 
 def _least(suffices: Callable[[int], bool]) -> str:
-    """Word the least even number that suffices; what suffices once does so from there on."""
+    """Return the smallest even number that suffices, as text; larger numbers suffice too."""
     high = 4
     while not suffices(high):
         high *= 2

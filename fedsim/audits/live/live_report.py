@@ -1,6 +1,6 @@
-"""The report of a live audit: what an auditor of a running federation came to believe, in numbers.
+"""The report of a live audit: the beliefs of an auditor of a running federation, in numbers.
 
-`fedsim.report.kinds.live` says them.
+`fedsim.report.kinds.live` shows them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,21 +32,21 @@ Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
 
 CANARIES = (
-    "The signal of one made-up record of norm C in the sums of one training so far, over all that "
-    "hides it, other records included; the claim counts the noise alone, and is an upper bound. "
-    "The belief in what is true of a canary starts at 1/2, and takes the claimed noise for granted."
+    "The signal of one made-up record of norm C in the sums of one training so far, over all "
+    "that hides it, other records included. The claim counts the noise alone, and is an upper "
+    "bound. The belief in a canary's true state starts at 1/2, and assumes the claimed noise."
 )
 
 TEXTS = (
-    "What right guesses prove of texts that clients planted, each in the training by a coin. "
-    "A text scores by how much its loss fell from the first model that the auditor saw to the "
-    "last. That is a lower bound on epsilon, whatever the noise is. An attack that looks at more "
-    "than the loss may prove more; what it would find, this audit cannot tell."
+    "Right guesses of texts that clients planted prove a lower bound on epsilon, for any noise. "
+    "A coin decides for each text whether it is in the training. A text's score is the fall of "
+    "its loss from the first model that the auditor saw to the last. This audit cannot tell what "
+    "an attack would prove that uses more than the loss."
 )
 
 NOISE = (
-    "How many times the claimed noise there is at most, whatever the records are: found without "
-    "them, from the released numbers alone, and valid after every round."
+    "The largest possible noise, as a multiple of the claimed noise. It is found from the released "
+    "numbers alone, for any records, and is valid after every round."
 )
 
 
@@ -58,27 +58,27 @@ def assemble(
     claim: Claim | None = None,
     ended: bool = False,
 ) -> dict[str, Any]:
-    """Return the report so far, in which what is infinite is `math.inf`.
+    """Return the report so far, with infinity as `math.inf`.
 
     Args:
-        worlds: bool [T], which trials trained on D, where whoever ran the federation has told; None
-            before that. Without them nobody can say whether the beliefs are right.
+        worlds: bool [T], which trials trained on D; None before the server's run publishes them.
+            Without them it is unknown whether the beliefs are right.
     """
     config = audit.config
     reported = None if worlds is None else len(worlds)
     if config is not None and reported is not None:
         planned = config.trials.count
-        # A run that stops early has fewer.
+        # A run that stops early has fewer trials.
         if reported > planned or (reported < planned and not config.trials.until_halfwidth):
             raise InputError(
-                f"the run that --worlds names has {reported} trials, but the one that was recorded "
-                f"has {planned}: it is of another run; name the one that the auditor joined"
+                f"the run of --worlds has {reported} trials, but the recorded run has {planned}: "
+                "they are different runs; name the run that the auditor joined"
             )
     sees = "the aggregate"
     if config is not None and config.federation.auditor_sees == "messages":
         sees = "the aggregate and every client's message"
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
-    found, texts = audit.canary_findings(confidence), audit.text_findings(confidence)
+    canaries, texts = audit.canary_findings(confidence), audit.text_findings(confidence)
     report: dict[str, Any] = {
         "kind": "live audit",
         "facts": asdict(facts),
@@ -98,7 +98,7 @@ def assemble(
         "belief": _beliefs(audit, last),
         "noise": _noise(audit, confidence),
         "empirical": _empirical(audit, last, confidence, worlds),
-        "canaries": None if found is None else found | {"note": CANARIES},
+        "canaries": None if canaries is None else canaries | {"note": CANARIES},
         "texts": None if texts is None else texts | {"note": TEXTS},
     }
     report["contradictions"] = _alarms(audit, last, report, worlds)
@@ -114,22 +114,20 @@ def assemble(
 
 
 def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
-    """Return the bounds of the batch of trials that they protect least: no batch's belief is
-    beyond."""
+    """Return the bounds of the least protected batch of trials, which hold for every batch."""
     mechanisms = audit.mechanisms()
     if audit.config is None or not mechanisms:
         return None
     delta = audit.config.privacy.delta
     worst = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
-    found = asdict(identifiability.bounds(worst, delta))
-    # Of sampled steps, the largest epsilon and the largest advantage need not be of one batch of
-    # trials.
-    found["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
-    return found | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
+    bounds = asdict(identifiability.bounds(worst, delta))
+    # With sampled steps, different batches may have the largest epsilon and the largest advantage.
+    bounds["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
+    return bounds | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
 
 
 def _released(audit: LiveAudit) -> dict[str, Any] | None:
-    """Return what everything that was released comes to; None where no guarantee speaks of it."""
+    """Return epsilon of everything released; None where no guarantee covers it."""
     mechanism = audit.everything()
     if mechanism is None or audit.config is None or not adds_up(audit.config.privacy.noise_source):
         return None
@@ -155,12 +153,12 @@ def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
 def _empirical(
     audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
 ) -> dict[str, Any] | None:
-    """Return how right the beliefs were; None until somebody tells the worlds."""
+    """Return how right the beliefs were; None before the worlds are published."""
     scored = _scored(last, worlds)
     if scored is None or worlds is None or audit.config is None:
         return None
     bits, final = scored
-    # At the look that the campaign stopped at, also where the auditor missed some of its trials.
+    # Computed for the analysis at which the campaign stopped, even if the auditor missed trials.
     played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
     advantage = estimators.advantage(bits, final, confidence, played)
     loss = final - logit(audit.config.audit.prior)
@@ -180,16 +178,16 @@ def _empirical(
 def _scored(
     last: Sequence[Belief], worlds: Bools | None
 ) -> tuple[Bools, npt.NDArray[np.float64]] | None:
-    """Return worlds and final log-odds of the trials that were seen; None unless both worlds."""
+    """Return worlds and final log-odds of the observed trials; None unless both worlds occur."""
     if worlds is None or not last:
         return None
     bits = [
         worlds[belief.first_trial : belief.first_trial + len(belief.log_odds)] for belief in last
     ]
-    found = np.concatenate(bits)
-    if len(np.unique(found)) < 2:
+    observed = np.concatenate(bits)
+    if len(np.unique(observed)) < 2:
         return None
-    return found, np.concatenate([belief.log_odds for belief in last])
+    return observed, np.concatenate([belief.log_odds for belief in last])
 
 
 def _alarms(
@@ -203,14 +201,14 @@ def _alarms(
         if low > report["bounds"]["rho_alpha"]:
             alarms.append(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "
-                f"{report['bounds']['rho_alpha']:.3f}: the noise is not what was claimed."
+                f"{report['bounds']['rho_alpha']:.3f}: the noise is not as claimed."
             )
-    found = audit.canary_findings(ALARM_CONFIDENCE)
-    if found is not None and found["interval"][0] > found["claimed_mu"]:
+    canaries = audit.canary_findings(ALARM_CONFIDENCE)
+    if canaries is not None and canaries["interval"][0] > canaries["claimed_mu"]:
         alarms.append(
-            f"Canaries show a signal of at least {found['interval'][0]:.3f} standard deviations "
-            f"{sure}, but the claimed noise allows {found['claimed_mu']:.3f}: there is less noise "
-            "than claimed."
+            f"Canaries show a signal of at least {canaries['interval'][0]:.3f} standard deviations "
+            f"{sure}, but the claimed noise allows {canaries['claimed_mu']:.3f}: there is less "
+            "noise than claimed."
         )
     texts = audit.text_findings(ALARM_CONFIDENCE)
     if texts is not None and texts["epsilon_at_least"] > texts["allowed"]:
@@ -227,7 +225,7 @@ def _alarms(
 
 
 def _noise(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
-    """Return how much noise there is at most; None where that is not judged."""
+    """Return the largest possible noise; None where it is not judged."""
     if audit.noise is None or not audit.noise.limits(confidence):
         return None
     return {"at_most": audit.noise.limits(confidence), "confidence": confidence, "note": NOISE}
@@ -241,11 +239,11 @@ def judge(
     reported: int | None,
     ended: bool,
 ) -> dict[str, Any]:
-    """Return the claim with its verdict, and the reasons of one that is not supported.
+    """Return the claim with its verdict, and the reasons if it is not supported.
 
     Args:
-        unmeasured: why nothing could have, empty where something could.
-        reported: how many trials whoever ran the federation reported; None before that.
+        unmeasured: why no measurement could have contradicted the noise; empty where one could.
+        reported: number of trials that the run published; None before that.
     """
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
@@ -253,47 +251,47 @@ def judge(
     evidence = Evidence(
         incomparable=incomparable, exceeded=bool(against), against=against, unsure=lacking
     )
-    found = judgement.judge(claim, evidence)
+    judged = judgement.judge(claim, evidence)
     return {
         "epsilon": claim.epsilon,
         "delta": claim.delta,
         "unit": claim.unit,
-        "verdict": found.verdict.value,
-        "reasons": list(found.reasons),
+        "verdict": judged.verdict.value,
+        "reasons": list(judged.reasons),
     }
 
 
 def _incomparable(audit: LiveAudit, claim: Claim) -> str:
-    """Return why the claim cannot be held against what was seen, empty if it can."""
+    """Return why the claim cannot be compared with the observations; "" if it can."""
     if audit.config is None or audit.everything() is None:
-        return "no round was seen from its beginning to its end"
+        return "no round was observed from its beginning to its end"
     unit = audit.config.privacy.unit
     if claim.unit not in (None, unit):
-        return f"the claim is of a {claim.unit}, the run protects a {unit}"
+        return f"the claim is about a {claim.unit}, but the run protects a {unit}"
     return ""
 
 
 def _against(audit: LiveAudit, claim: Claim) -> list[str]:
-    """Return what the configuration itself says against the claim."""
+    """Return how the configuration itself contradicts the claim."""
     mechanism = audit.everything()
     assert audit.config is not None and mechanism is not None
     reasons = cautions.dp_failings(audit.config)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
-        reasons.append(f"the noise that the server says allows epsilon {epsilon:.4g}")
+        reasons.append(f"the noise that the server states allows epsilon {epsilon:.4g}")
     return reasons
 
 
 def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
     assert audit.config is not None
-    missing = [] if ended else ["the transcript does not say that the run has ended"]
+    missing = [] if ended else ["the transcript does not state that the run has ended"]
     trials = audit.config.trials
     planned = reported or trials.count
     if audit.trials < planned and reported is None and trials.until_halfwidth:
         missing.append(
-            f"{audit.trials} trials were seen of a run that may stop before its {planned} "
+            f"{audit.trials} trials were observed of a run that may stop before its {planned} "
             "(trials.until-halfwidth), so that only --worlds says whether these are all"
         )
     elif audit.trials < planned:
-        missing.append(f"{audit.trials} of {planned} trials were seen")
+        missing.append(f"{audit.trials} of {planned} trials were observed")
     return missing

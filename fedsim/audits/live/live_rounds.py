@@ -1,4 +1,4 @@
-"""What a live auditor keeps of each batch of trials, and what it finds after a round of it."""
+"""The state of a live auditor for each batch of trials, and its results after a round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Belief:
-    """What an auditor believes of one batch of trials after a round.
+    """An auditor's beliefs about one batch of trials after a round.
 
-    Of rounds that the auditor missed, the models that it did see carry what they released; so do
-    they of attempts at this training that were interrupted. All of them count in epsilon.
+    Rounds that the auditor missed count in epsilon: the models that it did see contain what they
+    released. The same holds for rounds of interrupted attempts at this training.
 
     Attributes:
-        first_trial: of the batch.
-        round: counts from 1.
+        first_trial: first trial of the batch.
+        round: number of the round, from 1.
         log_odds: for D, float64 [T].
         sensitivities: of the round, float64 [T].
         noise_stds: of the round, float64 [T].
-        epsilon: what the noise so far allows this vantage point at the configured delta.
-        rho_beta: the bound on belief that it gives.
-        missed: how many rounds of this training the auditor did not see.
+        epsilon: epsilon of the noise so far at this vantage, at the configured delta.
+        rho_beta: belief bound of epsilon.
+        missed: number of rounds of this training that the auditor did not see.
     """
 
     first_trial: int
@@ -43,7 +43,7 @@ class Belief:
     missed: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, before infinity is worded."""
+        """Return one line of beliefs.jsonl, with infinity as a float."""
         beliefs = expit(self.log_odds)
         return {
             "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
@@ -58,16 +58,16 @@ class Belief:
 
 @dataclass(frozen=True)
 class Look:
-    """What an auditor without records finds after a round of a batch of trials.
+    """The results of an auditor without records after a round of a batch of trials.
 
     Attributes:
-        trials: the numbers of the batch's.
-        round: counts from 1.
+        trials: numbers of the batch's trials.
+        round: number of the round, from 1.
         epsilon: as in `Belief`, like rho_beta and missed.
-        noise_at_most: how many times the claimed noise the sum, and each client's message, has at
-            most; empty where that is not judged.
-        canaries: what they show, as of `canary_findings`; None without any.
-        texts: what planted texts prove, as of `text_findings`; None without any.
+        noise_at_most: largest possible noise of the sum and of each client's message, over the
+            claimed; empty where it is not judged.
+        canaries: result of `canary_findings`; None without any.
+        texts: result of `text_findings`; None without any.
     """
 
     trials: range
@@ -80,23 +80,23 @@ class Look:
     texts: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, before infinity is worded."""
+        """Return one line of beliefs.jsonl, with infinity as a float."""
         return {**vars(self), "trials": [self.trials.start, self.trials.stop]}
 
 
 @dataclass
 class Training:
-    """One batch of trials, as far as it was seen.
+    """One batch of trials, as far as it was observed.
 
     Attributes:
-        memory: of a participant who saw as much.
-        earlier: the rounds of attempts that were interrupted.
-        before: how many rounds all trainings had released when it began.
-        groups: the rounds that are accounted, alike ones together.
-        rounds: how many these are.
-        previous: the last message; None before there is one.
-        concluded: the last round whose sum is known.
-        missed: how many rounds nothing could be concluded from.
+        memory: memory of a participant that saw the same.
+        earlier: number of rounds of interrupted attempts.
+        before: number of rounds that all trainings had released when it began.
+        groups: accounted rounds, equal ones together.
+        rounds: number of these rounds.
+        previous: last message; None before the first.
+        concluded: last round whose sum is known.
+        missed: number of rounds without a result.
     """
 
     trials: range
@@ -111,6 +111,6 @@ class Training:
     missed: int = 0
 
     def add(self, steps: Steps, rounds: int) -> None:
-        """Count rounds that are alike."""
+        """Count equal rounds."""
         self.groups.append(steps)
         self.rounds += rounds

@@ -1,9 +1,9 @@
-"""What texts of consenting clients show in the released models of a decoder's federation.
+"""Texts of consenting clients in the released models of a decoder's federation.
 
-A text's score is by how much its loss fell from the first model that the auditor was sent to the
-last. That first model is the blind baseline where it is the one before round 1, which never saw the
-texts. A score depends on a text's coin through the released models alone, so that right guesses of
-the coins prove a lower bound on epsilon whatever the noise, the records and the losses are.
+A text's score is the fall of its loss from the first model that the auditor received to the last.
+The first model is a blind baseline if it comes before round 1, since it never saw the texts. A
+score depends on a text's coin only through the released models. Right guesses of the coins
+therefore prove a lower bound on epsilon for any noise, records and losses.
 """
 
 import math
@@ -37,10 +37,10 @@ class _Texts:
     """The texts of T trials.
 
     Attributes:
-        coins: bool [T, K], which are in.
-        since: the round that the first model seen began; after round 1 it is not blind.
-        blind: the losses of that model, float64 [T, K].
-        latest: the losses of the last model seen.
+        coins: bool [T, K], which texts are included.
+        since: round of the first model; it is not blind after round 1.
+        blind: losses of that model, float64 [T, K].
+        latest: losses of the last model.
     """
 
     coins: Bools
@@ -50,12 +50,12 @@ class _Texts:
 
 
 class TextWatch:
-    """The texts whose seeds an auditor was told, and the decoder that scores them.
+    """The texts whose seeds the auditor has, and the decoder that scores them.
 
     Raises InputError if the run trains no decoder, or its weights are not on this machine.
 
-    planted: of each consenting client, all of kind `canary.TEXT`.
-    data: the table of the run, of which the length of texts counts.
+    planted: canaries of each consenting client, all of kind `canary.TEXT`.
+    data: table of the run; only the length of texts is used.
     model: the run's, with this machine's copy of `model.weights`.
     run: seed and device.
     """
@@ -65,13 +65,13 @@ class TextWatch:
     ) -> None:
         if model.task != "next-token":
             raise InputError(
-                "--canary-seed-file has canaries of kind text, which are for a decoder, but the "
-                f"run's model.task is '{model.task}'; take these lines out of the file"
+                "--canary-seed-file has canaries of kind text, which need a decoder, but the run's "
+                f"model.task is '{model.task}'; remove these lines from the file"
             )
         if model.name == "hugging-face" and not model.weights_path:
             raise InputError(
-                "texts are scored by the decoder, and the audit opens no folder that a transcript "
-                "names; say where this machine's copy of model.weights is with --weights"
+                "the decoder scores the texts, and the audit opens no folder that a transcript "
+                "names; give this machine's copy of model.weights with --weights"
             )
         shape: tuple[int, ...] = (data.length,)
         if data.name == OWN:
@@ -87,7 +87,7 @@ class TextWatch:
         self._texts = torch.cat(parts).to(self._device)
 
     def begin(self, trials: range, round: int, parameters: npt.NDArray[np.floating]) -> None:
-        """Begin some trials, or begin them anew, with the model [T, P] before a round."""
+        """Begin a batch of trials with the models [T, P] before a round."""
         if parameters.shape[1] != (size := models.size(self._model)):
             raise InputError(
                 f"the recorded model has {parameters.shape[1]} trained parameters, but that of "
@@ -98,26 +98,26 @@ class TextWatch:
         self._trainings[trials.start] = _Texts(coins, round, losses, losses)
 
     def observe(self, trials: range, parameters: npt.NDArray[np.floating]) -> None:
-        """Look at the models [T, P] that a round ended with."""
+        """Score the models [T, P] at the end of a round."""
         self._trainings[trials.start].latest = self._losses(parameters)
 
     def findings(
         self, noise: Mechanism, norm: float, delta: float, confidence: float
     ) -> dict[str, Any]:
-        """Return what the texts prove of the first trial, as JSON values before infinity is worded.
+        """Return what the texts of the first trial prove, as values with infinity as a float.
 
-        One trial is an audit of its own; the best of several would prove less than it says.
+        One trial is an audit of its own; the best of several would prove less than it states.
 
         Args:
-            noise: of the rounds so far, as the auditor faces it.
-            norm: C, the most that a text adds to a sum.
+            noise: noise of the rounds so far, as the auditor faces it.
+            norm: C, the largest contribution of a text to a sum.
             delta: at which epsilon is stated.
             confidence: of the lower bound, in (0, 1).
         """
         trial = min(self._trainings)
         texts = self._trainings[trial]
         coins, scores = texts.coins[0], texts.blind[0] - texts.latest[0]
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "texts": coins.size,
             "included": int(coins.sum()),
             "trial": trial,
@@ -128,10 +128,10 @@ class TextWatch:
             "fell": None,
         }
         if np.isfinite(scores).all():
-            found["epsilon_at_least"] = _proven(coins, scores, delta, confidence)
+            result["epsilon_at_least"] = _proven(coins, scores, delta, confidence)
             sides = (scores[coins], scores[~coins])
-            found["fell"] = [float(side.mean()) if side.size else None for side in sides]
-        return found
+            result["fell"] = [float(side.mean()) if side.size else None for side in sides]
+        return result
 
     def _losses(self, parameters: npt.NDArray[np.floating]) -> Floats:
         labels = torch.zeros(len(self._texts), dtype=torch.int64, device=self._device)
@@ -145,9 +145,9 @@ def _proven(coins: Bools, scores: Floats, delta: float, confidence: float) -> fl
 
 
 def _of_one_text(noise: Mechanism, norm: float, delta: float) -> float:
-    """Return the epsilon of one text added or left out, which joins every round; inf without noise.
+    """Return epsilon of one text, added or left out, that joins every round; inf without noise.
 
-    An upper bound: its gradient may be shorter than the clipping norm.
+    It is an upper bound, since the text's gradient may be shorter than the clipping norm.
     """
     relative = norm / sensitivity(noise.neighbouring, norm)
     if not all(group.noise_multiplier for group in noise.groups):

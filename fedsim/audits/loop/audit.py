@@ -1,4 +1,4 @@
-"""The audit of a training loop: what it claims, what theory says of it, what an attack proves."""
+"""The audit of a training loop: its claim, what theory says about it, and what an attack proves."""
 
 import math
 from collections.abc import Callable
@@ -31,32 +31,32 @@ from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 BOUNDS = ("clopper_pearson", "clopper_pearson_split")
-"""The lower bounds that know nothing of the mechanism."""
+"""Lower bounds that hold for any mechanism."""
 
 TRADE_OFF = "trade_off"
-"""The one beside them that knows the mechanism but for its noise, where theory knows it."""
+"""A further lower bound, for a known mechanism with noise of unknown size."""
 
 LIBRARIES = ("torch", "opacus", "numpy")
-"""What a loop's numbers depend on, as far as it is installed."""
+"""Packages that a loop's numbers depend on, where they are installed."""
 
 TRIALS, RECORDS = 400, 59
-"""Judged runs, and records of D, by default.
+"""Default number of judged runs, and of records in D.
 
-59 and half of 58 are prime numbers. So Opacus's divisor and rate do not follow the data at any size
-of a batch below 59, except 1, 2, 29 and 58.
+59 and half of 58 are prime numbers. Opacus's divisor and rate therefore do not depend on the data
+at any batch size below 59, except 1, 2, 29 and 58.
 """
 
 HONEST, WITHOUT = 6, 2
-"""Watched runs with the target, and in each other world."""
+"""Observed runs with the target, and in each other world."""
 
 PILOTS, CHOOSING = 10, 16
-"""Seeds that a pair's direction is learnt from, and runs by which the pair is chosen."""
+"""Seeds that a pair's direction is learnt from, and runs that choose the pair."""
 
 CHANCE = 1.5
-"""Standard deviations that so few runs are apart by chance, in one of six features."""
+"""Standard deviations that so few runs differ by chance in one of six features."""
 
 BATCH = 25
-"""Runs that are asked for at a time."""
+"""Runs of one request."""
 
 Runs = tuple[scoring.Bools, scoring.Floats]
 """Worlds [T] and features [T, features]."""
@@ -64,15 +64,15 @@ Runs = tuple[scoring.Bools, scoring.Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class LoopAudit(Judged):
-    """The outcome.
+    """The outcome of the audit of a loop.
 
     Attributes:
         target: "crafted" or "real".
-        noise: as measured; None where no step of Opacus's optimizer with noise was watched.
-        provable: the largest that `proven` could be: an attack that wins all trials.
-        power: what the attack would have seen; None without a claim, or where noise was watched.
-        pair: the name of the pair of worlds that betrayed the loop most.
-        score: what decided, as pilots chose it, of the counting bounds.
+        noise: measured noise; None where no step of Opacus's optimizer with noise was observed.
+        provable: the largest possible `proven`, from an attack that wins all trials.
+        power: what the attack could detect; None without a claim, or where noise was observed.
+        pair: name of the pair of worlds that the pilots told apart best.
+        score: score of the counting bounds, chosen by the pilots.
     """
 
     loop: str
@@ -90,7 +90,7 @@ class LoopAudit(Judged):
     def judgement(self) -> Judgement:
         if self.claim is None:
             return judge(None, Evidence())
-        # Right as it is configured; what was really added is measured.
+        # The configuration keeps the claim, but the added noise is only measured.
         sure = None if self.noise is None else self.noise.epsilon
         unsure = sure is None or not self.claim.allows(sure)
         why = ""
@@ -150,22 +150,25 @@ def audit_loop(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
-    """Return the audit of a training function, whose code runs in a process of its own.
+    """Return the audit of a training function, whose code runs in its own process.
 
     Args:
-        function: "module:function" or "file.py:function", as `contract` says.
+        function: "module:function" or "file.py:function"; see `contract`.
         data: a bundled data set, or an NPZ file with features and labels.
         target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
-        trials: judged runs; a fourth as many come before them to learn from.
-        claim: what is claimed; None for the accountant's last word.
-        time_limit: seconds that a request of up to `BATCH` runs may take.
+        trials: judged runs; a quarter as many pilots run before them.
+        claim: None for the accountant's last answer.
+        time_limit: seconds for a request of up to `BATCH` runs.
+
+    Raises:
+        InputError: an option is out of range, or the function or the data cannot be loaded.
     """
     check(trials, confidence, seed)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
     if not 0 < time_limit <= LONGEST_TIME:
         raise InputError(
-            f"{time_limit:g} s is no time limit; give one above 0, of {LONGEST_TIME:.0f} s at most"
+            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
         )
     order = Order(function, data, records, target, neighbouring.value, seed)
     with started("fedsim.audits.loop.running", "loop", time_limit, show) as channel:
@@ -183,11 +186,7 @@ def audited(
     confidence: float,
     progress: Callable[[int], None],
 ) -> LoopAudit:
-    """Return the audit of a training function that is loaded.
-
-    Args:
-        trials: as in `audit_loop`, like the parameters after it.
-    """
+    """Return the audit of a loaded training function; parameters as in `audit_loop`."""
     seeds = _Seeds(order.seed)
     pair, learnt = _betraying(loop, seeds)
     honest = seeds.next(HONEST)
@@ -200,30 +199,30 @@ def audited(
         neighbouring=neighbouring,
         changed=loop.changed(pair, honest[0]),
     )
-    claim = claim or _said(observation)
+    claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
     learning = max(40, trials // 4)
     pilots = _measured(loop, pair, learning, seeds, lambda done: None)
     judged = _measured(loop, pair, trials, seeds, progress)
-    while not loop.noise.enough:  # these runs are for their noise alone
+    while not loop.noise.enough:  # these runs only measure the noise
         _measured(loop, pair, BATCH, seeds, lambda done: None)
     varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=loop.noise, varies=varies)
     score = scoring.learnt(*pilots, delta)
     worlds, features = judged
     scores = score.of(features)
-    # The curve knows a mechanism up to one scale of all its noise.
-    known = guarantee.mechanism(observation) if observation.one_scale else None
+    # The curve holds for one unknown scale of all the noise.
+    composed = guarantee.mechanism(observation) if observation.one_scale else None
     curve = None
-    if known is not None:
-        curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(known)
-    given = worlds, scores, curve, delta
-    shown, sure = _bounds(*given, confidence), _bounds(*given, ALARM_CONFIDENCE)
+    if composed is not None:
+        curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(composed)
+    judging = worlds, scores, curve, delta
+    shown, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
-    seen = None
+    detectable = None
     if claim is not None and noise is None:
         apart = scoring.apart(worlds, features)
-        seen = power(learnt, apart, trials, claim, neighbouring)
+        detectable = power(learnt, apart, trials, claim, neighbouring)
     return LoopAudit(
         loop=loop.name,
         data=order.data,
@@ -239,7 +238,7 @@ def audited(
         provable=largest(
             _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
         ).epsilon,
-        power=seen,
+        power=detectable,
         confidence=confidence,
         findings=findings(observation),
         pair=loop.pairs[pair],
@@ -257,28 +256,28 @@ def _bounds(
     delta: float,
     confidence: float,
 ) -> dict[str, LowerBound]:
-    """Return the lower bounds that judged runs prove, all of them together with `confidence`.
+    """Return the lower bounds that judged runs prove, which hold together with `confidence`.
 
-    A known mechanism's trade-off curve has a score and threshold of its own: counts prove most
-    epsilon far in the tails, where they prove little of a curve.
+    The trade-off curve has its own score and threshold: counts prove most epsilon far in the tails,
+    where they say little about a curve.
     """
     level = 1 - (1 - confidence) / (len(BOUNDS) + (curve is not None))
     other = lower_bounds.MechanismKind.OTHER
-    found = lower_bounds.lower_bounds(worlds, scores, delta, level, other, names=BOUNDS)
+    bounds = lower_bounds.lower_bounds(worlds, scores, delta, level, other, names=BOUNDS)
     if curve is not None:
         of_steps, family = curve
-        found[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
-    return found
+        bounds[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
+    return bounds
 
 
 class _Seeds:
-    """Seeds of runs, each of which is given out once."""
+    """Seeds of runs; each is used once."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.count = seed, 0
 
     def next(self, count: int) -> list[int]:
-        """Return as many more."""
+        """Return this many new seeds."""
         numbers = range(self.count, self.count + count)
         self.count += count
         return [
@@ -286,13 +285,13 @@ class _Seeds:
         ]
 
     def worlds(self, count: int) -> scoring.Bools:
-        """Return fair worlds, half of each, for the next runs."""
+        """Return the worlds of the next runs, half of each in random order."""
         drawn = generator(self.seed, Role.WORLD, trial=self.count)
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
 def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
-    """Return the pair of worlds that pilots tell apart best, and what they learnt of it."""
+    """Return the pair of worlds that pilots tell apart best, and what they learnt about it."""
     apart, learnt = [], []
     for pair in range(len(loop.pairs)):
         learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
@@ -307,20 +306,20 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
 def _measured(
     loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
 ) -> Runs:
-    """Return worlds [T] and features [T, features] of so many new runs."""
-    found: list[Features] = []
+    """Return worlds [T] and features [T, features] of new runs."""
+    rows: list[Features] = []
     worlds, numbers = seeds.worlds(count), seeds.next(count)
     for start in range(0, count, BATCH):
         part = slice(start, start + BATCH)
-        found += loop.features(pair, list(worlds[part]), numbers[part])
+        rows += loop.features(pair, list(worlds[part]), numbers[part])
         progress(min(start + BATCH, count))
-    return worlds, np.array(found)
+    return worlds, np.array(rows)
 
 
-def _said(observation: Observation) -> Claim | None:
-    """Return the last word of the loop's accountant, None if it was not asked."""
-    said = observation.present[0].statement
-    if said is None or not math.isfinite(said.epsilon):
+def _claim_of(observation: Observation) -> Claim | None:
+    """Return the last answer of the loop's accountant as a claim; None without one."""
+    answer = observation.present[0].statement
+    if answer is None or not math.isfinite(answer.epsilon):
         return None
     source = "the loop's accountant, at its end"
-    return Claim(said.epsilon, said.delta, Scope.RUN, source, unit="record")
+    return Claim(answer.epsilon, answer.delta, Scope.RUN, source, unit="record")

@@ -1,18 +1,22 @@
-"""What a training function takes and returns.
+"""The contract of a training function.
 
     def train(features, labels, seed): ...
 
-trains on `features` [n, ...] (float32) and `labels` [n], PyTorch tensors both, and returns what it
-releases: a `torch.nn.Module`, a state dict or a vector [P], the model; a list of such modules or
-state dicts, the model after each step; an array [k, P], every step that was released, or the model
-after each; or None, where Opacus's optimizer is watched and its steps are all that there is.
-Where Opacus is watched and a model is returned, the steps are what was released, as its accountant
-takes it. A function whose third parameter is called `seeds` trains one model for each of T seeds at
+The function trains on `features` [n, ...] (float32) and `labels` [n], both PyTorch tensors. It
+returns what it releases, in one of these forms:
+
+- a `torch.nn.Module`, a state dict or a vector [P]: the model;
+- a list of modules or state dicts: the model after each step;
+- an array [k, P]: every released step, or the model after each step;
+- None: only the steps of Opacus's optimizer, which the audit observes.
+
+Where Opacus is observed and a model is returned, the steps count as released, as its accountant
+assumes. A function whose third parameter is called `seeds` trains one model for each of T seeds at
 once, and returns [T, P] or [T, k, P].
 
-Beside floating-point numbers a model may carry integer tensors, buffers that no state dict shows,
-and attributes of modules: `carried` names them, with a checksum of each. Functions and classes are
-named by what they are called, and not looked into.
+Besides floating-point numbers a model may carry integer tensors, buffers outside its state dict,
+and attributes of modules. `carried` returns their names with a checksum of each. Functions and
+classes are compared by name only.
 """
 
 import hashlib
@@ -34,24 +38,20 @@ from fedsim.audits.sandbox.channel import AppFailedError
 Floats = npt.NDArray[np.float64]
 
 OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
-"""What Opacus leaves at every parameter; no state dict has it."""
+"""Attributes that Opacus adds to every parameter, outside any state dict."""
 
 CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
 
 UNREAD = ""
-"""The checksum of what cannot be read."""
+"""Checksum of an object that cannot be read."""
 
 DEEPEST = 16
-"""Containers in each other that are looked into."""
+"""Deepest nesting of containers that is read."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A training function.
-
-    Attributes:
-        many: whether it trains a model for each of several seeds at once.
-    """
+    """A training function; `many`: it trains a model for each of several seeds at once."""
 
     call: Callable[..., Any]
     many: bool
@@ -63,26 +63,20 @@ def loaded(name: str) -> Function:
     Args:
         name: "package.module:function", or "path/to/file.py:function".
 
-    Returns:
-        The function, and how it is called.
-
     Raises:
-        InputError: it cannot be imported, or is no function of three parameters.
+        InputError: it cannot be imported, or is not a function of three parameters.
     """
-    found = imported(name)
-    if not callable(found):
-        raise InputError(f"'{name}' is no function; name one that takes features, labels, seed")
-    parameters = list(inspect.signature(found).parameters)
+    function = imported(name)
+    if not callable(function):
+        raise InputError(f"'{name}' is not a function; name one that takes features, labels, seed")
+    parameters = list(inspect.signature(function).parameters)
     if len(parameters) < 3:
         raise InputError(f"'{name}' takes {', '.join(parameters)}; give it features, labels, seed")
-    return Function(found, parameters[2] == "seeds")
+    return Function(function, parameters[2] == "seeds")
 
 
 def imported(name: str) -> Any:
-    """Import something of the user's own.
-
-    Returns:
-        What has that name.
+    """Return the user's object with this name.
 
     Raises:
         InputError: there is no such file, or it cannot be imported.
@@ -90,7 +84,7 @@ def imported(name: str) -> Any:
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():
         raise InputError(
-            f"'{name}' names nothing; write MODULE:NAME, such as mine:train, or "
+            f"'{name}' is not a name; write MODULE:NAME, such as mine:train, or "
             "path/to/mine.py:train"
         )
     module_name = _on_path(place)
@@ -105,11 +99,11 @@ def imported(name: str) -> Any:
 
 
 def _on_path(place: str) -> str:
-    """Return the module's name; its folder, or this one, is where imports are looked for."""
+    """Return the module's name, and put its folder, or this directory, on the path."""
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
-            raise InputError(f"there is no file '{place}'; name the one that has the function")
+            raise InputError(f"there is no file '{place}'; name the file that has the function")
         sys.path.insert(0, str(path.parent))
         return path.stem
     sys.path.insert(0, str(Path.cwd()))
@@ -117,10 +111,10 @@ def _on_path(place: str) -> str:
 
 
 def array(value: Any) -> Floats:
-    """Return what a function returned, as float64: a model [P], or whatever shape an array has.
+    """Return the result of a function as float64: a model [P], or an array's own shape.
 
     Raises:
-        AppFailedError: something else, or numbers that are none.
+        AppFailedError: the result has another type, or numbers that are not finite.
     """
     if several(value):
         return _stacked([array(each) for each in value])
@@ -130,21 +124,21 @@ def array(value: Any) -> Floats:
     try:
         if isinstance(value, Mapping):
             if not all(hasattr(each, "shape") for each in value.values()):
-                raise TypeError("a mapping of numbers is no state dict")
+                raise TypeError("a mapping of numbers is not a state dict")
             parts = [_numbers(each).ravel() for each in value.values()]
-            found = np.concatenate(parts) if parts else np.empty(0)
+            numbers = np.concatenate(parts) if parts else np.empty(0)
         else:
-            found = _numbers(value)
+            numbers = _numbers(value)
     except (TypeError, ValueError) as error:
         raise AppFailedError(
-            f"the loop returned no arrays of numbers ({error}); return the model, or every "
-            "released step [k, P], and nothing beside it"
+            f"the loop returned no arrays of numbers ({error}); return only the model, or only "
+            "every released step [k, P]"
         ) from None
-    if not found.size:
+    if not numbers.size:
         raise AppFailedError("the loop released nothing; return the model, or every released step")
-    if not np.isfinite(found).all():
-        raise AppFailedError("the loop released numbers that are not finite; no verdict")
-    return found
+    if not np.isfinite(numbers).all():
+        raise AppFailedError("the loop released numbers that are not finite; there is no verdict")
+    return numbers
 
 
 def several(value: Any) -> bool:
@@ -161,20 +155,20 @@ def several(value: Any) -> bool:
 
 
 def _stacked(models: list[Floats]) -> Floats:
-    """Return models [k, P] of one size."""
+    """Return the models of a list as rows [k, P]."""
     if len({each.size for each in models}) > 1:
         raise AppFailedError("the loop returned models of several sizes; audit one at a time")
-    found = np.array(models)
-    if len(found) > 1 and (found == found[0]).all():
+    rows = np.array(models)
+    if len(rows) > 1 and (rows == rows[0]).all():
         raise AppFailedError(
-            f"the loop returned one model {len(found)} times; append a copy of it after each step: "
+            f"the loop returned one model {len(rows)} times; append a copy of it after each step: "
             "copy.deepcopy(model.state_dict())"
         )
-    return found
+    return rows
 
 
 def tensors(value: Any) -> dict[str, Floats]:
-    """Return the tensors of a returned model by their names, or the one array that it is."""
+    """Return the tensors of a returned model by name, or the one returned array."""
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
         value = state()
@@ -197,24 +191,20 @@ def carried(value: Any) -> tuple[tuple[str, str], ...]:
             for place, each in enumerate(value)
             for name, checksum in carried(each)
         )
-    found = dict(_integers(value))
-    if callable(getattr(value, "named_modules", None)):
-        found |= dict(_attributes(value))
-    return tuple(sorted(found.items()))
-
-
-def _integers(value: Any) -> Iterator[tuple[str, str]]:
+    checksums: dict[str, str] = {}
     state = getattr(value, "state_dict", None)
-    if callable(state) and not hasattr(value, "shape"):
-        value = state()
-    if isinstance(value, Mapping):
-        for name, each in value.items():
+    named = state() if callable(state) and not hasattr(value, "shape") else value
+    if isinstance(named, Mapping):
+        for name, each in named.items():
             if hasattr(each, "shape") and not _floating(each):
-                yield f"integer tensor {name}", _checksum(each)
+                checksums[f"integer tensor {name}"] = _checksum(each)
+    if callable(getattr(value, "named_modules", None)):
+        checksums |= dict(_attributes(value))
+    return tuple(sorted(checksums.items()))
 
 
 def _attributes(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield the buffers that no state dict shows, and the attributes of modules and parameters."""
+    """Yield buffers outside the state dict, and attributes of modules and parameters."""
     from torch.nn import Module  # noqa: PLC0415  (a loop that returns a module has loaded it)
 
     usual, shown = vars(Module()).keys(), model.state_dict(keep_vars=True)
@@ -232,8 +222,8 @@ def _attributes(model: Any) -> Iterator[tuple[str, str]]:
 
 
 def _floating(tensor: Any) -> bool:
-    asked = getattr(tensor, "is_floating_point", None)
-    return bool(asked()) if callable(asked) else np.asarray(tensor).dtype.kind == "f"
+    method = getattr(tensor, "is_floating_point", None)
+    return bool(method()) if callable(method) else np.asarray(tensor).dtype.kind == "f"
 
 
 def _checksum(value: Any) -> str:
@@ -244,7 +234,7 @@ def _checksum(value: Any) -> str:
 
 
 def _parts(value: Any, depth: int) -> Iterator[bytes | None]:
-    """Yield what a value is made of, None for what cannot be read."""
+    """Yield the content of a value as bytes, None for content that cannot be read."""
     if callable(getattr(value, "detach", None)):
         value = value.detach().cpu()
         if value.dtype.is_floating_point:  # NumPy has no bfloat16

@@ -1,9 +1,9 @@
-"""What is known of a loop from watched runs, and what theory makes of it.
+"""Observations of a loop, and what theory concludes from them.
 
-Batches that are cut from shuffled records have no amplification by sampling. Take the target out of
-a shuffle, and a record of the last batch moves into its place: two batches change, one by two
-clipped gradients and one by one, so that an epoch is private as a Gaussian release of sqrt(5) times
-the clipping norm; under replacement, of 2 times it. That bound holds, and is no calibration.
+Batches cut from shuffled records have no amplification by sampling. Without the target, a record of
+the last batch moves into its place in the shuffle. Two batches change: one by two clipped
+gradients, and one by one. An epoch is therefore as private as one Gaussian release with sensitivity
+sqrt(5) times the clipping norm; under replacement, 2 times. This is a bound, not a calibration.
 """
 
 import math
@@ -28,13 +28,13 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 ALPHA = 1 - ALARM_CONFIDENCE
 
 NOISE_TAIL = ALPHA / 6
-"""Of either end of the noise's intervals: a third of ALPHA is for all steps together, one for the
-tensors of the model, one for the steps by themselves."""
+"""Error at either end of the noise's intervals. A third of ALPHA is for all steps together, a third
+for the tensors of the model, and a third for the single steps."""
 
 OVERALL = ", over all steps,"
 
 LEAST_NOISE = 1e-6
-"""The noise multiplier below which there is no privacy to speak of."""
+"""Noise multiplier below which there is no privacy."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Observation:
     """Honest runs of a loop in both worlds.
 
     Attributes:
-        present: with the target, one a seed.
-        absent: without it, of the first seeds.
-        twin: with another record in its place, of the first seeds.
-        stranger: with other features of all records, of the first seeds.
-        records: n, of D.
+        present: runs with the target, one for each seed.
+        absent: runs without it, for the first seeds.
+        twin: runs with another record in its place, for the first seeds.
+        stranger: runs with other features of all records, for the first seeds.
+        records: n, the size of D.
         neighbouring: how D' differs.
-        more: the noise of all further runs, each of a seed of its own.
-        varies: whether any two of these, in one world, released something else.
-        changed: tensors that follow the data while every released step stays the same, by their
-            names; None where a replay cannot tell.
+        more: noise of all further runs, each with its own seed.
+        varies: whether any two of these, in one world, released different numbers.
+        changed: names of tensors that depend on the data while every released step stays the same;
+            None where a replay cannot tell.
     """
 
     present: tuple[Seen, ...]
@@ -66,15 +66,15 @@ class Observation:
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
-        """Those of the first run with the target."""
+        """Steps of the first run with the target."""
         return self.present[0].steps
 
     @cached_property
     def seeded(self) -> bool:
-        """Whether runs of different seeds released the same, or two steps have the same noise."""
+        """Whether runs with different seeds released the same, or two steps have the same noise."""
         outputs, runs = {each.released for each in self.present}, len(self.present)
         if len(outputs) < runs:
-            # A mechanism with few possible outputs repeats them by chance, and not always one.
+            # A mechanism with few possible outputs repeats them by chance, but not always the same.
             many = all(run.values >= SHOWN for run in self.present)
             if many or (len(outputs) == 1 and not self.varies):
                 return True
@@ -88,22 +88,23 @@ class Observation:
 
     @property
     def independent(self) -> tuple[Seen, ...]:
-        """The runs with the target that statistics may count."""
+        """Runs with the target that statistics may count as independent."""
         return self.present[:1] if self.seeded else self.present
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """What of a step is set to something else in other runs, in words."""
+        """Settings of a step that differ between runs, in words."""
         steps = list(zip(*(each.steps for each in self.runs), strict=False))
         return tuple(
-            what
+            setting
+            for setting, value in SETTINGS.items()
             for what, value in SETTINGS.items()
             if any(len({_rounded(value(step)) for step in together}) > 1 for together in steps)
         )
 
     @property
     def explained(self) -> bool:
-        """Whether watched steps are all that reads the data, as far as runs show."""
+        """Whether the observed steps alone read the data, as far as the runs show."""
         others = (self.twin, self.stranger)
         pairs = [pair for other in others for pair in zip(self.present, other, strict=False)]
         starts = [each.start == other.start for each, other in pairs]
@@ -116,9 +117,9 @@ class Observation:
 
     @cached_property
     def beside(self) -> tuple[str, ...]:
-        """What a model carries beside its weights that differs between honest runs, or is unread.
+        """Names of what a model carries that differs between honest runs, or cannot be read.
 
-        What is the same in all of them, such as the width of a layer, tells of no record.
+        Content that is the same in all runs, such as the width of a layer, reveals no record.
         """
         pairs = Counter(pair for run in self.runs for pair in set(run.beside))
         wrong = {
@@ -130,58 +131,58 @@ class Observation:
 
     @property
     def unlike(self) -> tuple[str, ...]:
-        """What of the mechanism itself differs between the worlds, in words."""
+        """Parts of the mechanism that differ between the worlds, in words."""
         if any(_by_batch(each.steps) for each in self.present):
-            return ("the divisor is the size of the batch that was drawn",)
-        found = []
-        for what, values in VALUES.items():
+            return ("the divisor is the size of the drawn batch",)
+        differing = []
+        for part, values in VALUES.items():
             with_it, without = (
                 {value for each in runs for value in values(each)}
                 for runs in (self.present, self.absent)
             )
-            # Chance may make a run unlike another; what depends on the data parts them all.
+            # Chance may separate two runs, but dependence on the data separates all of them.
             if with_it and without and not with_it & without:
                 ends = f"{min(with_it):g} with the target, {min(without):g} without it"
-                found.append(f"the {what} is {ends}")
-        return tuple(found)
+                differing.append(f"the {part} is {ends}")
+        return tuple(differing)
 
     @cached_property
     def noise(self) -> NoiseSums:
-        """The noise of all runs that statistics may count, of every step."""
+        """Noise of every step of all independent runs."""
         runs = noise.total(noise.summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
     @cached_property
     def noise_ratios(self) -> dict[str, Interval]:
-        """Realised over configured noise, together with ALARM_CONFIDENCE, by what it is of.
+        """Realised over configured noise by part, all together with ALARM_CONFIDENCE.
 
-        By the chi-square distribution of its squared length: of all steps of all runs, of each
-        tensor of the model in all of them, and of every step of the honest runs.
+        The squared length of the noise is chi-square. The parts are all steps of all runs, each
+        tensor of the model in all of them, and each step of the honest runs.
         """
         whole = self.noise
         if not whole.steps:
             return {}
         every = sum(whole.energies), whole.freedom
-        found = {f"in the model{OVERALL}": noise.interval(*every, NOISE_TAIL)}
+        ratios = {f"in the model{OVERALL}": noise.interval(*every, NOISE_TAIL)}
         tensors = noise.of_tensors(whole)
         for place, each in enumerate(tensors):
             name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
-            found[name] = noise.interval(*each, NOISE_TAIL / len(tensors))
+            ratios[name] = noise.interval(*each, NOISE_TAIL / len(tensors))
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) > 1:
-            return found
+            return ratios
         for place, together in enumerate(zip(*runs, strict=True)):
             part = noise.summed(together)
             if part.steps:
                 of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
-                found[f"in step {place + 1}"] = noise.interval(*of_step)
-        return found
+                ratios[f"in step {place + 1}"] = noise.interval(*of_step)
+        return ratios
 
     @property
     def noise_off(self) -> tuple[str, Interval] | None:
-        """Where noise is less than configured, and its interval; None where nothing shows that.
+        """The part with the least noise below the configured, and its interval; None without one.
 
-        What is farthest below; a single step only where the steps are not of one scale.
+        A single step counts only where the steps do not share one scale.
         """
         off = [
             (where, each)
@@ -194,68 +195,68 @@ class Observation:
 
     @cached_property
     def one_scale(self) -> bool:
-        """Whether the noise may be Gaussian, with one scale of the configured in all steps."""
+        """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
         return noise.shape_p_value(self.noise) >= ALPHA
 
     def batches(self) -> dict[str, str]:
-        """Return what the batches contradict of Poisson sampling at the accountants' rate.
+        """Return how the batches contradict Poisson sampling at the accountants' rate.
 
-        At the sampler's own rate, where that is lower: what was told holds all the more.
-        Exact tests, together with `ALARM_CONFIDENCE`: of the batches' sizes, of the rate, and of
-        every record's count. Records of a batch more than once need no test.
+        Where the sampler's own rate is lower, it is tested instead, and the accountant's rate holds
+        too. The tests are exact, and hold together with `ALARM_CONFIDENCE`: of the batches' sizes,
+        of the rate, and of every record's count. Records drawn more than once need no test.
 
         Returns:
-            What is wrong, in words, by "repeats", "sizes", "rates".
+            The fault, in words, by "repeats", "sizes", "rates".
         """
         runs = self.independent
         steps = [step for run in runs for step in run.steps]
         if not steps or min(step.records for step in steps) < 0:
             return {}
-        found = {}
+        wrong = {}
         repeated = max(step.repeated for step in steps)
         if repeated > 1:
-            found["repeats"] = f"a record was in one batch {repeated} times"
-        # A loop may keep some of the data for something else.
+            wrong["repeats"] = f"a record was in one batch {repeated} times"
+        # A loop may keep some of the data for another purpose.
         records = len(runs[0].counts)
-        # What amplifies a step: its accountant's rate, or the sampler's if lower; 1 for neither.
+        # Rate that amplifies a step: the accountant's, or the sampler's if lower; 1 without either.
         rates = [min(step.told_rate if step.told else 1.0, step.rate or 1.0) for step in steps]
         sampled = [(step, rate) for step, rate in zip(steps, rates, strict=True) if 0 < rate < 1]
         if not sampled or self.kept_by_chance:
-            return found
+            return wrong
         kinds = sorted({rate for _, rate in sampled})
         for rate in kinds:
             sizes = np.array([float(step.records) for step, each in sampled if each == rate])
             test = sampling_test(sizes, records, rate)
             if test.p_value < ALPHA / 2 / len(kinds):
-                found["sizes"] = (
-                    f"{len(sizes)} batches have {test.rate:.3g} of the records each and "
-                    f"{test.dispersion:.2g} of the variance that coins of {rate:.3g} give them "
-                    f"(p = {test.p_value:.1g})"
+                wrong["sizes"] = (
+                    f"{len(sizes)} batches have {test.rate:.3g} of the records each, and "
+                    f"{test.dispersion:.2g} of the variance that Poisson sampling at {rate:.3g} "
+                    f"gives (p = {test.p_value:.1g})"
                 )
-        if len(sampled) < len(steps):  # counts are those of all steps together
-            return found
+        if len(sampled) < len(steps):  # counts include steps that are not sampled
+            return wrong
         counts = np.sum([run.counts for run in runs], axis=0)
         most, mean = int(counts.max()), float(np.mean(rates))
-        # Coins of several rates exceed their mean no more often than as many of the mean rate do
+        # Coins of several rates exceed their mean no more often than coins of the mean rate
         # (Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
         chance = records * float(binom.sf(most - 1, len(steps), mean))
         if most > mean * len(steps) + 1 and chance < ALPHA / 2:
-            found["rates"] = (
-                f"a record was drawn {most} times in {len(steps)} batches, where coins of "
-                f"{mean:.3g} give {mean * len(steps):.3g} (p = {chance:.1g})"
+            wrong["rates"] = (
+                f"a record was drawn {most} times in {len(steps)} batches, but Poisson sampling at "
+                f"{mean:.3g} gives {mean * len(steps):.3g} (p = {chance:.1g})"
             )
-        return found
+        return wrong
 
     @property
     def kept_by_chance(self) -> bool:
-        """Whether the loop trained on another number of records in each run."""
+        """Whether the loop trained on a different number of records in each run."""
         return len({len(run.counts) for run in self.present}) > 1
 
     @property
     def displaced(self) -> int:
-        """How many of the loader's records differ where one of the data does: that one, if right.
+        """Number of the loader's records that differ where one record of the data does.
 
-        Where its data set makes its records, nobody can tell, and this is 0.
+        It should be 1. It is 0 where the data set makes its records, so that they are unknown.
         """
         return max(
             (
@@ -268,7 +269,7 @@ class Observation:
 
 
 def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
-    """Whether the divisor follows the size of the batch."""
+    """Return whether the divisor is the size of the batch."""
     sizes = {step.records for step in steps}
     return len(sizes) > 1 and all(
         step.records > 0 and math.isclose(step.divisor, step.records, rel_tol=1e-5)
@@ -277,7 +278,7 @@ def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
 
 
 def _rounded(value: float) -> float:
-    """Return a number that was measured in float32, without its rounding."""
+    """Return a number measured in float32, without its rounding."""
     return float(f"{value:.5g}")
 
 
@@ -286,31 +287,30 @@ VALUES: dict[str, Callable[[Seen], set[float]]] = {
     "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
     "rate that is accounted for": lambda run: {_rounded(step.told_rate) for step in run.steps},
 }
-"""What a mechanism must not take from the data, as it is seen in a run."""
+"""Parts of a mechanism that must not depend on the data, as observed in a run."""
 
 SETTINGS: dict[str, Callable[[StepSeen], float]] = {
     "clipping norm": lambda step: step.noise_norm,
     "noise multiplier": lambda step: step.noise_multiplier,
 }
-"""What a mechanism may change from step to step, but not by what it saw."""
+"""Settings that a mechanism may change from step to step, but not depending on the data."""
 
 
 def multiplier(step: StepSeen, observation: Observation) -> float:
-    """Return the noise multiplier that a step is configured to have, of its true sensitivity."""
+    """Return the configured noise multiplier of a step, for its true sensitivity."""
     limit = sensitivity(observation.neighbouring, step.sensitivity)
     return step.noise_multiplier * step.noise_norm / limit
 
 
 def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
-    """Return the Gaussian steps that a loop is, None where it is none that theory composes.
+    """Return the Gaussian steps of a loop; None where theory cannot compose it.
 
-    Args:
-        scale: of the noise, as a share of the configured.
+    scale: share of the configured noise.
     """
     multipliers = _multipliers(observation, scale)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
         return None
-    records = len(observation.present[0].counts)  # without those kept for something else
+    records = len(observation.present[0].counts)  # without records kept for another purpose
     tested = not observation.batches()
     parts = []
     for step, z in zip(observation.steps, multipliers, strict=True):
@@ -325,7 +325,7 @@ def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
 
 
 def _multipliers(observation: Observation, scale: float) -> list[float] | None:
-    """Return the noise multiplier of every step, None where steps are not all there is."""
+    """Return the noise multiplier of every step; None where more than the steps reads the data."""
     wrong = any(
         step.clipped is not True or step.adaptive
         for run in observation.present
@@ -339,12 +339,12 @@ def _multipliers(observation: Observation, scale: float) -> list[float] | None:
 
 
 def epsilon(observation: Observation, delta: float, scale: float | None = None) -> float | None:
-    """Return epsilon of all steps by theory, None where theory does not know the loop.
+    """Return epsilon of all steps by theory; None where theory does not know the loop.
 
     Args:
         delta: in (0, 1).
-        scale: of the noise, as a share of the configured; None for all of it, or for the least that
-            was measured where that is less.
+        scale: share of the configured noise. None: all of it, or the least measured noise where
+            that is less.
     """
     if scale is None:
         off = observation.noise_off
@@ -354,7 +354,7 @@ def epsilon(observation: Observation, delta: float, scale: float | None = None) 
         return None
     if min(multipliers) < LEAST_NOISE:
         return math.inf
-    # Less noise than configured is measured by itself; noise of another shape is known by nobody.
+    # Missing noise has its own measurement; noise of another shape has no known guarantee.
     if not observation.one_scale and observation.noise_off is None:
         return None
     composed = mechanism(observation, scale)
@@ -362,9 +362,9 @@ def epsilon(observation: Observation, delta: float, scale: float | None = None) 
         return PLD.epsilon(composed, delta)
     shuffled = all(step.sampler == "shuffled" for step in observation.steps)
     if shuffled and "repeats" not in observation.batches():
-        # A record may be in every pass that was begun, however few it was in by chance.
+        # A record may be in every pass that began, however few records a pass drew.
         epochs = max(run.epochs for run in observation.runs)
-        # Under replacement the multiplier counts on twice the clipping norm already.
+        # Under replacement the multiplier already assumes twice the clipping norm.
         apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
         return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)
     return None

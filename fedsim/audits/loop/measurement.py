@@ -1,38 +1,38 @@
-"""What runs of a loop showed: data, and no code of the loop."""
+"""Measurements of a loop's runs, as data without any code of the loop."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
-"""What is measured of every run under attack, in the order of `Features`.
+"""Features of every attacked run, in the order of `Features`.
 
-sampled: log-likelihood ratio of all steps, by pilots' influence, noise and rate of participation;
-total, last, largest: how far all steps, the last and the farthest moved along the target's
-direction; energy: the logarithm of the released numbers' squared length; steps: their number.
+sampled: log-likelihood ratio of all steps, by the pilots' influence, noise and participation rate.
+total, last, largest: shift of all steps, of the last and of the farthest along the target's
+direction. energy: logarithm of the released numbers' squared length. steps: number of steps.
 """
 
 Features = tuple[float, ...]
 
 FULL = 0.95
-"""The rate of participation from which the target is taken to be in every step."""
+"""Participation rate from which the target counts as part of every step."""
 
 Form = Literal["watched", "model", "models", "steps"]
 """What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
 steps themselves."""
 
 SHOWN = 4
-"""Coordinates of a step's noise by which it is known again."""
+"""Coordinates of a step's noise by which two noises are compared."""
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """What pilots learnt of a pair of worlds.
+    """Knowledge of a pair of worlds, learnt from pilots.
 
     Attributes:
-        distance: of the worlds, about, in standard deviations.
-        form: of what the loop released.
-        rows: k, how many rows that has.
-        rate: the share of rows that the target takes part in, in (0, 1].
+        distance: approximate distance of the worlds, in standard deviations.
+        form: form of the loop's releases.
+        rows: k, the number of rows released.
+        rate: share of rows in which the target takes part, in (0, 1].
     """
 
     distance: float
@@ -46,23 +46,23 @@ class StepSeen:
     """A step of Opacus's optimizer.
 
     Attributes:
-        optimizer: its class.
-        noise_multiplier: z, as the optimizer has it.
-        noise_norm: the norm that scales the noise.
-        sensitivity: how long (L2) a clipped gradient can be.
-        divisor: what the noised sum was divided by.
-        sizes: how many numbers each of the model's tensors has.
-        noise_energies: squared length of the noise that was added to each of them.
-        noise: the first coordinates of the noise.
-        clipped: whether the sum is that of the records' clipped gradients; None where no gradient
-            of a single record can be seen.
-        records: that were drawn for it, an index as often as it was; -1 where no loader was seen.
+        optimizer: name of its class.
+        noise_multiplier: z of the optimizer.
+        noise_norm: norm that scales the noise.
+        sensitivity: largest L2 norm of a clipped gradient.
+        divisor: divisor of the noised sum.
+        sizes: number of coordinates of each of the model's tensors.
+        noise_energies: squared length of the noise added to each of them.
+        noise: first coordinates of the noise.
+        clipped: whether the sum is that of the records' clipped gradients; None where gradients of
+            single records are not visible.
+        records: number of records drawn for the step, with repetitions; -1 without a loader.
         repeated: how often the most frequent of them was drawn.
-        sampler: the kind that drew them, "" where none was seen, or data of another length before.
-        rate: of a Poisson sampler, else 0.
-        told: whether an accountant was told of the step.
-        told_rate: the sampling rate that it was told, 0 if none.
-        told_multiplier: the noise multiplier that it was told, 0 if none.
+        sampler: kind of sampler; "" without one, or if the data had another length before.
+        rate: rate of a Poisson sampler, else 0.
+        told: whether an accountant recorded the step.
+        told_rate: sampling rate that it recorded, 0 without one.
+        told_multiplier: noise multiplier that it recorded, 0 without one.
         adaptive: whether the clipping norm follows the gradients.
         secure: whether the noise is drawn in Opacus's secure mode.
     """
@@ -89,7 +89,7 @@ class StepSeen:
 
 @dataclass(frozen=True)
 class Statement:
-    """What an accountant said last."""
+    """The last answer of an accountant."""
 
     epsilon: float
     delta: float
@@ -98,22 +98,22 @@ class Statement:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run showed.
+    """Observations of one run.
 
     Attributes:
-        steps: of Opacus's optimizers, () without any.
-        statement: None where no accountant was asked.
-        counts: how often each record was drawn, [n]; () where no loader was seen.
-        records: checksums of the records that a loader drew from, sorted; () where it has no
-            tensors.
-        explained: whether the model moved by those steps alone.
-        epochs: passes over the data that steps drew from, each that was begun; 0 without a loader.
-        beside: names and checksums of what the model has beside floating-point numbers: integer
+        steps: steps of Opacus's optimizers, () without any.
+        statement: None where the loop did not query an accountant.
+        counts: how often each record was drawn, [n]; () without a loader.
+        records: checksums of the records of a loader, sorted; () where it has no tensors.
+        explained: whether those steps alone moved the model.
+        epochs: passes over the data that steps drew from, unfinished ones included; 0 without a
+            loader.
+        beside: names and checksums of what the model carries beside floating-point numbers: integer
             tensors, and attributes of its modules.
-        unnoised: steps that an ordinary optimizer took on the same model after the first of them.
-        start: checksum of the model before the first step, and of what no step makes of it.
-        released: checksum of all that was released.
-        values: how many different numbers are in it.
+        unnoised: steps of an ordinary optimizer on the same model, after the first of them.
+        start: checksum of the model before the first step, and of its parts that no step changes.
+        released: checksum of all releases.
+        values: number of different numbers in the releases.
     """
 
     steps: tuple[StepSeen, ...]
@@ -130,5 +130,5 @@ class Seen:
 
     @property
     def samplers(self) -> str:
-        """The kinds of sampler that drew the batches, in words."""
+        """Kinds of sampler that drew the batches, in words."""
         return ", then ".join(dict.fromkeys(step.sampler for step in self.steps if step.sampler))

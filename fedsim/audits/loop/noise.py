@@ -1,10 +1,10 @@
-"""How much noise a loop's steps really had, measured against what they were configured to have.
+"""The noise of a loop's steps, measured against their configuration.
 
-The watched noise is what the optimizer made of the clipped sum, less that sum, so that no gradient
-is left in it. Of right steps its numbers are independent normal ones with the configured standard
-deviation: in units of that variance, the squared length over n numbers is chi-square with n degrees
-of freedom, and steps and runs add up. Every interval takes it that the noise is that, times one
-scale in all steps: `shape_p_value` tests this.
+The observed noise is the optimizer's noised sum less the clipped sum, so that no gradient is left
+in it. Its numbers should be independent and normal, with the configured standard deviation. In
+units of that variance the squared length of n numbers is then chi-square with n degrees of freedom,
+and adds up over steps and runs. Every interval assumes such noise times one scale in all steps,
+which `shape_p_value` tests.
 """
 
 import math
@@ -21,30 +21,29 @@ from adversaries.statistics.intervals import Interval
 from fedsim.audits.loop.measurement import StepSeen
 
 ENOUGH, OF_TENSOR = 5000, 1000
-"""Watched numbers of noise, of the model and of each of its tensors, below which an audit watches
-more runs.
+"""Observed numbers of noise, of the model and of each tensor, below which the audit runs more.
 
-So many show with 95 % that the noise is .98 of the configured at least, and that of a tensor .96.
+This many show with 95 % that the noise is at least .98 of the configured, and a tensor's .96.
 """
 
 POWER = 0.8
-"""The chance of an answer for which further runs are planned."""
+"""Probability of an answer for which further runs are planned."""
 
 SEEN = 0.95
-"""The chance with which an audit sees the least deviation that it states."""
+"""Probability with which an audit detects the deviation that it states as detectable."""
 
 TOLERANCE = 1e-3
-"""A shortfall of noise that is nobody's mistake: float32 and generators round."""
+"""Relative shortfall of noise that is due to rounding in float32 and in generators."""
 
 
 @dataclass(frozen=True)
 class NoiseSums:
-    """What is left of watched noise: sums over steps.
+    """Sums of observed noise over steps.
 
     Attributes:
-        sizes: how many numbers each tensor of the model has, () before the first step.
+        sizes: number of coordinates of each of the model's tensors, () before the first step.
         energies: squared lengths of the tensors' noise, in units of the configured variance.
-        logs: the sum of the logarithms of the steps' squared lengths.
+        logs: sum of the logarithms of the steps' squared lengths.
     """
 
     steps: int = 0
@@ -54,19 +53,19 @@ class NoiseSums:
 
     @property
     def freedom(self) -> int:
-        """How many numbers were watched."""
+        """Number of coordinates observed."""
         return self.steps * sum(self.sizes)
 
     @property
     def enough(self) -> bool:
-        """Whether no more runs need to be watched; also where there is nothing to watch."""
+        """Whether no further runs are needed, also where there is no noise to observe."""
         smallest = min((size for size in self.sizes if size), default=0) * self.steps
         return not self.freedom or (self.freedom >= ENOUGH and smallest >= OF_TENSOR)
 
     def __add__(self, other: "NoiseSums") -> "NoiseSums":
         if not self.steps or not other.steps:
             return self if self.steps else other
-        if self.sizes != other.sizes:  # models of several sizes: their noise is no one's
+        if self.sizes != other.sizes:  # the noise of models of several sizes cannot be added
             return NoiseSums()
         energies = tuple(a + b for a, b in zip(self.energies, other.energies, strict=True))
         return NoiseSums(self.steps + other.steps, self.sizes, energies, self.logs + other.logs)
@@ -76,19 +75,15 @@ NOTHING = NoiseSums()
 
 
 def summed(steps: Iterable[StepSeen]) -> NoiseSums:
-    """Return the sums over steps, nothing if a step is configured to have no noise.
-
-    Args:
-        steps: of one run, or of several that draw their noise independently.
-    """
-    found = []
+    """Return the sums over independent steps; no sums if a step is configured without noise."""
+    parts = []
     for step in steps:
         std = step.noise_multiplier * step.noise_norm
         if std <= 0:
             return NoiseSums()
         energies = tuple(each / std**2 for each in step.noise_energies)
-        found.append(NoiseSums(1, step.sizes, energies, math.log(max(sum(energies), 1e-300))))
-    return reduce(NoiseSums.__add__, found, NoiseSums())
+        parts.append(NoiseSums(1, step.sizes, energies, math.log(max(sum(energies), 1e-300))))
+    return total(parts)
 
 
 def total(parts: Iterable[NoiseSums]) -> NoiseSums:
@@ -98,42 +93,34 @@ def total(parts: Iterable[NoiseSums]) -> NoiseSums:
 def at_least(energy: float, freedom: float, tail: float) -> float:
     """Return the lower limit of realised over configured noise, wrong with probability `tail`.
 
-    Args:
-        energy: squared length of the noise, in units of the configured variance.
-        tail: in (0, 1).
+    energy: squared length of the noise, in units of the configured variance.
     """
     return math.sqrt(energy / chi2.isf(tail, freedom))
 
 
 def interval(energy: float, freedom: float, tail: float) -> Interval:
-    """Return the interval of realised over configured noise, wrong with `tail` at either end.
-
-    Args:
-        tail: in (0, .5).
-    """
+    """Return the interval of realised over configured noise, with error `tail` at either end."""
     high = math.sqrt(energy / chi2.ppf(tail, freedom))
     return Interval(at_least(energy, freedom, tail), high, 1 - 2 * tail)
 
 
 def least_seen(freedom: float, tail: float) -> float:
-    """Return the share of the configured noise below which an audit accuses with 95 %.
+    """Return the share of the configured noise below which an audit raises an alarm with 95 %.
 
-    Args:
-        tail: of the test that accuses, 1e-4 at most.
+    tail: error of the test that raises it, at most 1e-4.
     """
     share = math.sqrt(chi2.ppf(tail, freedom) / chi2.ppf(SEEN, freedom))
     return min(share, 1.0) * (1 - TOLERANCE)
 
 
 def freedom_for(share: float, tail: float, miss: float) -> float:
-    """Return how many numbers of right noise show that it is at least a share of the configured.
+    """Return how many numbers of correct noise show that it is at least a share of the configured.
+
+    It is inf where no number would.
 
     Args:
-        share: to be shown, in (0, 1).
-        miss: the chance that they do not show it.
-
-    Returns:
-        The number; inf where none would do.
+        share: share to show, in (0, 1).
+        miss: probability that they do not show it.
     """
     if share >= 1:
         return math.inf
@@ -153,15 +140,12 @@ def freedom_for(share: float, tail: float, miss: float) -> float:
 
 
 def shape_p_value(noise: NoiseSums) -> float:
-    """Return at most how probable lengths as uneven, or as even, are of Gaussian noise.
+    """Return an upper bound on the probability that Gaussian lengths are as uneven, or as even.
 
-    The statistic is the likelihood ratio of one scale for all steps against one for each; the scale
-    itself cancels. Steps of several scales, and numbers that depend on each other, make lengths
-    more uneven, numbers of constant size more even. Its moments are those of a Dirichlet
-    distribution, and Chernoff's bound with them holds for any number of steps.
-
-    Args:
-        noise: of at least two steps.
+    The statistic is the likelihood ratio of one scale for all steps against one for each. The scale
+    itself cancels. Steps of several scales, and dependent numbers, make the lengths more uneven;
+    numbers of constant size make them more even. The statistic has the moments of a Dirichlet
+    distribution. Chernoff's bound from them holds for any number of steps.
     """
     half, steps = sum(noise.sizes) / 2, noise.steps
     if steps < 2 or not half:
@@ -173,20 +157,20 @@ def shape_p_value(noise: NoiseSums) -> float:
         each = gammaln(half * (1 + power)) - gammaln(half)
         return float(steps * each + gammaln(whole) - gammaln(whole * (1 + power)) - power * ratio)
 
-    found = [
+    exponents = [
         minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-6}).fun
         for ends in ((-1 + 1e-6, 0.0), (0.0, 20.0))
     ]
-    return float(min(1.0, 2 * np.exp(min(0.0, *found))))
+    return float(min(1.0, 2 * np.exp(min(0.0, *exponents))))
 
 
 def worst(noise: NoiseSums, tail: float) -> float:
-    """Return the lower limit of the tensor with least noise, for all tensors together."""
+    """Return the lower limit of the tensor with the least noise, which holds for all tensors."""
     return min(at_least(*each, tail / len(noise.sizes)) for each in of_tensors(noise))
 
 
 def of_tensors(noise: NoiseSums) -> Sequence[tuple[float, int]]:
-    """Return the energy and the number of numbers of each tensor, over all steps."""
+    """Return the energy of each tensor and its number of coordinates, over all steps."""
     return [
         (energy, size * noise.steps)
         for energy, size in zip(noise.energies, noise.sizes, strict=True)

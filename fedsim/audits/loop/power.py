@@ -1,10 +1,10 @@
-"""Which noise an audit of a loop would have convicted, by what the loop returns.
+"""The noise that an audit of a loop would have convicted, by what the loop returns.
 
-The attack adds up k rows that the loop returned, in each of which the target stands out by 1/z of
-the noise: mu = sqrt(k)/z. A claim is convicted where the rates of right and wrong decisions exceed
-what it allows. `needed` is the mu at which that happens in 95 % of audits, so that sqrt(k)/needed
-is the noise multiplier that is convicted. It is an upper limit of what such an audit sees: a target
-whose gradient turns from step to step stands out less.
+The attack adds up k returned rows. In each, the target stands out by 1/z of the noise, so that
+mu = sqrt(k)/z. A claim is convicted where the rates of right and wrong decisions exceed what it
+allows. `needed` is the mu at which this happens in 95 % of audits, and sqrt(k)/needed is the noise
+multiplier that is then convicted. This is the best case: a target whose gradient turns from step to
+step stands out less.
 """
 
 import math
@@ -21,30 +21,29 @@ from fedsim.audits.loop.measurement import FULL, Learnt
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 POWER = 0.95
-"""How often an audit convicts noise as small as it states."""
+"""Probability that an audit convicts noise as small as it states."""
 
 LARGEST = 50.0
-"""The largest mu that is looked at: beyond it all trials are won."""
+"""Largest mu considered; above it all trials are won."""
 
 LARGEST_EPSILON = 700.0
-"""Of which there is an exponential; no number of trials convicts it."""
+"""Largest epsilon with a finite exponential; no number of trials convicts it."""
 
 THRESHOLDS = np.linspace(-6.0, 12.0, 181)
-"""Of the score, in standard deviations above the mean of the world without the target."""
+"""Thresholds of the score, in standard deviations above the mean without the target."""
 
 
 @dataclass(frozen=True)
 class Power:
-    """What an audit would have seen.
+    """What an audit could detect.
 
     Attributes:
-        learnt: what the loop returned, as pilots saw it.
-        apart: how far all steps put the judged runs of the worlds apart, in standard deviations.
-        needed: how far apart they must be for a conviction in 95 % of audits; inf where no distance
-            would do.
-        multiplier: the noise multiplier of a row below which the claim is convicted; 0 for none.
-        of_steps: the share of the noise that the claim takes, below which an audit convicts that is
-            given the sums of all steps, with the target in each; 0 for none.
+        learnt: the loop's releases, as pilots learnt them.
+        apart: distance of the judged runs' worlds by all steps, in standard deviations.
+        needed: distance for a conviction in 95 % of audits; inf where no distance would do.
+        multiplier: noise multiplier of a row below which the claim is convicted; 0 for none.
+        of_steps: share of the noise that the claim needs, below which an audit convicts that has
+            the sums of all steps, with the target in each; 0 for none.
     """
 
     learnt: Learnt
@@ -55,11 +54,11 @@ class Power:
 
     @property
     def share(self) -> float:
-        """The share of the noise that the loop had, below which it would have been convicted."""
+        """Share of the loop's noise below which it would have been convicted."""
         return min(1.0, self.apart / self.needed)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values, with None for a distance that is infinite."""
+        """Return the values, with None for an infinite distance."""
         needed = self.needed if math.isfinite(self.needed) else None
         return asdict(self) | {"needed": needed, "share": self.share, "seen_with": POWER}
 
@@ -67,16 +66,15 @@ class Power:
 def power(
     learnt: Learnt, apart: float, trials: int, claim: Claim, neighbouring: Neighbouring
 ) -> Power:
-    """Return what an audit of `trials` judged runs would have seen of a loop without watched noise.
+    """Return what an audit of `trials` judged runs could detect in a loop without observed noise.
 
-    Args:
-        claim: of the whole run.
+    claim: about the whole run.
     """
     needed = least_apart(trials, claim.epsilon, claim.delta)
     multiplier = of_steps = 0.0
     if math.isfinite(needed):
         rate = 1.0 if learnt.rate >= FULL else learnt.rate
-        # By the central limit theorem of sampled Gaussian steps, as `Direction.distance` has it.
+        # Central limit theorem of sampled Gaussian steps, as in `Direction.distance`.
         squared = (needed / rate) ** 2 / learnt.rows
         z = 1 / math.sqrt(squared if rate == 1 else math.log1p(squared))
         multiplier = z * sensitivity(neighbouring, 1.0)
@@ -86,10 +84,10 @@ def power(
 
 
 def least_apart(trials: int, epsilon: float, delta: float) -> float:
-    """Return the least mu at which counting convicts a claim in `POWER` of audits; inf for none.
+    """Return the smallest mu at which counting convicts a claim in `POWER` of audits; inf for none.
 
-    Of two normal scores that lie mu apart, at the threshold that is best for this. Either rate is
-    taken at a quantile of its count, so that both hold with `POWER`.
+    The scores of the worlds are normal and mu apart, and the threshold is the best one. Each rate
+    is at a quantile of its count, so that both hold with probability `POWER`.
 
     Args:
         trials: judged runs, half of them in each world.
@@ -105,7 +103,7 @@ def least_apart(trials: int, epsilon: float, delta: float) -> float:
 
 def _convicts(mu: float, trials: int, epsilon: float, delta: float) -> bool:
     with_it, without = (trials + 1) // 2, trials // 2
-    miss, tail = (1 - POWER) / 2, (1 - ALARM_CONFIDENCE) / 4  # two bounds, and two rates of each
+    miss, tail = (1 - POWER) / 2, (1 - ALARM_CONFIDENCE) / 4  # two bounds, each of two rates
     true = binom.ppf(miss, with_it, norm.sf(THRESHOLDS - mu))
     false = binom.ppf(1 - miss, without, norm.sf(THRESHOLDS))
     right, wrong = binomial_low(true, with_it, tail), binomial_high(false, without, tail)

@@ -1,4 +1,4 @@
-"""A training function in a process of its own, and what may be asked of it there."""
+"""A training function in its own process, and the messages to and from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ World = Literal["present", "absent", "twin", "stranger"]
 
 @dataclass(frozen=True)
 class Order:
-    """Which function is loaded, and what it is run on; the first message to the process.
+    """The function to load, and its data; the first message to the process.
 
     Attributes:
-        records: of D, the target among them.
+        records: size of D, which includes the target.
         target: "crafted" or "real".
         neighbouring: a value of `Neighbouring`.
-        seed: of the target and of which records are taken.
+        seed: seed of the target and of the choice of records.
     """
 
     function: str
@@ -34,13 +34,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for after an order was answered.
+    """A request after the order was answered.
 
     Attributes:
         kind: "observe" a run for each seed, "replay" one, learn from "pilots", or "measure" runs.
-        pair: the place of the pair of worlds.
-        world: in which they are observed.
-        worlds: whether the target is there, in each that is measured.
+        pair: index of the pair of worlds.
+        world: world of observed runs.
+        worlds: whether the target is in the data, for each measured run.
     """
 
     kind: Literal["observe", "replay", "pilots", "measure"]
@@ -52,14 +52,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """What the process says.
+    """The answer of the process.
 
     Attributes:
-        pairs: the names of the pairs, in answer to an order.
-        many: whether the function trains several models at once, likewise.
-        learnt: by pilots.
-        noise: of the steps of these, together.
-        changed: as `Loop.changed` returns it, in answer to a replay.
+        pairs: names of the pairs, in answer to an order.
+        many: whether the function trains several models at once, in answer to an order.
+        learnt: knowledge from pilots.
+        noise: noise of the steps of the measured runs, together.
+        changed: result of `Loop.changed`, in answer to a replay.
     """
 
     pairs: tuple[str, ...] = ()
@@ -78,8 +78,8 @@ class LoopProcess:
     """A training function that runs in another process.
 
     Attributes:
-        runs: of the function, so far.
-        noise: of all runs whose features were measured.
+        runs: number of runs so far.
+        noise: noise of all runs whose features were measured.
     """
 
     def __init__(self, order: Order, channel: Channel) -> None:
@@ -88,37 +88,28 @@ class LoopProcess:
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
     def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
-        """Return what a run for each seed showed.
-
-        Args:
-            world: with the target, without it, with another record in its place, or with other
-                features of all.
+        """Return the observations of a run for each seed in a world.
 
         Raises:
-            AppFailedError: the loop fails, its process ends, or it is silent past the time limit.
+            AppFailedError: the loop fails, its process ends, or it exceeds the time limit.
         """
         self.runs += len(seeds)
-        asked = Request("observe", pair, tuple(seeds), world)
-        seen = self._channel.ask(asked, ANSWER).seen
+        request = Request("observe", pair, tuple(seeds), world)
+        seen = self._channel.ask(request, ANSWER).seen
         if len(seen) != len(seeds):
             raise self._channel.no_measurement()
         return seen
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
-        """Return what of the model follows the data while every released step stays the same.
+        """Return the tensors that depend on the data while every released step stays the same.
 
-        Returns:
-            Names of tensors; None where a replay cannot tell.
+        None where a replay cannot tell.
         """
         self.runs += 4
         return self._channel.ask(Request("replay", pair, (seed,)), ANSWER).changed
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
-        """Have the process learn a pair's direction, and return what else it learnt.
-
-        Args:
-            seeds: of runs in two worlds each.
-        """
+        """Make the process learn a pair's direction from two runs a seed; return what it learnt."""
         self.runs += 2 * len(seeds)
         learnt = self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).learnt
         if learnt is None:
@@ -129,8 +120,8 @@ class LoopProcess:
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[Features, ...]:
         self.runs += len(seeds)
-        asked = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
-        answer = self._channel.ask(asked, ANSWER)
+        request = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
+        answer = self._channel.ask(request, ANSWER)
         if len(answer.features) != len(seeds):
             raise self._channel.no_measurement()
         self.noise += answer.noise

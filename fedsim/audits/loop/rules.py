@@ -1,7 +1,7 @@
-"""Rules on a loop that Opacus is in: what is wrong, why, and how to mend it.
+"""The rules of a loop audit: what is wrong with a loop that uses Opacus, why, and how to mend it.
 
-A rule is a function of what honest runs showed; it returns a finding or None. A new rule is one
-function and one entry in `RULES`.
+A rule is a function of the observations of honest runs that returns a finding or None. A new rule
+is one function and one entry in `RULES`.
 """
 
 import math
@@ -12,23 +12,23 @@ from fedsim.audits.loop.guarantee import Observation
 
 
 def _data_dependent(seen: Observation) -> Finding | None:
-    """Opacus takes rate, steps and divisor from the number of records: 1/len(loader), int(n q)."""
+    """Opacus derives rate, steps and divisor from the number of records, as 1/len(loader)."""
     if not seen.unlike:
         return None
     return Finding(
         "alarm",
         "data-dependent-divisor",
-        f"{'; '.join(seen.unlike)}: what is released tells how many records there are, and the "
-        f"noise has another scale{_where(seen)}",
+        f"{'; '.join(seen.unlike)}: the release reveals how many records there are, and the noise "
+        f"has another scale{_where(seen)}",
         "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
         "choose a number of records at which neither changes",
     )
 
 
 def _where(seen: Observation) -> str:
-    """Say at which numbers of records Opacus's own formulas do this, "" if they are not seen.
+    """Return at which numbers of records Opacus's formulas do this; "" where they are not used.
 
-    The rate is 1/m, with m = ceil(n/b) batches of b, and the divisor int(n/m).
+    The rate is 1/m with m = ceil(n/b) batches of b, and the divisor is int(n/m).
     """
     rates = [run.steps[0].rate for run in (*seen.present[:1], *seen.absent[:1]) if run.steps]
     if len(rates) < 2 or min(rates) <= 0:
@@ -36,7 +36,7 @@ def _where(seen: Observation) -> str:
     records = len(seen.present[0].counts)
     batches = round(1 / rates[0])
     if batches == 1:
-        return "; this happens at every number of records, as a batch has all of them"
+        return "; this happens at every number of records, since a batch has all of them"
     sizes = [
         size
         for size in range(1, records + 1)
@@ -50,32 +50,32 @@ def _where(seen: Observation) -> str:
         f"ceil(n/b), or one more than a multiple of b: {records} "
         + ("is one of them" if sizes else "may be one of them")
         + ("" if other is None else f", {other} is not")
-        + "; check the number that your training has"
+        + "; check the number of your training"
     )
 
 
 def _fixed(records: int, size: int) -> bool:
-    """Whether one record less changes neither the number of batches nor Opacus's divisor."""
+    """Return whether one record less changes neither the batches nor Opacus's divisor."""
     batches = math.ceil(records / size)
     fewer = math.ceil((records - 1) / size)
     return batches == fewer and records // batches == (records - 1) // batches
 
 
 def _data_dependent_records(seen: Observation) -> Finding | None:
-    """What is made of all records together tells of each, before any noise."""
+    """Statistics of all records reveal each of them, before any noise."""
     if seen.displaced <= 1:
         return None
     return Finding(
         "alarm",
         "data-dependent-records",
-        f"{seen.displaced} of the records that the loader draws from differ where one of the data "
-        "does: the loop reads the data before the first noisy step, to scale or to choose records",
+        f"{seen.displaced} of the loader's records differ where one record of the data does: the "
+        "loop reads the data before the first noisy step, to scale or to choose records",
         "take means, scales and choices from public data, or account for them",
     )
 
 
 def _sampler(seen: Observation) -> Finding | None:
-    """Accountants take batches for Poisson samples."""
+    """The batches are not the Poisson samples that accountants assume."""
     wrong = seen.batches()
     if not wrong:
         return None
@@ -83,28 +83,28 @@ def _sampler(seen: Observation) -> Finding | None:
     return Finding(
         "alarm",
         "sampler",
-        f"the accountant counts on Poisson sampling, and the loader's batches are {kind}: "
+        f"the accountant assumes Poisson sampling, but the loader's batches are {kind}: "
         + "; ".join(wrong.values()),
         "leave poisson_sampling=True, or account for every step without amplification",
     )
 
 
 def _rebuilt(seen: Observation) -> Finding | None:
-    """An engine of every round knows of its own steps alone."""
-    said, told = seen.present[0].statement, sum(step.told for step in seen.steps)
-    if said is None or said.steps >= told:
+    """An engine for every round counts only its own steps."""
+    statement, told = seen.present[0].statement, sum(step.told for step in seen.steps)
+    if statement is None or statement.steps >= told:
         return None
     return Finding(
         "alarm",
         "rebuilt-accountant",
-        f"the accountant's last word counts {said.steps} steps of {told} that accountants were "
-        "told of",
+        f"the accountant's last answer counts {statement.steps} steps of the {told} that "
+        "accountants recorded",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
     )
 
 
 def _multiplier(seen: Observation) -> Finding | None:
-    """An accountant is told less privacy loss than the optimizer's noise causes."""
+    """The accountant records less privacy loss than the optimizer's noise causes."""
     wrong = [
         step
         for step in seen.steps
@@ -119,7 +119,7 @@ def _multiplier(seen: Observation) -> Finding | None:
         "alarm",
         "noise-norm",
         f"noise of {first.noise_multiplier * first.noise_norm:g} hides a clipped gradient of at "
-        f"most {first.sensitivity:g}, and the accountant was told a multiplier of "
+        f"most {first.sensitivity:g}, but the accountant recorded a multiplier of "
         f"{first.told_multiplier:g}",
         "scale the noise with the norm of the whole gradient: sqrt(sum of squares) of the layers'",
     )
@@ -133,9 +133,9 @@ def _realised(seen: Observation) -> Finding | None:
     return Finding(
         "alarm",
         "realised-noise",
-        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured one "
+        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured noise "
         "(chi-square, 99.99 % for all steps and tensors together)",
-        "leave adding noise to Opacus's optimizer, once for each step",
+        "let Opacus's optimizer alone add noise, once for each step",
     )
 
 
@@ -147,28 +147,28 @@ def _clipping(seen: Observation) -> Finding | None:
     return Finding(
         "alarm",
         "clipping",
-        f"in {len(wrong)} steps what was noised is not the sum of each record's clipped gradient",
-        "clip every record's gradient before they are summed, as Opacus's optimizer does",
+        f"in {len(wrong)} steps the noised sum is not the sum of each record's clipped gradient",
+        "clip every record's gradient before summation, as Opacus's optimizer does",
     )
 
 
 def _adaptive(seen: Observation) -> Finding | None:
-    """What is clipped at follows the data; the noise of Opacus's count pays for a part of it."""
+    """The clipping norm follows the data, and the noise on Opacus's count covers only a part."""
     if not any(step.adaptive for step in seen.steps):
         if "clipping norm" not in seen.varied:
             return None
         return Finding(
             "alarm",
             "adaptive-clipping",
-            "the clipping norm of one and the same step is another in other runs: it follows the "
-            "data, and no accountant was told",
+            "the clipping norm of one and the same step differs between runs: it follows the data, "
+            "and no accountant recorded this",
             "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
             "account for that",
         )
     return Finding(
         "alarm",
         "adaptive-clipping",
-        "the clipping norm follows the share of unclipped gradients, whose denominator, the true "
+        "the clipping norm follows the share of unclipped gradients. Its denominator, the true "
         "size of the batch, has no noise and is in no accountant",
         "divide by the expected size of a batch, or fix the clipping norm",
     )
@@ -191,28 +191,28 @@ def _untold(seen: Observation) -> Finding | None:
             "step with Opacus's optimizer alone, on data that are private",
         )
     untold = sum(not step.told for step in seen.steps)
-    asked = seen.present[0].statement is not None
-    if not untold or not (asked or any(step.told for step in seen.steps)):
+    queried = seen.present[0].statement is not None
+    if not untold or not (queried or any(step.told for step in seen.steps)):
         return None
     return Finding(
         "alarm",
         "untold-steps",
-        f"no accountant was told of {untold} of {len(seen.steps)} steps",
+        f"no accountant recorded {untold} of {len(seen.steps)} steps",
         "attach the accountant's hook to every optimizer, as PrivacyEngine.make_private does, and "
-        "call it in a hook that takes its place",
+        "call it in any hook that replaces it",
     )
 
 
 def _unreleased(seen: Observation) -> Finding | None:
-    """A parameter or a buffer changes by other than what was released."""
-    if not seen.changed or seen.present[0].unnoised:  # those steps are a finding of their own
+    """A parameter or a buffer changes by more than the released steps."""
+    if not seen.changed or seen.present[0].unnoised:  # those steps have their own finding
         return None
     shown = ", ".join(seen.changed[:3]) + (" and others" if len(seen.changed) > 3 else "")
     return Finding(
         "alarm",
         "unreleased-change",
-        f"on other data, with every released step the same, the model still ends otherwise "
-        f"(tensor {shown}): it changes by something that has no noise",
+        "with other data and every released step the same, the model still ends differently "
+        f"(tensor {shown}): something without noise changes it",
         "give every parameter that learns to Opacus's optimizer, freeze the others, and take "
         "buffers, learning rates and stopping from public data",
     )
@@ -224,21 +224,21 @@ def _seeded(seen: Observation) -> Finding | None:
     return Finding(
         "alarm",
         "seeded-noise",
-        "runs of different seeds, or two steps, have the same noise: the loop sets a seed of its "
+        "runs with different seeds, or two steps, have the same noise: the loop sets a seed of its "
         "own",
-        "draw noise from a generator that nobody seeds with a constant",
+        "draw noise from a generator without a constant seed",
     )
 
 
 def _secure(seen: Observation) -> Finding | None:
-    """Noise of an ordinary generator, in floating point."""
+    """The noise comes from an ordinary generator, in floating point."""
     if not seen.steps or all(step.secure for step in seen.steps):
         return None
     return Finding(
         "note",
         "secure-noise",
         "the noise comes from PyTorch's own generator, which can be predicted, in floating point",
-        "in earnest, take PrivacyEngine(secure_mode=True), which needs torchcsprng",
+        "for real records, use PrivacyEngine(secure_mode=True), which needs torchcsprng",
     )
 
 
@@ -257,7 +257,7 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
     _seeded,
     _secure,
 )
-"""In the order in which they are reported."""
+"""The rules, in the order of the report."""
 
 
 def findings(seen: Observation) -> tuple[Finding, ...]:

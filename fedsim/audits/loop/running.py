@@ -1,11 +1,11 @@
-"""Running a loop in either world, and measuring what it released along the target's direction.
+"""Runs a loop in either world, and measures its releases along the target's direction.
 
 The direction is learnt from pilots: pairs of runs with one seed, with the target and with another
-record in its place. They draw the same numbers, so that most of what they release cancels. Whatever
-the direction is, what is decided of other runs by it is valid.
+record in its place. Both draw the same random numbers, so that most of their releases cancels. The
+decisions about other runs are valid for any direction.
 
-`python -m fedsim.audits.loop.running DESCRIPTOR` is the process that a function is audited in, with
-a socket to `fedsim.audits.loop.process`.
+`python -m fedsim.audits.loop.running DESCRIPTOR` is the process in which a function is audited. It
+talks over a socket to `fedsim.audits.loop.process`.
 """
 
 import math
@@ -31,29 +31,29 @@ from fedsim.privacy.mechanism import Neighbouring
 Floats = npt.NDArray[np.float64]
 
 LARGEST = 50.0
-"""The largest log-likelihood ratio of a step that is counted."""
+"""Largest log-likelihood ratio of a step that counts."""
 
 FRESH = 2.0
-"""How many times the noise of any step the first model varies by, if each run draws its own."""
+"""Ratio of the first model's spread to any step's noise, above which each run draws its own."""
 
 ALIKE = 0.25
-"""How much the noise of a step may differ from that of most and count as the same."""
+"""Relative difference of a step's noise from most steps' up to which they count as equal."""
 
 GROWTH = 1.5
-"""How much more the target moves the later half of rows than the earlier, if they are models."""
+"""Ratio of the target's effect on the later half of rows to the earlier, if rows are models."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """What pilots learnt of a pair.
+    """The direction of a pair, learnt from pilots.
 
     Attributes:
-        unit: [P], along which the target moves what is released.
-        middle: [k], how far the runs without the target moved along it, step by step.
-        std: of that, in a step.
-        influence: how far the target moves a step it takes part in.
-        rate: the share of steps that it takes part in, in (0, 1].
-        scales: [k], where the rows are models: what their differences are divided by; else None.
+        unit: [P], along which the target moves the releases.
+        middle: [k], mean shift of the runs without the target, by step.
+        std: standard deviation of that shift in a step.
+        influence: shift by the target in a step in which it takes part.
+        rate: share of steps in which it takes part, in (0, 1].
+        scales: [k], divisors of the differences where rows are models; else None.
     """
 
     unit: Floats
@@ -65,25 +65,19 @@ class Direction:
 
     @property
     def distance(self) -> float:
-        """How far apart the worlds are, about, in standard deviations of the best score of steps.
+        """Approximate distance of the worlds, in standard deviations of the best score of steps.
 
-        By the central limit theorem of sampled Gaussian steps.
-
-        Source:
-            Bu et al., "Deep learning with Gaussian differential privacy", 2020, Theorem 5.
+        By the central limit theorem of sampled Gaussian steps (Bu et al., "Deep learning with
+        Gaussian differential privacy", 2020, Theorem 5).
         """
         signal, steps = self.influence / self.std, len(self.middle)
         each = math.expm1(min(signal**2, LARGEST)) if self.rate < FULL else signal**2
         return self.rate * math.sqrt(steps * each)
 
     def features(self, released: Floats) -> Features:
-        """Return what is measured of a run, in the order of `FEATURES`.
-
-        Args:
-            released: [k, P], every step.
-        """
+        """Return the features of a run with releases [k, P], in the order of `FEATURES`."""
         energy = float(np.log(max(np.square(released).sum(), 1e-300)))
-        if released.shape[1] != len(self.unit):  # another model: that alone tells
+        if released.shape[1] != len(self.unit):  # a model of another size reveals the world
             return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
         if self.scales is not None:
             released = differences(released, self.scales)
@@ -100,12 +94,12 @@ class Direction:
 def learnt(
     present: Sequence[Floats], twin: Sequence[Floats], models: bool | None = False
 ) -> Direction:
-    """Return the direction of pilots.
+    """Return the direction that the pilots show.
 
     Args:
-        present: what runs with the target released, each [k, P].
-        models: whether each row is a model, of which the differences are the steps; None to find
-            that out from the rows.
+        present: releases of the runs with the target, each [k, P].
+        twin: releases with another record in its place.
+        models: whether each row is a model, so that differences are the steps; None: the rows tell.
     """
     size = min(len(each) for each in (*present, *twin))
     width = min(each.shape[1] for each in (*present, *twin))
@@ -132,11 +126,9 @@ def learnt(
 
 
 def differences(models: Floats, scales: Floats) -> Floats:
-    """Return the steps between models, each divided by its scale.
+    """Return the steps between models [k, P], each divided by its scale [k].
 
-    Args:
-        models: [k, P]; rows beyond the scales are left out.
-        scales: [k]; inf first where the first model tells nothing, which is then left out too.
+    Rows beyond the scales are left out, and the first step where its scale is inf.
     """
     rows = models[: len(scales)]
     steps: Floats = np.diff(rows, axis=0, prepend=0.0) / scales[: len(rows), None]
@@ -144,11 +136,10 @@ def differences(models: Floats, scales: Floats) -> Floats:
 
 
 def _are_models(with_it: Floats, without: Floats) -> bool:
-    """Whether rows [pilots, k, P] add up: their noise and what the target did stay in later ones.
+    """Return whether rows [pilots, k, P] add up, so that noise and the target's effect persist.
 
-    Independent noise is further apart from row to row than it is long, and noise that adds up is
-    nearer. So is what else a run keeps, such as its first model: then what the target does must
-    grow too.
+    Independent noise differs between rows by more than its length, and noise that adds up by less.
+    The same holds if rows share a first model. So the target's effect must grow as well.
     """
     noise = without - without.mean(axis=0)
     adds_up = np.square(np.diff(noise, axis=1)).sum() < np.square(noise[:, 1:]).sum()
@@ -160,7 +151,7 @@ def _are_models(with_it: Floats, without: Floats) -> bool:
 def _scales(models: Floats) -> Floats:
     """Return the standard deviation of the noise in each difference [k], of models [pilots, k, P].
 
-    inf for a first model that is drawn anew in each run, so that the first step is not seen.
+    It is inf for a first model that each run draws anew, which hides the first step.
     """
     steps = np.diff(models, axis=1, prepend=0.0)
     stds: Floats = np.sqrt(np.square(steps - steps.mean(axis=0)).mean(axis=(0, 2)))
@@ -168,13 +159,13 @@ def _scales(models: Floats) -> Floats:
     stds = np.maximum(stds, 1e-3 * middle) if middle > 0 else np.ones(len(stds))
     fresh = stds[0] > FRESH * stds[1:].max()
     alike = np.abs(stds / middle - 1) < ALIKE if middle > 0 else np.zeros(len(stds), bool)
-    stds[alike] = middle  # what so few runs measure differs by chance
+    stds[alike] = middle  # with so few runs these differ by chance
     stds[0] = np.inf if fresh else stds[0]
     return stds
 
 
 class Loop:
-    """A loop, with what sees it.
+    """A loop, and the watch that observes it.
 
     Attributes:
         many: whether it trains a model for each of several seeds at once.
@@ -187,25 +178,18 @@ class Loop:
         self.models: bool | None = None
 
     def observed(self, data: Data, seed: int) -> Seen:
-        """Return what one run showed.
-
-        Args:
-            seed: of all global generators, and the function's own argument.
-        """
+        """Return the observations of one run; the seed is also that of all global generators."""
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
         model = None if returned is None else contract.array(returned).ravel()
         return self._watch.seen(model, released, carried(returned))
 
     def changed(self, present: Data, others: Sequence[Data], seed: int) -> tuple[str, ...] | None:
-        """Return what of the model follows the data while every released step stays the same.
+        """Return the tensors that depend on the data while every released step stays the same.
 
-        A run on other data is given the gradients that the run on `present` released. Whatever then
-        ends otherwise was changed by something else than these. A model that averages, projects or
-        decays its weights ends as it did.
-
-        Returns:
-            Names of tensors; None where the loop ends otherwise on the same data too.
+        A run on other data gets the gradients that the run on `present` released. Any tensor that
+        then ends differently was changed by something else. A model that averages, projects or
+        decays its weights ends the same. None where the loop ends differently on equal data too.
         """
         if self._function.many:
             return ()
@@ -215,11 +199,11 @@ class Loop:
             return ()
         if _unlike(first, self._ended(present, seed, steps)):
             return None
-        found = [_unlike(first, self._ended(each, seed, steps)) for each in others]
-        return tuple(dict.fromkeys(name for each in found for name in each))
+        names = [_unlike(first, self._ended(each, seed, steps)) for each in others]
+        return tuple(dict.fromkeys(name for each in names for name in each))
 
     def _ended(self, data: Data, seed: int, replayed: tuple[Floats, ...] = ()) -> dict[str, Floats]:
-        """Return the tensors that a run ends with: those that it returns, or the parameters."""
+        """Return the tensors at the end of a run: those that it returns, or the parameters."""
         returned = self._called(data, [seed], replayed)
         if returned is not None:
             return tensors(returned)
@@ -227,19 +211,19 @@ class Loop:
         return {} if state is None else {"of the optimizer's parameters": state}
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
-        """Return what a run for each seed released, each [k, P]."""
+        """Return the releases of a run for each seed, each [k, P]."""
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
 
     @property
     def watched(self) -> bool:
-        """Whether steps of Opacus's optimizer are what the last run released."""
+        """Whether the last run released steps of Opacus's optimizer."""
         return bool(self._watch.released) and not self.many
 
     @property
     def noise(self) -> NoiseSums:
-        """The noise of the steps of the last run; nothing of several models at once."""
+        """Noise of the steps of the last run; none for several models at once."""
         return NoiseSums() if self._function.many else summed(self._watch.steps)
 
     def _called(self, data: Data, seeds: Sequence[int], replayed: tuple[Floats, ...] = ()) -> Any:
@@ -249,16 +233,16 @@ class Loop:
         self._watch.clear(replayed)
         set_seeds(seeds[0])
         features, labels = torch.tensor(data.features), torch.tensor(data.labels)
-        given = list(seeds) if self._function.many else seeds[0]
+        argument = list(seeds) if self._function.many else seeds[0]
         try:
-            returned = self._function.call(features, labels, given)
+            returned = self._function.call(features, labels, argument)
         except Exception as error:
             raise AppFailedError(f"the loop failed: {type(error).__name__}: {error}") from error
-        # A function that imports Opacus itself has run unwatched by now.
+        # A function that imports Opacus itself has run unobserved: run it again.
         return self._called(data, seeds, replayed) if wrap(self._watch) else returned
 
     def _released(self, returned: Any, runs: int) -> list[Floats]:
-        """Return [k, P] of each run: the steps that were watched, else what was returned."""
+        """Return [k, P] of each run: the observed steps, else the returned rows."""
         if self.watched:
             steps = self._watch.released
             if len({each.size for each in steps}) > 1:
@@ -267,34 +251,34 @@ class Loop:
             return [np.array(steps)]
         if returned is None:
             raise AppFailedError(
-                "the loop returned nothing, and no step of Opacus's optimizer was seen; return the "
+                "the loop returned nothing, and took no step of Opacus's optimizer; return the "
                 "model, or an array [k, P] of released steps"
             )
-        found = contract.array(returned)
+        rows = contract.array(returned)
         self.models = True if contract.several(returned) else None
         if not self._function.many:
-            found = found[None]
-        if len(found) != runs or found.ndim not in (2, 3):
+            rows = rows[None]
+        if len(rows) != runs or rows.ndim not in (2, 3):
             raise AppFailedError(
-                f"the loop returned {found.shape}; give a model [P] or steps [k, P] for each seed"
+                f"the loop returned {rows.shape}; give a model [P] or steps [k, P] for each seed"
             )
-        return list(found if found.ndim == 3 else found[:, None])
+        return list(rows if rows.ndim == 3 else rows[:, None])
 
 
 def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
-    """Return the names of tensors that differ by more than float32 rounds."""
+    """Return the names of tensors that differ by more than float32 rounding."""
     shared = [name for name in first if name in other and first[name].shape == other[name].shape]
     alike = {name for name in shared if np.allclose(first[name], other[name], rtol=1e-5, atol=0)}
     return sorted((first.keys() | other.keys()) - alike)
 
 
 class Trials:
-    """Pairs of worlds.
+    """Attacks on pairs of worlds.
 
     Attributes:
-        directions: by the places of pairs, of those whose pilots ran.
-        learnt: what the audit learns of these pairs.
-        noise: of the runs that the last call of `features` measured.
+        directions: directions of the pairs whose pilots ran, by index.
+        learnt: the auditor's knowledge of these pairs, by index.
+        noise: noise of the runs that the last call of `features` measured.
     """
 
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
@@ -304,46 +288,43 @@ class Trials:
         self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Learn the direction of a pair, and return how far apart that puts its worlds."""
-        here = self._pairs[pair]
+        """Learn the direction of a pair, and return the distance of its worlds."""
+        worlds = self._pairs[pair]
         present, twin = [], []
         for number, seed in enumerate(seeds):
-            present += self._loop.released(here.present, [seed])
-            twin += self._loop.released(here.twin(number), [seed])
-        found = self.directions[pair] = learnt(present, twin, self._loop.models)
-        form: Form = "models" if found.scales is not None else "steps"
+            present += self._loop.released(worlds.present, [seed])
+            twin += self._loop.released(worlds.twin(number), [seed])
+        direction = self.directions[pair] = learnt(present, twin, self._loop.models)
+        form: Form = "models" if direction.scales is not None else "steps"
         if self._loop.watched:
             form = "watched"
-        elif len(found.middle) == 1:
+        elif len(direction.middle) == 1:
             form = "model"
-        self.learnt[pair] = Learnt(found.distance, form, len(found.middle), found.rate)
-        return found.distance
+        rows = len(direction.middle)
+        self.learnt[pair] = Learnt(direction.distance, form, rows, direction.rate)
+        return direction.distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
-        """Return what is measured of runs."""
-        here, direction = self._pairs[pair], self.directions[pair]
-        found, noises = dict[int, Features](), list[NoiseSums]()
+        """Return the features of a run for each world and seed."""
+        data_of, direction = self._pairs[pair], self.directions[pair]
+        measured, noises = dict[int, Features](), list[NoiseSums]()
         together = len(worlds) if self._loop.many else 1
-        for world, data in ((True, here.present), (False, here.absent)):
+        for world, data in ((True, data_of.present), (False, data_of.absent)):
             chosen = [place for place, each in enumerate(worlds) if bool(each) is world]
             for start in range(0, len(chosen), together):
                 part = chosen[start : start + together]
                 released = self._loop.released(data, [seeds[place] for place in part])
                 noises.append(self._loop.noise)
                 parts = (direction.features(each) for each in released)
-                found |= dict(zip(part, parts, strict=True))
+                measured |= dict(zip(part, parts, strict=True))
         self.noise = total(noises)
-        return [found[place] for place in range(len(worlds))]
+        return [measured[place] for place in range(len(worlds))]
 
 
-def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
-    """Yield the answer to an order, then that to every request.
-
-    Args:
-        asked: requests, each a line of JSON.
-    """
+def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
+    """Yield the answers to an order, and then to every request; each is a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
-    # Opacus warns in every run of what a rule says once.
+    # Opacus repeats in every run a warning that a rule reports once.
     warnings.simplefilter("ignore")
     function = loaded(order.function)
     data = drawn(order.data, order.records, order.seed)
@@ -351,19 +332,19 @@ def answers(first: bytes, asked: Iterator[bytes]) -> Iterator[Answer]:
     loop = Loop(function, Watch())
     trials = Trials(loop, worlds)
     yield Answer(pairs=tuple(each.name for each in worlds), many=function.many)
-    for each in asked:
+    for each in later:
         yield _answer(REQUEST.validate_json(each, strict=True), loop, trials, worlds)
 
 
 def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
+    pair = worlds[request.pair]
     if request.kind == "observe":
-        here = worlds[request.pair]
-        made = {"twin": here.twin, "stranger": here.stranger}.get(request.world)
-        data = getattr(here, request.world) if made is None else made()
+        made = {"twin": pair.twin, "stranger": pair.stranger}.get(request.world)
+        data = getattr(pair, request.world) if made is None else made()
         return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "replay":
-        here, (seed,) = worlds[request.pair], request.seeds
-        return Answer(changed=loop.changed(here.present, [here.twin(), here.stranger()], seed))
+        (seed,) = request.seeds
+        return Answer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))
     if request.kind == "pilots":
         trials.pilot(request.pair, request.seeds)
         return Answer(learnt=trials.learnt[request.pair])

@@ -1,4 +1,4 @@
-"""How measured features decide: by a rule that trials learn which judge nothing."""
+"""Scores that decide the world of a run from its features, learnt on trials that judge nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ Floats = npt.NDArray[np.float64]
 
 LEARNING_CONFIDENCE = 0.9
 OF_STEPS = ("sampled", "total")
-"""The features that add up what every step tells."""
+"""Features that sum over every step."""
 
 THRESHOLDS = 32
-"""How many thresholds of each score are tried."""
+"""Thresholds tried for each score."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score of runs: above 0 it decides for the world with the target.
+    """A score of runs; above 0 it names the world with the target.
 
     Attributes:
-        name: of the feature, or "all together".
+        name: name of the feature, or "all together".
         weights: [features].
         threshold: of the weighted sum.
     """
@@ -35,20 +35,14 @@ class Score:
     threshold: float
 
     def of(self, features: Floats) -> Floats:
-        """Return scores [T].
-
-        Args:
-            features: [T, features].
-        """
+        """Return scores [T] of features [T, features]."""
         return features @ np.array(self.weights) - self.threshold
 
 
 def separation(worlds: Bools, features: Floats) -> float:
-    """Return how far the worlds are apart by the best feature, in standard deviations.
+    """Return the distance of the worlds by the best feature, in standard deviations.
 
-    Args:
-        worlds: bool [T].
-        features: [T, features].
+    worlds: bool [T]. features: [T, features].
     """
     with_it, without = features[worlds], features[~worlds]
     apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
@@ -57,13 +51,10 @@ def separation(worlds: Bools, features: Floats) -> float:
 
 
 def apart(worlds: Bools, features: Floats) -> float:
-    """Return how far the steps put the worlds apart, in standard deviations of one world.
+    """Return the distance of the worlds by all steps, in standard deviations of one world.
 
-    By what adds up all steps, whatever score was chosen: less noise moves this in proportion.
-
-    Args:
-        worlds: bool [T].
-        features: [T, features].
+    It uses the features that sum over steps, whichever score was chosen: less noise changes them in
+    proportion.
     """
     return separation(worlds, features[:, [FEATURES.index(name) for name in OF_STEPS]])
 
@@ -71,11 +62,9 @@ def apart(worlds: Bools, features: Floats) -> float:
 def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
     """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
 
-    Among them are each feature alone and Fisher's discriminant of all.
+    The candidates are each feature alone, and Fisher's discriminant of all.
 
-    Args:
-        worlds: bool [T].
-        features: [T, features].
+    worlds: bool [T]. features: [T, features].
     """
 
     def proven(scores: Floats, cut: float) -> float:
@@ -85,14 +74,10 @@ def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
 
 
 def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
-    """Return the score of Gaussian steps, and the threshold at which the rates are farthest apart.
+    """Return the score of Gaussian steps, and the threshold at which the rates differ most.
 
-    For a bound that knows the trade-off curve, all of whose points prove the same: those in the
-    middle are counted best.
-
-    Args:
-        worlds: bool [T].
-        features: [T, features].
+    It is for a bound that knows the trade-off curve. All points of the curve prove the same, and
+    counts are most precise in its middle.
     """
 
     def apart(scores: Floats, cut: float) -> float:
@@ -109,7 +94,7 @@ def _best(
     candidates: list[tuple[str, Floats]],
     worth: Callable[[Floats, float], float],
 ) -> Score:
-    """Return the most worth of all scores and thresholds; of several, that of the largest gap."""
+    """Return the score and threshold of most worth; of several, the one with the largest gap."""
     best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
     for name, weights in candidates:
         scores = features @ weights
@@ -119,9 +104,9 @@ def _best(
             cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
         for cut in cuts:
             gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
-            found = worth(scores, float(cut)), gap
-            if found > best:
-                best, chosen = found, Score(*_weighted(name, weights), float(cut))
+            candidate = worth(scores, float(cut)), gap
+            if candidate > best:
+                best, chosen = candidate, Score(*_weighted(name, weights), float(cut))
     return chosen
 
 
@@ -132,11 +117,11 @@ def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
 def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
     with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
     signs = np.where(with_it >= without, 1.0, -1.0)
-    found = [
+    single = [
         (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
     ]
     within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
     scale = np.maximum(within.std(axis=0), 1e-9)
     covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
     fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
-    return [*found, ("all together", fisher)]
+    return [*single, ("all together", fisher)]

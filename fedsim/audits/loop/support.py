@@ -1,6 +1,6 @@
 """What the measured noise supports: epsilon at the least noise that may have been added.
 
-A claim is supported where that epsilon is within it. Where it is not, further runs may tell.
+A claim is supported if that epsilon is within it. If not, further runs may tell.
 """
 
 import math
@@ -11,12 +11,12 @@ from fedsim.audits.loop import guarantee, noise
 from fedsim.audits.loop.guarantee import NOISE_TAIL, Observation
 
 HALVINGS = 16
-"""Of the interval in which the share of noise lies that a claim needs."""
+"""Bisections for the share of noise that a claim needs."""
 
 
 UNKNOWN = (
-    "theory does not know the loop: it knows those whose every step is taken by Opacus's optimizer "
-    "and that return the model which those steps made; the attack disproved nothing"
+    "theory does not know the loop, and the attack disproved nothing. Theory knows loops whose "
+    "every step is taken by Opacus's optimizer, and that return the model which those steps made"
 )
 
 BESIDE = (
@@ -26,12 +26,13 @@ BESIDE = (
 
 UNEVEN = (
     "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
-    "theory knows no other"
+    "theory knows no other noise"
 )
 
 LEAST = (
     "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
-    "confidence, {0.runs} runs), at which epsilon is {0.epsilon:.4g}, above the claimed {1:.4g}; "
+    "confidence, {0.runs} runs). At that noise epsilon is {0.epsilon:.4g}, above the claimed "
+    "{1:.4g}; "
 )
 
 MORE = (
@@ -40,23 +41,23 @@ MORE = (
 )
 
 NO_ROOM = (
-    "no number of runs would tell, as the claim leaves no room for what can be measured; these "
-    "runs support a claim of {:.4g}"
+    "no number of runs would tell, because the claim leaves no room for a measurement error; "
+    "these runs support a claim of {:.4g}"
 )
 
 
 @dataclass(frozen=True)
 class MeasuredNoise:
-    """The noise of all watched steps, against the configured.
+    """The measured noise of all steps, against the configured noise.
 
     Attributes:
-        at_least: the share of the configured noise that was added, at least; 1 at most.
-        confidence: of `at_least` and of what follows from it.
-        epsilon: by theory, with that share of the noise; None where theory does not know the loop.
-        seen_below: less than this share is found by the rule `realised-noise` with 95 %.
-        numbers: how many numbers of noise were measured.
-        runs_more: how many further runs support the claim with 80 %, if the noise is as configured;
-            0 where none are needed, or less noise was found; inf where none would do.
+        at_least: lower bound on the share of the configured noise that was added; at most 1.
+        confidence: confidence of `at_least` and of epsilon.
+        epsilon: by theory at that share; None where theory does not know the loop.
+        seen_below: share below which the rule `realised-noise` objects with probability 95 %.
+        numbers: number of coordinates of noise that were measured.
+        runs_more: further runs that support the claim with probability 80 %, if the noise is as
+            configured. 0: none are needed, or the noise is less. inf: no number would do.
     """
 
     at_least: float
@@ -68,7 +69,7 @@ class MeasuredNoise:
     runs_more: float = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values, with None for a number of runs that is infinite."""
+        """Return the values, with None for an infinite number of runs."""
         more = self.runs_more if math.isfinite(self.runs_more) else None
         return asdict(self) | {"runs_more": more, "seen_with": noise.SEEN}
 
@@ -76,10 +77,9 @@ class MeasuredNoise:
 def measured(
     observation: Observation, delta: float, confidence: float, claim: float | None
 ) -> MeasuredNoise | None:
-    """Return what the noise was measured to be, None where no step with noise was watched.
+    """Return the measured noise; None where no step with noise was observed.
 
-    Args:
-        claim: an epsilon; None where nobody claims one.
+    claim: an epsilon; None without a claim.
     """
     sums = observation.noise
     if not sums.steps or not observation.steps:
@@ -92,7 +92,7 @@ def measured(
     short = claim is not None and epsilon is not None and epsilon > claim
     if short and observation.noise_off is None:
         assert claim is not None
-        low, high = least, 1.0  # the shares of the noise between which epsilon is the claim
+        low, high = least, 1.0  # bisection for the share at which epsilon is the claimed one
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
@@ -122,10 +122,9 @@ def not_judged(
     claim: float,
     trials: int,
 ) -> str:
-    """Return why a claim is not judged that nothing speaks against.
+    """Return why a claim is not judged that nothing contradicts.
 
-    Args:
-        epsilon: by theory, None where it does not know the loop.
+    epsilon: by theory, None where it does not know the loop.
     """
     if beside := observation.beside:
         return BESIDE.format("; ".join(beside))

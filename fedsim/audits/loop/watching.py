@@ -1,6 +1,6 @@
-"""Watching Opacus: what its optimizers release, its loaders draw and its accountants are told.
+"""Observes Opacus: releases of its optimizers, draws of its loaders, records of its accountants.
 
-Methods of its classes are wrapped for as long as the process lives; nothing that they do changes.
+Methods of its classes stay wrapped while the process lives. The wrappers change no behaviour.
 """
 
 import functools
@@ -22,48 +22,48 @@ from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensit
 Floats = npt.NDArray[np.float64]
 
 ORIGINAL = "_fedsim_original"
-"""The attribute of a wrapped method that holds what it wraps."""
+"""Attribute of a wrapper that holds the wrapped method."""
 
 MAP = 0
-"""PyTorch's kind of data sets that have places."""
+"""PyTorch's kind of data sets whose records have indices."""
 
 SAMPLERS = {
     "UniformWithReplacementSampler": "poisson",
     "WeightedRandomSampler": "weighted",
     "SequentialSampler": "in order",
 }
-"""Names of samplers' classes -> what they do."""
+"""Names of samplers by their class."""
 
 
 @dataclass
 class Watch:
-    """What has been seen since `clear`.
+    """Observations since `clear`.
 
     Attributes:
-        steps: of Opacus's optimizers.
-        released: of each step, [P].
-        accountants: that were told of a step.
-        told: noise multiplier and sampling rate, each time.
-        statement: what an accountant said last.
+        steps: steps of Opacus's optimizers.
+        released: released gradient of each step, [P].
+        accountants: accountants that recorded a step.
+        told: recorded noise multiplier and sampling rate of each step.
+        statement: last answer of an accountant.
         ahead: batches that an iterator drew and did not yield yet, by iterator.
-        drawn: batches since the last step, each the pass over the data that it is of, and places.
-        loader: the data set that they were drawn from.
-        kind: of their sampler, and its rate.
-        counts: how often each place was drawn for a step.
-        passes: how many places each pass over the data gave to steps.
-        begun: passes over any data.
-        passing: the number of each iterator's pass.
-        records: n, that they were drawn from.
-        expected: of a batch in parts, the sum of clipped gradients so far, by optimizer.
-        optimizer: Opacus's, that noised last.
-        due: whether its noised gradients are still to be stepped along.
-        unnoised: steps of other optimizers on the same parameters, since the first.
-        state: the model [P] after the last step.
-        start: the model before the first.
-        moved: whether it changed between steps.
-        within: whether an optimizer's step is being watched.
-        wrapped: whether Opacus's classes are.
-        replayed: gradients [P] that take the place of what is released, step by step.
+        drawn: batches since the last step, each with its pass over the data and its indices.
+        loader: data set of these batches.
+        kind: kind of their sampler, and its rate.
+        counts: how often each index was drawn for a step.
+        passes: number of indices that each pass over the data gave to steps.
+        begun: number of passes over any data.
+        passing: number of each iterator's pass.
+        records: n, the size of the data set.
+        expected: sum of clipped gradients so far, for a batch in parts, by optimizer.
+        optimizer: Opacus's optimizer that added noise last.
+        due: whether the step along its noised gradients is still to come.
+        unnoised: steps of other optimizers on the same parameters, after the first.
+        state: model [P] after the last step.
+        start: model before the first step.
+        moved: whether the model changed between steps.
+        within: whether the watch is inside an optimizer's step.
+        wrapped: whether Opacus's classes are wrapped.
+        replayed: gradients [P] that replace the released ones, step by step.
     """
 
     steps: list[StepSeen] = field(default_factory=list)
@@ -92,21 +92,13 @@ class Watch:
     replayed: tuple[Floats, ...] = ()
 
     def clear(self, replayed: tuple[Floats, ...] = ()) -> None:
-        """Forget everything.
-
-        Args:
-            replayed: what the next run is given in place of what its steps release.
-        """
+        """Forget all observations; `replayed` replaces the gradients that the next run releases."""
         self.__dict__.update(Watch(wrapped=self.wrapped, replayed=replayed).__dict__)
 
     def seen(
         self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
     ) -> Seen:
-        """Return what the run showed.
-
-        Args:
-            model: that the loop returned, None for none.
-        """
+        """Return the observations of the run; `model` is the one that the loop returned."""
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
         start = made if self.start is None else self.start
@@ -116,7 +108,7 @@ class Watch:
             counts=tuple(self.counts[place] for place in range(self.records)),
             records=tuple(sorted(_checksums(self.loader))),
             explained=bool(self.steps) and rest is not None and not self.moved,
-            # A sampler of more places than there are records goes through them several times.
+            # A sampler with more indices than there are records makes several passes.
             epochs=sum(-(-places // max(1, self.records)) for places in self.passes.values()),
             beside=beside,
             unnoised=self.unnoised,
@@ -127,7 +119,7 @@ class Watch:
 
 
 def _checksums(dataset: Any) -> list[str]:
-    """Return the checksum of each record's tensors, [] of a data set that makes its records."""
+    """Return the checksum of each record's tensors; [] for a data set that makes its records."""
     name = type(dataset).__name__
     if name == "Subset":
         whole = _checksums(dataset.dataset)
@@ -144,10 +136,9 @@ def _checksum(values: Floats) -> str:
 
 
 def _rest(model: Floats, made: Floats) -> Floats | None:
-    """Return the numbers of a model that no step made, such as those of frozen layers, in order.
+    """Return the model's numbers that no step made, such as those of frozen layers, in order.
 
-    Returns:
-        Them; None unless all that steps made is in the model, in whichever order.
+    None unless all numbers that steps made are in the model, in any order.
     """
     values, counts = np.unique(model, return_counts=True)
     wanted, times = np.unique(made, return_counts=True)
@@ -159,129 +150,126 @@ def _rest(model: Floats, made: Floats) -> Floats | None:
 
 
 _HOOKS: list[Any] = []
-"""PyTorch's hook that sees the steps of ordinary optimizers: at most one in a process."""
+"""PyTorch's hook that observes ordinary optimizers: at most one in a process."""
 
 Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
 
 
-def wrap(seer: Watch) -> bool:
-    """Wrap what is there of Opacus and of PyTorch's loaders, once it has been imported.
-
-    Returns:
-        Whether it was not wrapped before.
-    """
-    if seer.wrapped or "opacus" not in sys.modules:
+def wrap(watch: Watch) -> bool:
+    """Wrap Opacus and PyTorch's loaders once Opacus is imported; return whether this did it."""
+    if watch.wrapped or "opacus" not in sys.modules:
         return False
-    seer.wrapped = True
+    watch.wrapped = True
     accountants = importlib.import_module("opacus.accountants")
     optimizers = importlib.import_module("opacus.optimizers")
     loaders = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
-    for found in [*vars(optimizers).values()]:
-        if isinstance(found, type) and hasattr(found, "pre_step"):
-            _replace(found, seer, pre_step=_step)
-    for found in [*vars(accountants).values()]:
-        if isinstance(found, type) and hasattr(found, "get_epsilon"):
-            _replace(found, seer, step=_told, get_epsilon=_asked)
-    _replace(loaders, seer, _next_index=_drawn, __next__=_taken)
+    for kind in [*vars(optimizers).values()]:
+        if isinstance(kind, type) and hasattr(kind, "pre_step"):
+            _replace(kind, watch, pre_step=_step)
+    for kind in [*vars(accountants).values()]:
+        if isinstance(kind, type) and hasattr(kind, "get_epsilon"):
+            _replace(kind, watch, step=_told, get_epsilon=_answered)
+    _replace(loaders, watch, _next_index=_drawn, __next__=_taken)
     hooks = importlib.import_module("torch.optim.optimizer")
-    while _HOOKS:  # of several that were to see it, the last one sees it
+    while _HOOKS:  # the last watch replaces earlier ones
         _HOOKS.pop().remove()
-    hook = hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _moved(seer, optimizer))
+    hook = hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _moved(watch, optimizer))
     _HOOKS.append(hook)
     return True
 
 
-def _replace(owner: type, seer: Watch, **wrappers: Wrapper) -> None:
+def _replace(owner: type, watch: Watch, **wrappers: Wrapper) -> None:
     for name, wrapper in wrappers.items():
         if name in vars(owner):
             method = vars(owner)[name]
-            # Of several that were to see it, the last one sees it.
+            # The last watch replaces earlier ones.
             original = getattr(method, ORIGINAL, method)
-            wrapped = wrapper(seer, original)
+            wrapped = wrapper(watch, original)
             setattr(wrapped, ORIGINAL, original)
             setattr(owner, name, wrapped)
 
 
-def _step(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an optimizer's `pre_step`: clip, add noise, divide."""
+def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an optimizer's `pre_step`, which clips, adds noise and divides."""
 
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if seer.within:  # of a subclass, which is being watched
+        if watch.within:  # a call to the class above, inside an observed step
             return original(self, *args, **kwargs)
-        here = flat(self.params)
-        seer.start = here if seer.start is None else seer.start
-        seer.moved |= seer.state is not None and not np.array_equal(here, seer.state)
-        seer.state = here
+        model = flat(self.params)
+        watch.start = model if watch.start is None else watch.start
+        watch.moved |= watch.state is not None and not np.array_equal(model, watch.state)
+        watch.state = model
         expected, limits = clipped_sums(self), sensitivities(self)
-        before = seer.expected.pop(id(self), None)
+        before = watch.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
-        found: dict[str, Any] = {"told": len(seer.told), "norm": float(self.max_grad_norm)}
+        parts: dict[str, Any] = {"told": len(watch.told), "norm": float(self.max_grad_norm)}
         add_noise, scale_grad = self.add_noise, self.scale_grad
 
         def noise() -> None:
-            found["sum"] = flat([each.summed_grad for each in self.params])
+            parts["sum"] = flat([each.summed_grad for each in self.params])
             add_noise()
-            found["noised"] = flat([each.grad for each in self.params])
+            parts["noised"] = flat([each.grad for each in self.params])
 
         def scale() -> None:
             scale_grad()
-            found["released"] = flat([each.grad for each in self.params])
-            _replay(seer, self.params)
+            parts["released"] = flat([each.grad for each in self.params])
+            _replay(watch, self.params)
 
-        self.add_noise, self.scale_grad, seer.within = noise, scale, True
+        self.add_noise, self.scale_grad, watch.within = noise, scale, True
         try:
             done = original(self, *args, **kwargs)
         finally:
             del self.add_noise, self.scale_grad
-            seer.within = False
-        if "released" in found:
-            _record(seer, self, found, expected, limits)
-            seer.optimizer, seer.due = self, True
+            watch.within = False
+        if "released" in parts:
+            _record(watch, self, parts, expected, limits)
+            watch.optimizer, watch.due = self, True
         else:  # one of several parts of a batch
-            seer.expected[id(self)] = expected
+            watch.expected[id(self)] = expected
         return done
 
     return wrapped
 
 
-def _replay(seer: Watch, params: list[Any]) -> None:
-    """Put the gradient that another run released in the place of this run's, where there is one."""
-    place = len(seer.released)
+def _replay(watch: Watch, params: list[Any]) -> None:
+    """Replace this run's gradient by the one that another run released, if there is one."""
+    place = len(watch.released)
     sizes = [each.numel() for each in params]
-    if place < len(seer.replayed) and seer.replayed[place].size == sum(sizes):
-        parts = np.split(seer.replayed[place], np.cumsum(sizes)[:-1])
+    if place < len(watch.replayed) and watch.replayed[place].size == sum(sizes):
+        parts = np.split(watch.replayed[place], np.cumsum(sizes)[:-1])
         for each, part in zip(params, parts, strict=True):
             each.grad = each.grad.new_tensor(part).reshape(each.grad.shape)
 
 
 def _record(
-    seer: Watch, optimizer: Any, found: dict[str, Any], expected: Any, limits: Floats
+    watch: Watch, optimizer: Any, parts: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
-    drawn = Counter(place for _, batch in seer.drawn for place in batch)
-    seer.counts.update(drawn)
-    for number, batch in seer.drawn:
-        seer.passes[number] += len(batch)
-    batches, seer.drawn = len(seer.drawn), []
+    """Add a finished step to the watch, and count the records drawn for it."""
+    drawn = Counter(place for _, batch in watch.drawn for place in batch)
+    watch.counts.update(drawn)
+    for number, batch in watch.drawn:
+        watch.passes[number] += len(batch)
+    batches, watch.drawn = len(watch.drawn), []
     sampler, rate = "", 0.0
-    if batches and seer.records in (0, len(seer.loader)):
-        seer.records, (sampler, rate) = len(seer.loader), seer.kind
-    told = seer.told[found["told"] :]
-    lengths = np.linalg.norm(found["released"]), np.linalg.norm(found["noised"])
+    if batches and watch.records in (0, len(watch.loader)):
+        watch.records, (sampler, rate) = len(watch.loader), watch.kind
+    told = watch.told[parts["told"] :]
+    lengths = np.linalg.norm(parts["released"]), np.linalg.norm(parts["noised"])
     clipped, limit = None, float(limits[0])
     if expected is not None:
-        longest = clipped_to(expected, found["sum"], limits)
+        longest = clipped_to(expected, parts["sum"], limits)
         clipped, limit = longest is not None, limit if longest is None else longest
-    noise = found["noised"] - found["sum"]
+    noise = parts["noised"] - parts["sum"]
     sizes = tuple(each.numel() for each in optimizer.params)
     ends = np.cumsum(sizes)[:-1]
-    seer.released.append(found["released"])
-    seer.steps.append(
+    watch.released.append(parts["released"])
+    watch.steps.append(
         StepSeen(
             optimizer=type(optimizer).__name__,
             noise_multiplier=float(optimizer.noise_multiplier),
-            noise_norm=found["norm"],
+            noise_norm=parts["norm"],
             sensitivity=limit,
             divisor=float(lengths[1] / lengths[0]) if lengths[0] else 1.0,
             sizes=sizes,
@@ -301,38 +289,38 @@ def _record(
     )
 
 
-def _moved(seer: Watch, optimizer: Any) -> None:
-    """See a step of an ordinary optimizer: along noised gradients once, else without noise."""
-    if seer.optimizer is None:
+def _moved(watch: Watch, optimizer: Any) -> None:
+    """Observe an ordinary optimizer: it steps once along noised gradients, else without noise."""
+    if watch.optimizer is None:
         return
-    own = {id(each) for each in seer.optimizer.params}
+    own = {id(each) for each in watch.optimizer.params}
     if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
         return
-    if seer.due:
-        seer.state, seer.due = flat(seer.optimizer.params), False
-    # The hook runs once more for a step that calls the one of the class above.
-    elif seer.state is None or (flat(seer.optimizer.params) != seer.state).any():
-        seer.unnoised += 1
+    if watch.due:
+        watch.state, watch.due = flat(watch.optimizer.params), False
+    # PyTorch calls the hook again for a step that calls the class above: the model did not move.
+    elif watch.state is None or (flat(watch.optimizer.params) != watch.state).any():
+        watch.unnoised += 1
 
 
-def _told(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _told(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(self: Any, *, noise_multiplier: float, sample_rate: float) -> Any:
-        if not any(each is self for each in seer.accountants):
-            seer.accountants.append(self)
-        seer.told.append((float(noise_multiplier), float(sample_rate)))
+        if not any(each is self for each in watch.accountants):
+            watch.accountants.append(self)
+        watch.told.append((float(noise_multiplier), float(sample_rate)))
         return original(self, noise_multiplier=noise_multiplier, sample_rate=sample_rate)
 
     return wrapped
 
 
-def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `get_epsilon`; calibration asks accountants that no step was told to.
+def _answered(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `get_epsilon`, and keep answers of accountants that recorded a step.
 
-    One without a history is none of those: its hook was forgotten, and it says 0.
-
-    Answers are remembered: an accountant takes ten times as long as the training of a small model,
-    and is asked the same after every run. It answers from its history alone.
+    Calibration queries other accountants, which do not count. An accountant without a history
+    counts: its hook was not attached, and it answers 0. Answers are cached, since an accountant
+    takes ten times as long as training a small model, and every run repeats the query. An answer
+    depends only on the history.
     """
     answers: dict[Any, Any] = {}
 
@@ -340,60 +328,60 @@ def _asked(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         history = tuple(tuple(each) for each in self.history)
         question = type(self), history, delta, args, tuple(sorted(kwargs.items()))
         try:
-            known = question in answers
-        except TypeError:  # a list of orders, of which there is no hash
+            cached = question in answers
+        except TypeError:  # a list of orders is not hashable
             return original(self, delta, *args, **kwargs)
-        if not known:
+        if not cached:
             answers[question] = original(self, delta, *args, **kwargs)
         return answers[question]
 
     @functools.wraps(original)
     def wrapped(self: Any, delta: float, *args: Any, **kwargs: Any) -> Any:
         epsilon = answer(self, delta, *args, **kwargs)
-        forgotten = bool(seer.steps) and not self.history
-        if forgotten or any(each is self for each in seer.accountants):
+        unattached = bool(watch.steps) and not self.history
+        if unattached or any(each is self for each in watch.accountants):
             counted = sum(int(steps) for *_, steps in self.history)
-            seer.statement = Statement(float(epsilon), float(delta), counted)
+            watch.statement = Statement(float(epsilon), float(delta), counted)
         return epsilon
 
     return wrapped
 
 
-def _drawn(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what an iterator of a loader asks for the places of a batch, with workers some ahead."""
+def _drawn(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a loader's draw of a batch's indices; workers draw several batches ahead."""
 
     @functools.wraps(original)
     def wrapped(self: Any) -> Any:
         places = original(self)
-        if self._dataset_kind == MAP:  # what is iterated over has no places
+        if self._dataset_kind == MAP:  # an iterable data set has no indices
             batch = [places] if isinstance(places, int) else list(places)
-            seer.ahead.setdefault(self, deque()).append(batch)
+            watch.ahead.setdefault(self, deque()).append(batch)
         return places
 
     return wrapped
 
 
-def _taken(seer: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what an iterator of a loader yields: the first of the batches that it drew ahead."""
+def _taken(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a loader's next batch: it is the first of those that were drawn ahead."""
 
     @functools.wraps(original)
     def wrapped(self: Any) -> Any:
         if self._num_yielded == 0:  # a loader may keep its iterator for all passes
-            seer.begun += 1
-            seer.passing[self] = seer.begun
+            watch.begun += 1
+            watch.passing[self] = watch.begun
         yielded = original(self)
-        if seer.ahead.get(self):
-            if self._dataset is not seer.loader:  # what another loader drew, no step took
-                seer.loader, seer.drawn = self._dataset, []
-            seer.drawn.append((seer.passing[self], seer.ahead[self].popleft()))
-            seer.kind = _kind(self._index_sampler)
+        if watch.ahead.get(self):
+            if self._dataset is not watch.loader:  # no step used what another loader drew
+                watch.loader, watch.drawn = self._dataset, []
+            watch.drawn.append((watch.passing[self], watch.ahead[self].popleft()))
+            watch.kind = _kind(self._index_sampler)
         return yielded
 
     return wrapped
 
 
 def _kind(sampler: Any) -> tuple[str, float]:
-    """Return what a sampler of batches does, and the rate of a Poisson one."""
+    """Return the kind of a batch sampler, and the rate of a Poisson one."""
     while hasattr(sampler, "sampler") and type(sampler).__name__ not in SAMPLERS:
         sampler = sampler.sampler
     name = type(sampler).__name__

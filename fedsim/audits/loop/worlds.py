@@ -1,7 +1,7 @@
-"""The two worlds that a loop is run in: data with a target record, and without it.
+"""The two worlds of a loop: data with a target record, and without it.
 
-Crafted pairs are the worst that an adversary may choose, whom differential privacy grants all other
-records. Which of them betrays a loop most, pilots find out.
+Crafted pairs are the worst that an adversary may choose: differential privacy allows it to know all
+other records. Pilots find which pair reveals most about a loop.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,16 @@ from fedsim.learning.data.loaders import npz
 from fedsim.privacy.mechanism import Neighbouring
 
 LOUD, VERY_LOUD = 3.0, 30.0
-"""How many times the records' mean norm a loud target has, so that clipping takes from it.
+"""Norms of a loud target over the records' mean norm; both are long enough to be clipped.
 
-The louder, the more a loop without right clipping tells, and the more of one with it is lost, as
+A louder target reveals more of a loop with wrong clipping. In a correct loop it reveals less, since
 the noise in the model turns the direction of the target's gradient.
 """
 
 
 @dataclass(frozen=True)
 class Data:
-    """Records.
-
-    Attributes:
-        features: float32 [n, ...].
-        labels: int64 or float32 [n].
-    """
+    """Records: features float32 [n, ...], and labels int64 or float32 [n]."""
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.generic]
@@ -53,15 +48,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Pair:
-    """D and what it differs from.
+    """D, and the data sets that differ from it.
 
     Attributes:
-        name: of the way it was made.
+        name: how the pair was made.
         present: D, with the target.
-        absent: D', by the neighbouring relation that is audited.
-        place: of the target in D.
-        other: features [...] of what takes its place in twins.
-        labels: of that, in turn.
+        absent: D', by the audited neighbouring relation.
+        place: index of the target in D.
+        other: features [...] of the record that replaces it in twins.
+        labels: labels of that record, in turn.
         real: features [n, ...] of the data that the pair was made of.
     """
 
@@ -76,16 +71,16 @@ class Pair:
     def stranger(self) -> Data:
         """Return D with other features of every record, and the same labels in another order.
 
-        What a model is before any step must not tell it from D.
+        The model before the first step must be the same as for D.
         """
         return Data(self.real[::-1].copy(), np.roll(self.present.labels, 1))
 
     def twin(self, number: int = 0) -> Data:
-        """Return D with another record in the target's place, where D' has as many records: D'.
+        """Return D with another record in the target's place; D' itself if it has the same size.
 
-        As many as D, so that a run with the same seed draws the same numbers. What tells it from D
-        is the target's influence less the other record's, which is no part of D' unless that has as
-        many: over all labels of one record the gradients of a cross-entropy sum to little.
+        With the size of D, a run with the same seed draws the same numbers. The difference to D is
+        the target's influence less the other record's. Over all labels of one record, gradients of
+        a cross-entropy nearly cancel, so that the other record hardly matters.
         """
         if len(self.absent) == len(self.present):
             return self.absent
@@ -101,7 +96,7 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
         neighbouring: whether D' lacks the target, or has another record in its place.
 
     Raises:
-        InputError: fewer than three records.
+        InputError: the data have fewer than three records.
     """
     if len(data) < 3:
         raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
@@ -110,7 +105,7 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     flat = data.features.reshape(len(data), -1).astype(np.float64)
     towards = generator(seed, Role.CRAFTED).standard_normal(flat.shape[1])
     point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
-    if not np.isfinite(point).all() or not np.any(point):  # of records that are all zeros
+    if not np.isfinite(point).all() or not np.any(point):  # all records are zeros
         point = (towards / np.linalg.norm(towards)).reshape(point.shape)
     rare, common = _labels(data.labels)
     last, zeros = len(data) - 1, np.zeros_like(data.features)
@@ -135,15 +130,15 @@ def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbour
 
 
 def _unlike(data: Data) -> int:
-    """Return the place of the record that is farthest from the mean of its label, or of all."""
+    """Return the index of the record that is farthest from the mean of its label, or of all."""
     flat = data.features.reshape(len(data), -1).astype(np.float64)
     distances = np.empty(len(data))
     labels = data.labels
-    if np.issubdtype(labels.dtype, np.floating):  # of a regression, no classes
+    if np.issubdtype(labels.dtype, np.floating):  # a regression has no classes
         labels = np.zeros(len(data))
     for label in np.unique(labels):
         own = labels == label
-        # A label of its own is as unlike as can be.
+        # A record with a label of its own is as unlike as possible.
         distances[own] = (
             np.linalg.norm(flat[own] - flat[own].mean(axis=0), axis=1) if own.sum() > 1 else np.inf
         )
@@ -151,7 +146,7 @@ def _unlike(data: Data) -> int:
 
 
 def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
-    """Return the rarest label, the target's, and the commonest, or the extremes of numbers."""
+    """Return the target's label, the rarest, and the commonest; the extremes of a regression."""
     values, counts = np.unique(labels, return_counts=True)
     if len(values) == 1:
         return values[0], values[0]
@@ -163,19 +158,19 @@ def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
 
 
 def drawn(source: str, records: int, seed: int) -> Data:
-    """Return as many records as D has, drawn from the data by the seed.
+    """Return the records of D, drawn from the data by the seed.
 
     Args:
         source: a bundled data set, an NPZ file, or "module:name" of a pair (features, labels), or
             of a function that returns one.
 
     Raises:
-        InputError: there is no such source, or it has not so many records, or others than numbers.
+        InputError: there is no such source, it has too few records, or its values are not numbers.
     """
     whole = _all(source)
     if not 0 < records <= len(whole):
         raise InputError(
-            f"--records is {records}, and '{source}' has {len(whole)}; give at most that"
+            f"--records is {records}; '{source}' has {len(whole)} records, so give at most that"
         )
     places = generator(seed, Role.CANDIDATES).permutation(len(whole))[:records]
     return Data(whole.features[places], whole.labels[places])
@@ -183,14 +178,14 @@ def drawn(source: str, records: int, seed: int) -> Data:
 
 def _all(source: str) -> Data:
     if source in BUNDLED:
-        found = load(source).train
-        return _checked(found.features, found.labels, source)
+        bundled = load(source).train
+        return _checked(bundled.features, bundled.labels, source)
     if source.endswith(".npz"):
         arrays = npz.arrays(Path(source))
         if arrays.keys() >= {"features", "labels"} and arrays["labels"].dtype.kind == "f":
             return _checked(arrays["features"], arrays["labels"], source)
-        found = load("npz", source).train
-        return _checked(found.features, found.labels, source)
+        images = load("npz", source).train
+        return _checked(images.features, images.labels, source)
     if ":" in source:
         return _own(source)
     raise InputError(
@@ -208,7 +203,7 @@ def _own(source: str) -> Data:
         raise
     except Exception as error:
         raise InputError(
-            f"'{source}' gives no data ({type(error).__name__}: {error}); let it be a pair "
+            f"'{source}' gives no data ({type(error).__name__}: {error}); it must be a pair "
             "(features, labels) of arrays, or a function without parameters that returns one"
         ) from error
 

@@ -1,4 +1,4 @@
-"""What the Bayesian accountant says of a run, from the distances that its clients gathered."""
+"""The Bayesian accountant's epsilon of a run, from the distances that its clients gathered."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 SAMPLED_ROUNDS = 8
-"""Rounds after which the epsilon of DP is drawn where each takes a composition of its own."""
+"""Most rounds whose DP epsilon is drawn where each needs a composition of its own."""
 
 
 def bayesian_report(
@@ -32,12 +32,10 @@ def bayesian_report(
 ) -> Bayesian | None:
     """Return the `bayesian` of report.json; None where no distances were gathered.
 
-    From `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials: the noise towards
-    the audited vantage. Each step costs what `bayesian.estimate` says, but no more than the longest
-    distance that clipping allows. Where DP accounts for more rounds than have distances, as after
-    an interrupted attempt with other noise, no epsilon of this accountant is stated.
-
-    An epsilon that cannot be stated is None, with the reason as the note.
+    Reads `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials towards the audited
+    vantage. A step costs what `bayesian.estimate` returns, and at most the cost of the longest
+    distance that clipping allows. An epsilon that cannot be stated is None; the note says why. One
+    reason is that more rounds were released than have distances, as after an interrupted attempt.
     """
     distances = transcript.get("bayesian_distances")
     if distances is None:
@@ -69,7 +67,7 @@ def bayesian_report(
     dearest = math.inf
     if training.clipping:
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
-    # Epsilon is stated after all rounds, if that is cheap.
+    # The last round is always among these: its epsilon is the one stated.
     count = min(rounds, 200) if training.sampling_rate == 1 else min(rounds, SAMPLED_ROUNDS)
     shown = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
     return replace(
@@ -98,28 +96,28 @@ def bayesian_report(
 
 
 def _why_unstated(earlier: int, delta: float, gamma: float, pairs: int) -> str:
-    """Return why no epsilon of this accountant can be stated; "" where one can.
+    """Return why this accountant can state no epsilon; "" where it can.
 
-    earlier: rounds that were released and of which there are no distances.
+    earlier: released rounds that have no distances.
     """
     if earlier > 0:
         return (
-            f"no distances were kept of the {earlier} rounds that interrupted attempts "
-            "released: what all rounds cost together is not known"
+            f"the {earlier} rounds that interrupted attempts released have no distances, so that "
+            "the cost of all rounds together is unknown"
         )
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
     if strict <= gamma:
         return (
-            f"delta {delta:g} is too small: what it leaves for a record at the percentile, "
-            f"{strict:g}, is not above the probability {gamma:g} that the estimator fails"
+            f"delta {delta:g} is too small: it leaves {strict:g} for a record at the percentile, "
+            f"which is not above the probability {gamma:g} that the estimator fails"
         )
-    return "one distance in a round tells no spread: gather more pairs" if pairs < 2 else ""
+    return "one distance in a round shows no spread: gather more pairs" if pairs < 2 else ""
 
 
 def _spent(
     training: TrainingConfig, neighbouring: Neighbouring, transcript: Arrays
 ) -> tuple[Floats, Floats]:
-    """Return log-moments by trial, round and order: spent so far, and at most of each round."""
+    """Return log-moments by trial, round and order: cumulative costs, and each round's largest."""
     distances = transcript["bayesian_distances"]
     trials, rounds, _ = distances.shape
     stds = transcript["noise_stds"][:trials]
@@ -127,10 +125,10 @@ def _spent(
     bound = sensitivity(neighbouring, training.clipping_norm)
     worst = bayesian.log_moments(bayesian.ORDERS, bound, stds, *step)
     costs = bayesian.step_costs(bayesian.ORDERS, distances, stds, rounds, *step)
-    if training.clipping:  # no expectation is above what clipping allows, whatever the sample says
+    if training.clipping:  # no expectation exceeds what clipping allows, whatever the sample shows
         costs = np.minimum(costs, worst)
-    # A sum over some of the rounds bounds their loss too: the exponents of Theorem 1 need not add
-    # up to 1, since the expectation of a power below 1 is at most that power of the expectation.
+    # A sum over some of the rounds bounds their loss too. The exponents of Theorem 1 need not add
+    # up to 1: the expectation of a power below 1 is at most that power of the expectation.
     return costs.cumsum(axis=1), worst
 
 
@@ -138,9 +136,9 @@ def _over_trials(epsilons: Floats) -> OverTrials:
     return OverTrials(float(epsilons.mean()), float(epsilons.max()))
 
 
-def _note(neighbouring: Neighbouring, record_rate: float, *found: npt.NDArray[Any]) -> str:
-    """Say what a reader must know, given epsilon twice and then the orders of each."""
-    epsilons, orders = np.concatenate(found[:2]), np.concatenate(found[2:])
+def _note(neighbouring: Neighbouring, record_rate: float, *stated: npt.NDArray[Any]) -> str:
+    """Return the cautions about two arrays of epsilons, and then the orders of each."""
+    epsilons, orders = np.concatenate(stated[:2]), np.concatenate(stated[2:])
     if np.isinf(epsilons).any():
         return "a step had no noise: epsilon is infinite"
     notes = []

@@ -30,10 +30,12 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
-"""The headline is the first of these that holds: what it is rests on the mechanism, not on how
-large the bounds came out. Of the trials two things decide whether the first holds: the realised
-sensitivities, which must hardly vary (`LARGEST_SHARE`), and the check of normality, which refuses
-one sample of normal log-odds in a hundred. Where either does, the second leads."""
+"""The headline is the first of these bounds that holds.
+
+The mechanism decides, not the size of the bounds. The trials decide two things: the realised
+sensitivities must hardly vary (`LARGEST_SHARE`), and the check of normality refuses one sample of
+normal log-odds in a hundred. Where either refuses the first bound, the second leads.
+"""
 
 RULE = (
     "the first that holds of: studentised Gaussian (full batches), mu of Gaussian privacy (full "
@@ -43,23 +45,23 @@ RULE = (
 PROFILE_POINTS = 41
 
 CHANCE_RESOLVED = 0.02
-"""To what share of itself the chance that a bound is above epsilon is worked out."""
+"""Relative precision of the chance that a bound is above epsilon."""
 
 LESS_NOISE = (
-    "The worlds lie further apart than the claimed noise lets them. Likely causes: less noise than "
-    "claimed, noise that repeats or that not all of the model gets, or a gradient larger than "
+    "The worlds lie further apart than the claimed noise allows. Likely causes: less noise than "
+    "claimed, noise that repeats or that misses a part of the model, or a gradient longer than "
     "the clipping norm."
 )
 
 MORE_NOISE = (
-    "The worlds lie less far apart than the claimed noise would have them. Likely causes: more "
-    "noise than claimed, an adversary that is mistaken about the sums or the sampling, or a record "
-    "that took part with less than the gradient that was reported."
+    "The worlds lie less far apart than the claimed noise allows. Likely causes: more noise than "
+    "claimed, an adversary with wrong sums or a wrong sampling rate, or a target whose "
+    "contribution is shorter than the reported gradient."
 )
 
 
 class Proven(TypedDict):
-    """What the lower bounds make of `empirical` in a report."""
+    """The parts of `empirical` in a report that come from the lower bounds."""
 
     lower_bounds: dict[str, measured.LowerBound]
     headline: measured.Headline
@@ -69,7 +71,7 @@ class Proven(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class BoundsAudit:
-    """What the trials of a run prove of epsilon, whether noise is trusted or not."""
+    """What the trials of a run prove of epsilon, with and without trust in the claimed noise."""
 
     config: Config
     mechanism: Mechanism
@@ -83,25 +85,25 @@ class BoundsAudit:
 
     @cached_property
     def log_odds(self) -> Floats:
-        """The final log-odds of all trials, [T], from even odds."""
+        """Log-odds of all trials after the last round, [T], from even odds."""
         return self.transcript["log_odds"][:, -1] - logit(self.config.audit.prior)
 
     @cached_property
     def played(self) -> Design:
-        """How the trials were played."""
+        """Design of the trials."""
         config = self.config
         return precision.design(config.trials, config.audit.confidence, len(self.worlds))
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """The lower bounds that hold of no run of the configuration, with the reason of each."""
+        """Lower bounds that hold for no run of this configuration, with the reason of each."""
         return refused(self.config)
 
     @cached_property
     def not_normal(self) -> str | None:
-        """Why the log-odds are not normal, None where theory says that they are.
+        """Why log-odds are not normal under the claimed noise; None where theory says they are.
 
-        Under the claimed noise; under less, `lessened` refuses what is too far from normal.
+        Under less noise, `lessened` refuses log-odds that are too far from normal.
         """
         if reason := _never_normal(self.config):
             return reason
@@ -122,11 +124,7 @@ class BoundsAudit:
         names: Collection[str] = (*LOWER_BOUNDS, "trade_off"),
         delta: float | None = None,
     ) -> dict[str, LowerBound]:
-        """Return lower bounds by their names; those that do not hold of the run are 0.
-
-        Args:
-            delta: of each; None for that of the audit.
-        """
+        """Return lower bounds by name, at delta or the audit's; those that do not hold are 0."""
         delta = self.delta if delta is None else delta
         kinds = lower_bounds.MechanismKind
         found = lower_bounds.lower_bounds(
@@ -149,16 +147,16 @@ class BoundsAudit:
         return found
 
     def chances(self, bounds: Mapping[str, LowerBound]) -> dict[str, float]:
-        """Return by name how often chance alone puts a bound above the claimed epsilon.
+        """Return how often chance alone puts a bound above the claimed epsilon, by name.
 
-        Of those that are above it, but not as surely as an alarm must be: the significance at which
-        the bound is epsilon. Credible bounds say nothing of the kind.
+        This is the significance at which the bound equals epsilon. It is given for bounds that are
+        above epsilon, but not at the confidence of an alarm. Credible bounds have no such chance.
         """
 
-        def above(found: Mapping[str, LowerBound]) -> list[str]:
+        def above(candidates: Mapping[str, LowerBound]) -> list[str]:
             return [
                 name
-                for name, bound in found.items()
+                for name, bound in candidates.items()
                 if bound.kind == "confidence"
                 and bound.epsilon > PLD.epsilon(self.mechanism, bound.delta)
             ]
@@ -167,6 +165,7 @@ class BoundsAudit:
         for name in above(bounds):
             delta, high = bounds[name].delta, 1 - bounds[name].confidence
             low = surest = 1 - ALARM_CONFIDENCE
+            # Bisection on a logarithmic scale.
             while high > low * (1 + CHANCE_RESOLVED):
                 middle = math.sqrt(low * high)
                 proven = self.bounds(1 - middle, (name,), delta)
@@ -176,11 +175,11 @@ class BoundsAudit:
         return chances
 
     def comparisons(self, prediction: Prediction) -> list[Comparison]:
-        """Return the comparisons of what trusts the noise with what does not.
+        """Return the comparisons of methods that trust the noise with methods that do not.
 
-        Together they disagree by chance with at most 1 - ALARM_CONFIDENCE. None where log-odds are
-        the score of an attack, which nobody claims to be a likelihood ratio, or the worlds share
-        random numbers, which both comparisons take for independent.
+        By chance any of them disagrees with probability at most 1 - ALARM_CONFIDENCE. The list is
+        empty where log-odds are an attack's score instead of a likelihood ratio. It is also empty
+        where the worlds share random numbers, since both comparisons assume independence.
         """
         if not _exact(self.config) or self.played.common:
             return []
@@ -189,19 +188,19 @@ class BoundsAudit:
         claimed = prediction.mu if prediction.deterministic else None
         if claimed is not None and not self.not_normal:
             comparisons.append(agreement.mu(self.worlds, self.log_odds, claimed, each))
-        return [found for found in comparisons if found is not None]
+        return [each for each in comparisons if each is not None]
 
     def profile(self, confidence: float) -> measured.PrivacyProfile | None:
-        """Return the privacy profile over a grid of epsilons, beside that of the claimed mechanism.
+        """Return the privacy profile over a grid of epsilons, beside the claimed mechanism's.
 
-        None where log-odds are no likelihood ratios, or the noise hides nothing.
+        None where log-odds are not likelihood ratios, or where the noise hides nothing.
         """
         worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
         if not _exact(self.config) or mechanism.noiseless or not np.isfinite(log_odds).all():
             return None
         last, level = max(1.0, float(np.quantile(np.abs(log_odds), 0.99))), self.played.level
         grid = np.linspace(0.0, last, PROFILE_POINTS)
-        found = privacy_profile.privacy_profiles(worlds, log_odds, grid, level(confidence))
+        profiles = privacy_profile.privacy_profiles(worlds, log_odds, grid, level(confidence))
         return measured.PrivacyProfile(
             epsilon=grid.tolist(),
             theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
@@ -209,7 +208,7 @@ class BoundsAudit:
                 name: measured.Band(
                     profile.estimate.tolist(), profile.low.tolist(), profile.high.tolist()
                 )
-                for name, profile in found.items()
+                for name, profile in profiles.items()
             },
             note="Each point of the band holds on its own, with the confidence of the report.",
         )
@@ -217,9 +216,9 @@ class BoundsAudit:
     def checks(self, comparisons: list[Comparison], epsilon: float) -> list[Check]:
         """Return the checks of every bound against theory, and of theory against itself.
 
-        Bounds that trust the noise say nothing about it, and credible ones nothing of how often
-        they err: neither is a check. One that a test of the trials refused could have passed it, so
-        that it counts. The comparisons together have the level of one.
+        Two kinds of bounds are not checks: those that trust the noise cannot contradict it, and
+        credible ones do not say how often they err. A bound that a test of the trials refused does
+        count, since it could have passed the test. The comparisons together have one level.
         """
         made = []
         sure = f"with confidence {ALARM_CONFIDENCE:g}"
@@ -231,16 +230,16 @@ class BoundsAudit:
             alarm = None
             if bound.epsilon > epsilon:
                 alarm = (
-                    f"The lower bound '{name}' is above what the noise guarantees: epsilon is at "
-                    f"least {bound.epsilon:.3f} {sure}, but {epsilon:.3f} at delta "
-                    f"{self.delta:g} by theory."
+                    f"The lower bound '{name}' is above what the noise guarantees. Epsilon is at "
+                    f"least {bound.epsilon:.3f} {sure}, but theory allows {epsilon:.3f} at delta "
+                    f"{self.delta:g}."
                 )
             made.append(Check(name, alarm))
         if comparisons:
             alarm = None
             if differing := [each for each in comparisons if not each.agree]:
                 alarm = (
-                    "What trusts the claimed noise and what does not disagree, "
+                    "Methods that trust the claimed noise disagree with methods that do not, "
                     f"{sure}: {'; '.join(map(_worded, differing))}. "
                     + (LESS_NOISE if differing[0].surer else MORE_NOISE)
                 )
@@ -254,7 +253,7 @@ def report(
     comparisons: list[Comparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
-    """Return the entries of `empirical` in the report that the bounds make."""
+    """Return the entries of `empirical` in the report that come from the bounds."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
@@ -269,15 +268,15 @@ def report(
 
 
 def headline(bounds: Mapping[str, LowerBound]) -> str:
-    """Return the name of the bound that a report leads with, by the rule of `LEADING`."""
+    """Return the name of the bound that leads a report, by the rule of `LEADING`."""
     holding = [name for name in LEADING if name in bounds and bounds[name].reason is None]
     return (holding or ["clopper_pearson"])[0]
 
 
 def refused(config: Config) -> dict[str, str]:
-    """Return by their names the lower bounds that hold of no run of a configuration, and why.
+    """Return the lower bounds that hold for no run of a configuration, with the reason of each.
 
-    Of those that are left the Gaussian ones may still be refused for what the trials were.
+    The trials may still refuse the Gaussian bounds that this leaves.
     """
     reasons: dict[str, str] = {}
     never_normal, common = _never_normal(config), config.trials.pairing == "common"

@@ -1,4 +1,4 @@
-"""Checks of a run against theory: what a report's alarms are, and how many chance could raise."""
+"""Checks of a run against theory: the source of a report's alarms."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """One check that was made, whatever came of it.
+    """A check that was made, with its alarm if it raised one.
 
     Attributes:
-        name: of the alarm that it may raise.
-        alarm: what contradicts theory, in whole sentences with the likely cause; None where nothing
-            does. An honest run raises it with probability at most 1 - ALARM_CONFIDENCE.
-        by_chance: false where what is checked is no statistic, so that an honest run never raises
-            it.
+        name: name of the alarm that it may raise.
+        alarm: contradiction of theory, in whole sentences with the likely cause; None without one.
+            An honest run raises it with probability at most 1 - ALARM_CONFIDENCE.
+        by_chance: False where the checked number is not a statistic, so that an honest run never
+            raises the alarm.
     """
 
     name: str
@@ -26,8 +26,8 @@ def alarms(checks: Iterable[Check]) -> dict[str, str]:
 
 
 def chance_alarms(checks: Iterable[Check]) -> int:
-    """Return how many alarms chance could raise: one for each check that is a statistic.
+    """Return the number of alarms that chance could raise: one for each check of a statistic.
 
-    As many times 1 - ALARM_CONFIDENCE bounds how often a report accuses an honest mechanism.
+    This number times 1 - ALARM_CONFIDENCE bounds how often a report accuses an honest mechanism.
     """
     return sum(check.by_chance for check in checks)

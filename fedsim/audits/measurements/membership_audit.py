@@ -1,7 +1,7 @@
-"""Membership inference in the adversary's own game: was the challenge used, from losses alone?
+"""Membership inference in the identification game: was the target used, judged by losses alone?
 
-Some of the trials are shadow models, whose worlds the attacker knows, and the others are attacked:
-given the shadows these are independent games, as those of the identification adversary are.
+Half of the trials are shadow models, whose worlds the attack knows. It attacks the other half.
+Given the shadows, these are independent games like those of the identification adversary.
 """
 
 import numpy as np
@@ -18,37 +18,37 @@ from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
-"""Trials of each world without which there are no shadows to leave one out of."""
+"""Trials of each world that are needed to leave one shadow out."""
 
 SEEN, SHADOWS_FOR_ONE = 10, 20
-"""At how many global models after the first losses are compared at most; shadows for each."""
+"""Most global models after the first whose losses are compared, and shadows for each of them."""
 
 COINS_SEED = 0x5EED
-"""Of rules that answer at random: the same transcript gets the same report."""
+"""Seed of randomised decisions, so that the same transcript gives the same report."""
 
 WITHOUT_LOSS = (
-    "The challenge is a gradient that no record has, and so has no loss: attacks on it by losses "
-    "are left out. What stands in its place belongs to neither world."
+    "Attacks by losses are left out: the target is a crafted gradient, and no record has it, so "
+    "that it has no loss. Its replacement belongs to neither world."
 )
 
 
 WITHHELD = (
-    "The clients protect their records: no loss of any left them, and attacks by losses are left "
-    "out. They are played on records that need no protection."
+    "Attacks by losses are left out: the clients protect their records, so that no loss left them. "
+    "Play these attacks on records that need no protection."
 )
 
 
 def withheld(transcript: Arrays) -> bool:
-    """Return whether no adversary's node disclosed how its attacks on the final model went."""
+    """Return whether clients withheld the results of attacks on the final model."""
     return "true_positive_rate" not in transcript
 
 
 def attacks(
     challenge_kind: str, attack_names: str, transcript: Arrays, confidence: float, played: Design
 ) -> dict[str, MembershipAttack]:
-    """Return what each configured attack achieves on the challenge, by its name in the report.
+    """Return the result of each configured attack on the target, by its name in the report.
 
-    Those that go by a threshold which is not fixed in advance choose it on the shadows. Nothing
+    An attack without a fixed threshold chooses its threshold on the shadows. The result is empty
     where `why_none` has a reason.
     """
     seen, worlds = observations(transcript), transcript["worlds"]
@@ -58,12 +58,12 @@ def attacks(
     return {
         name: _entry(attack, seen, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(attack_names).items()
-        if attack.needs <= _known(seen)
+        if attack.needs <= _knowledge(seen)
     }
 
 
 def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:
-    """Return why attacks that were asked for were not played, None if they were or none was."""
+    """Return why configured attacks were not played; None if they were, or without any."""
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD
@@ -72,19 +72,18 @@ def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str 
     if not membership_attacks.chosen(attack_names):
         return None
     if observations(transcript) is None:
-        return "The transcript has no finite losses of the challenge: no membership attack."
+        return "No membership attack was played: the transcript has no finite losses of the target."
     if (fewest := min(worlds.sum(), (~worlds).sum())) < LEAST:
         return (
-            f"{fewest} trials of a world are too few for membership attacks, which are fitted "
-            f"to every second trial and need {LEAST} of each: none was played."
+            f"No membership attack was played: {fewest} trials of a world are too few. The attacks "
+            f"learn from every second trial, and need {LEAST} trials of each world."
         )
     return None
 
 
 def observations(transcript: Arrays) -> Observations | None:
-    """Return the challenge's losses in all trials, [T, 1]; None for a transcript without them."""
+    """Return the target's losses in all trials, [T, 1]; None for a transcript without them."""
     worlds = transcript["worlds"]
-
     losses, along, population = (
         transcript.get(name.replace("-", "_"))
         for name in ("challenge-loss", LOSS_TRAJECTORY, POPULATION_LOSSES)
@@ -100,9 +99,9 @@ def observations(transcript: Arrays) -> Observations | None:
 
 
 def _points(models: int, trials: int) -> npt.NDArray[np.intp]:
-    """Return which of the global models are compared: evenly, and few where there are few trials.
+    """Return the global models that are compared, evenly spaced; few where there are few trials.
 
-    A covariance of as many numbers as there are shadows for it would be of chance alone.
+    A covariance with as many entries as shadows would fit chance alone.
     """
     most = min(SEEN, max(1, trials // SHADOWS_FOR_ONE // 2))
     points = np.linspace(0, models - 1, min(models, most + 1)).round()
@@ -116,26 +115,26 @@ def of_shadows(worlds: Bools) -> Bools:
 
 
 def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:
-    """Return the scores [G] of the games, and whether each is taken for a member, bool [G].
+    """Return the scores [G] of the games, and whether each is called a member, bool [G].
 
     Args:
-        shadows: bool [T], the trials that thresholds are learnt on; the others are the games.
+        shadows: bool [T], the trials that thresholds are learnt on; the other trials are the games.
     """
-    given, games = seen.of(shadows), seen.of(~shadows)
-    scores = attack.score(games, given)[:, 0]
+    learning, games = seen.of(shadows), seen.of(~shadows)
+    scores = attack.score(games, learning)[:, 0]
     if attack.randomised:
         return scores, np.random.default_rng(COINS_SEED).random(len(scores)) < scores
     if attack.threshold is not None:
         return scores, scores >= attack.threshold
-    learnt = roc.curve(attack.score(given, None), given.inclusion)
+    learnt = roc.curve(attack.score(learning, None), learning.inclusion)
     return scores, scores >= learnt.best_threshold
 
 
-def _known(seen: Observations) -> frozenset[str]:
-    """Return what is known of the models: not the losses of other records, members or not."""
-    known = {"shadows"}
-    known |= {"trajectory"} if seen.trajectory is not None else set()
-    return frozenset(known | ({"population"} if seen.population is not None else set()))
+def _knowledge(seen: Observations) -> frozenset[str]:
+    """Return the attack's knowledge of the models; it never has the losses of other records."""
+    held = {"shadows"}
+    held |= {"trajectory"} if seen.trajectory is not None else set()
+    return frozenset(held | ({"population"} if seen.population is not None else set()))
 
 
 def _entry(
@@ -146,7 +145,7 @@ def _entry(
     scores, called = decisions(attack, seen, shadows)
     won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
     area = roc.independent_area(scores, worlds, played.level(confidence))
-    # The interval of the area takes the games of one world for independent of the other's.
+    # The interval of the area assumes that the games of the two worlds are independent.
     ends = None if played.common else area.interval
     return MembershipAttack(
         advantage=won.point,

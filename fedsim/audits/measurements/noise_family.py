@@ -1,6 +1,6 @@
-"""Mechanisms that are alike but for the scale of their noise, and what errors each leaves possible.
+"""Mechanisms that differ only in the scale of their noise, with the error rates that each allows.
 
-For bounds that know how a mechanism samples and composes but do not trust the size of its noise.
+Bounds use them that know how a mechanism samples and composes, but do not trust its noise.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ SCALES = tuple(float(scale) for scale in 2.0 ** (np.arange(-4 * 32, 8 * 32 + 1) 
 """A sixteenth to 256 times the claimed noise, in steps of 2 %."""
 
 LINES = 2000
-"""Supporting lines of a trade-off curve, at most."""
+"""Most supporting lines of a trade-off curve."""
 
 LARGEST_LOSS = 600.0
 
@@ -30,12 +30,12 @@ REACH = 6.0
 def noise_family(mechanism: Mechanism) -> NoiseFamily:
     """Return the family of a mechanism with noise, for `rate_bounds.trade_off_bound`.
 
-    Of full batches it is the Gaussian family, whose bound is that of mu-Gaussian privacy up to a
+    For full batches it is the Gaussian family. Its bound is that of mu-Gaussian privacy, up to one
     step of the scale.
     """
     multipliers = [group.noise_multiplier for group in mechanism.groups]
     return NoiseFamily(
-        # Of a mechanism that double precision can answer for.
+        # Only scales at which double precision suffices.
         scales=[
             scale
             for scale in SCALES
@@ -47,11 +47,7 @@ def noise_family(mechanism: Mechanism) -> NoiseFamily:
 
 
 def scaled(mechanism: Mechanism, scale: float) -> Mechanism:
-    """Return the mechanism with all noise multipliers times the scale.
-
-    Args:
-        scale: above 0.
-    """
+    """Return the mechanism with all noise multipliers times a scale above 0."""
     groups = (
         replace(group, noise_multiplier=group.noise_multiplier * scale)
         for group in mechanism.groups
@@ -60,12 +56,12 @@ def scaled(mechanism: Mechanism, scale: float) -> Mechanism:
 
 
 def miss_rate(mechanism: Mechanism, false_positive_rate: float) -> float:
-    """Return the least false negative rate of accusing D at a false positive rate, or less.
+    """Return a lower bound on the false negative rate of naming D, at a false positive rate.
 
-    delta(epsilon) of D against D' says TPR - e^epsilon FPR <= delta(epsilon) at every real epsilon,
-    and the trade-off curve is the highest of these lines (Dong, Roth and Su, "Gaussian differential
-    privacy", 2019, Proposition 2.12). Fewer lines and a pessimistic loss distribution lie below it.
-    0 where there is no loss distribution: too little noise to say.
+    delta(epsilon) of D against D' says TPR - e^epsilon FPR <= delta(epsilon) at every real epsilon.
+    The trade-off curve is the highest of these lines (Dong, Roth and Su, "Gaussian differential
+    privacy", 2019, Proposition 2.12). Fewer lines, and a pessimistic loss distribution, lie below
+    the curve. The bound is 0 where the noise is too little for a loss distribution.
 
     Args:
         false_positive_rate: in [0, 1].
@@ -79,12 +75,12 @@ def _lines(mechanism: Mechanism) -> tuple[Array, Array]:
     """Return slopes e^epsilon [n] and offsets 1 - delta(epsilon) [n] of the supporting lines."""
     if not loss_distribution.resolves(mechanism, 1e-3):
         return np.empty(0), np.empty(0)
-    found = loss_distribution.composed(mechanism)[0]
-    losses, masses = found.losses, np.maximum(found.masses, 0.0)
-    true = found.infinite + np.cumsum(masses[::-1])[::-1]
-    # Cut off where e^loss has no float; that only lowers the lines.
+    distribution = loss_distribution.composed(mechanism)[0]
+    losses, masses = distribution.losses, np.maximum(distribution.masses, 0.0)
+    true = distribution.infinite + np.cumsum(masses[::-1])[::-1]
+    # Cut off where e^loss overflows, which only lowers the lines.
     false = np.cumsum((masses * np.exp(-np.maximum(losses, -LARGEST_LOSS)))[::-1])[::-1]
-    # Even in standard deviations, were the loss a normal one.
+    # Spaced evenly in standard deviations, as if the loss were normal.
     levels = ndtr(np.linspace(REACH, -REACH, LINES))
     chosen = np.unique(np.searchsorted(-true, -levels))
     chosen = chosen[chosen < losses.size]

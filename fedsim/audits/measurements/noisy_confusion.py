@@ -1,4 +1,4 @@
-"""Recall and precision of each class, from a confusion matrix whose cells have noise."""
+"""Recall and precision of each class, from a confusion matrix with noisy cells."""
 
 from collections.abc import Sequence
 
@@ -16,19 +16,19 @@ def of_classes(
 
     Args:
         counts: [c][c], a row for each label, each cell with discrete Laplace noise.
-        names: of the c classes.
-        scale: of the noise.
-        confidence: of each interval, in (0, 1).
+        names: names of the c classes.
+        scale: scale of the noise.
+        confidence: confidence of each interval, in (0, 1).
     """
     cells = np.array(counts, dtype=np.int64)
-    # Half of what may be missed at either end is the sample's, and half the noise's: a quarter for
-    # the cell itself and a quarter for the sum of the others, all of that end.
+    # Of the error at either end, half is for the sample and half for the noise: a quarter for the
+    # cell itself and a quarter for the sum of the others.
     tail = significance(confidence) / 8
     reach = discrete_laplace.most(scale, 1, tail)
     others_reach = discrete_laplace.most(scale, len(cells) - 1, tail)
 
     def proportion(right: int, others: int) -> Proportion:
-        """Return the share of a noisy count in itself and the noisy sum of others."""
+        """Return the share of a noisy count in the total of itself and the noisy others."""
         fewest, most = max(0, right - reach), max(0, right + reach)
         few_others, many_others = max(0, others - others_reach), max(0, others + others_reach)
         low = float(binomial_low(fewest, fewest + many_others, 2 * tail))

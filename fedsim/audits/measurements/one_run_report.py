@@ -1,4 +1,4 @@
-"""What a run's report says of its one-run audit: what canaries prove, beside what is claimed."""
+"""The one-run audit of a run's report: what the canaries prove, beside the claim."""
 
 import math
 from dataclasses import asdict
@@ -21,10 +21,10 @@ from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 Mine = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
-"""Coins and scores of one trial's canaries, [m] both."""
+"""Coins and scores of one trial's canaries, both [m]."""
 
 HEADLINE = 0
-"""The trial whose audit is the headline: the first, whatever the others say."""
+"""Trial of the headline: always the first, so that no result decides it."""
 
 NAMES = {
     "binomial": "binomial bound",
@@ -34,8 +34,8 @@ NAMES = {
 }
 
 NOTE = (
-    "About the guarantee of one canary added or left out. A canary adds at most the clipping norm "
-    "to a sum, as anybody may, so that everybody else's guarantee is as it was."
+    "The bounds are about one canary, added or left out. A canary adds at most the clipping norm "
+    "to a sum, as any record or client may, so that the guarantee of all others is unchanged."
 )
 
 
@@ -82,9 +82,9 @@ def report(
         },
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
-            name: _spread(there, limit)
-            for name, found in everybody.items()
-            if (there := found[~np.isnan(found)]).size
+            name: _spread(stated, limit)
+            for name, epsilons in everybody.items()
+            if (stated := epsilons[~np.isnan(epsilons)]).size
         }
         if len(scores) > 1
         else None,
@@ -95,20 +95,20 @@ def report(
 
 
 def leading(kind: str) -> str:
-    """Return which bound is the headline, decided by the kind of canaries before any is scored.
+    """Return the bound of the headline, which the kind of canaries decides before any is scored.
 
-    The tightest whose assumptions all runs with such canaries meet: their steps are not sampled, so
-    that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
+    It is the tightest bound whose assumptions hold for all runs with such canaries: their steps are
+    not sampled, so that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
     """
     return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
 
 
 def canary_mu(releases: Releases) -> float:
-    """Return mu of one canary of norm C in all rounds, towards the aggregates alone.
+    """Return mu of one canary of norm C in all rounds, for an observer of the aggregates alone.
 
-    An upper bound: the gradient of a mislabelled record may be shorter. inf without noise.
+    It is an upper bound, since a mislabelled record's gradient may be shorter; inf without noise.
     """
-    # In units of the sensitivity, which is 2C where records are replaced.
+    # In units of the sensitivity, which is 2C where neighbours replace a record.
     relative = 1 / sensitivity(releases.neighbouring, 1.0)
     total = 0.0
     for alike in releases.rounds:
@@ -123,22 +123,22 @@ def canary_mu(releases: Releases) -> float:
 
 
 def checks(found: OneRun | None) -> list[Check]:
-    """Return the check of a one-run audit against its claim, where there is one."""
+    """Return the check of a one-run audit against its claim; [] without canaries."""
     return [Check("one_run", found.alarm)] if found else []
 
 
 def cautions(found: OneRun | None) -> list[str]:
-    """Return what a reader must know of the canaries before the other numbers."""
+    """Return the caution about the canaries; [] without canaries."""
     if not found:
         return []
     return [
-        f"{found.count} canaries were planted, each in or out by a coin: they cost utility, and "
-        "the beliefs are of an adversary who knows them."
+        f"{found.count} canaries were planted, each included or not by a coin. They cost accuracy, "
+        "and the beliefs are those of an adversary that knows them."
     ]
 
 
 def _spread(epsilons: npt.NDArray[np.float64], limit: float) -> Spread:
-    # No number between two values: either may be infinite.
+    # Interpolated quantiles are undefined between infinite values.
     low, high = np.quantile(epsilons, (0.05, 0.95), method="inverted_cdf").tolist()
     above, median = float((epsilons > limit).mean()), float(np.median(epsilons))
     return Spread(low, median, high, above)
@@ -146,20 +146,20 @@ def _spread(epsilons: npt.NDArray[np.float64], limit: float) -> Spread:
 
 def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> CanaryScores:
     edges = np.histogram_bin_edges(scores, 40)
-    those, others = (np.histogram(scores[which], edges)[0] for which in (included, ~included))
-    return CanaryScores(edges.tolist(), those.tolist(), others.tolist())
+    inside, outside = (np.histogram(scores[which], edges)[0] for which in (included, ~included))
+    return CanaryScores(edges.tolist(), inside.tolist(), outside.tolist())
 
 
 def _bounds(
     kind: str, mine: Mine, guesses: int, delta: float, confidence: float
 ) -> dict[str, intervals.LowerBound]:
-    found = {
+    bounds = {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),
     }
     if one_run.KINDS[kind].orthogonal:
-        found["order"] = order_bound(*mine, delta, confidence)
-    return found
+        bounds["order"] = order_bound(*mine, delta, confidence)
+    return bounds
 
 
 def alarm(
@@ -169,20 +169,20 @@ def alarm(
     delta: float,
     limit: float,
 ) -> str | None:
-    """Return the alarm that canaries raise which show more than the noise allows, or None.
+    """Return the alarm of canaries that show more than the noise allows; None without one.
 
     Args:
-        mine: the coins of the canaries, bool [m], and their scores, float64 [m].
-        guesses: of the attack that is bounded; 0 to take the best number.
+        mine: coins of the canaries, bool [m], and their scores, float64 [m].
+        guesses: number of guesses of the attack; 0 for the best number.
     """
-    # One would do; all are looked at, so that each has its share of what may go wrong.
+    # Each of two or three bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)
-    found = _bounds(kind, mine, guesses, delta, sure)
-    proven = max(bound.epsilon for bound in found.values())
+    proven = max(bound.epsilon for bound in _bounds(kind, mine, guesses, delta, sure).values())
     if proven <= limit:
         return None
     return (
         f"The canaries show more than the claimed noise allows: epsilon is at least {proven:.3f} "
-        f"with confidence {ALARM_CONFIDENCE:g}, but {limit:.3f} at delta {delta:g} by theory. The "
-        "noise is not what was accounted for, or a canary is longer than the clipping norm."
+        f"with confidence {ALARM_CONFIDENCE:g}, but theory allows {limit:.3f} at delta {delta:g}. "
+        "The noise is not the noise that was accounted for, or a canary is longer than the "
+        "clipping norm."
     )

@@ -1,4 +1,4 @@
-"""What theory predicts for a run, at every vantage, and how well the run follows it."""
+"""Theory's prediction for a run at every vantage, and how well the run follows it."""
 
 import numpy as np
 from scipy.special import logit
@@ -15,36 +15,36 @@ from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
-"""How many games a prediction under sampling plays: as many as this, in at most so many steps."""
+"""Games that a prediction under sampling plays, and the most steps of all of them together."""
 
 SIMULATION_SEED = 0x5EED
-"""Of the prediction alone: whoever reads the same transcript gets the same report."""
+"""Seed of the prediction alone, so that the same transcript gives the same report."""
 
 
 def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
-    """Return what theory predicts at every vantage measured, each as `prediction` of report.json.
+    """Return theory's prediction at every measured vantage, as `prediction` of report.json.
 
     Raises:
-        InputError: the transcript lacks what a prediction under sampling needs.
+        InputError: the transcript lacks an array that a prediction under sampling needs.
     """
     primary = config.federation.vantage
     views = {
         vantage: vantage_report.seen_from(transcript, vantage, primary)
         for vantage in measured(config.federation.vantage, config.audit.vantages)
     }
-    # Nothing was seen of a released model that is not attacked.
+    # A released model that is not attacked has no observations.
     return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
 
 
 def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:
-    """Return what theory predicts for the run itself, and how well the run follows it."""
+    """Return theory's prediction at one vantage, and how well the run follows it."""
     prior = config.audit.prior
     if special := vantage_report.prediction(
-        config.audit.prior, config.participation, config.privacy.neighbouring, transcript, vantage
+        prior, config.participation, config.privacy.neighbouring, transcript, vantage
     ):
         return special
     if config.privacy.pac_prior == "halves" or config.scored_by_counts:
-        # A mixture over candidates, or a score, of which nobody knows the law in advance.
+        # The law of a mixture over candidates, or of a score, is unknown in advance.
         return Prediction(
             mu=None,
             advantage=None,
@@ -63,7 +63,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
             standard_error=0.0,
             deterministic=predicted.deterministic,
             method="closed form",
-            fit=_fits(worlds, _scores(config.audit.prior, config.participation, transcript)),
+            fit=_fits(worlds, _scores(prior, config.participation, transcript)),
             density=None,
         )
     steps = transcript["sensitivities"].shape[1]
@@ -71,12 +71,12 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
         *_norms(transcript),
         config.participation.rate,
         np.random.default_rng(SIMULATION_SEED),
-        prior=config.audit.prior,
+        prior=prior,
         games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
     )
     advantage, error = simulation.advantage, simulation.standard_error
     if not two_sided(worlds):
-        # What is measured then is 2 TPR - 1, which is TPR - FPR only for symmetric worlds.
+        # With one world, 2 TPR - 1 is measured, which is TPR - FPR only for symmetric worlds.
         sample = simulation.world_d + logit(prior)
         one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
         advantage, error = one_sided.point, one_sided.standard_error
@@ -86,18 +86,18 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
         standard_error=error,
         deterministic=simulation.deterministic,
         method="simulation",
-        fit=_fits(worlds, _scores(config.audit.prior, config.participation, transcript)),
+        fit=_fits(worlds, _scores(prior, config.participation, transcript)),
         density=_density(simulation, prior),
     )
 
 
 def _fits(worlds: Bools, scores: Floats) -> Fits:
-    found = forecast.fit(worlds, scores)
-    return Fits(**{name: fit and Fit(**fit) for name, fit in found.items()})
+    fits = forecast.fit(worlds, scores)
+    return Fits(**{name: fit and Fit(**fit) for name, fit in fits.items()})
 
 
 def _scores(prior: float, participation: Participation, transcript: Arrays) -> Floats:
-    """Return the trials' log-odds as N(0, 1), if the mechanism is as claimed."""
+    """Return the trials' log-odds, transformed to N(0, 1) if the mechanism is as claimed."""
     generator = np.random.default_rng(SIMULATION_SEED)
     worlds, log_odds = transcript["worlds"], transcript["log_odds"]
     if not participation.secret:
@@ -109,13 +109,13 @@ def _scores(prior: float, participation: Participation, transcript: Arrays) -> F
 
 
 def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return what sampled steps are predicted from. Raises InputError if some of it is missing."""
+    """Return the arrays that predict sampled steps. Raises InputError if one is missing."""
     names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
     missing = [name for name in names if name not in transcript]
     if missing:
         raise InputError(
-            f"the transcript has no array '{missing[0]}', without which sampled steps cannot be "
-            "predicted; run the experiment again"
+            f"The transcript has no array '{missing[0]}', which the prediction of sampled steps "
+            "needs. Run the experiment again."
         )
     present, absent, apart, noise = (transcript[name] for name in names)
     return present, absent, apart, noise
@@ -124,11 +124,11 @@ def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
 def _density(simulation: forecast.Simulation, prior: float) -> Density:
     """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
 
-    The outermost thousandth at either end is left out of the edges and counts in the densities.
+    The edges leave out the outermost thousandth at either end, which the densities count.
     """
     both = np.concatenate([simulation.world_d, simulation.world_d_prime])
     low, high = np.quantile(both, [0.001, 0.999])
-    # One value alone, as where every gradient is 0, still needs a bin of some width.
+    # A single value, as where every gradient is 0, still needs a bin of some width.
     edges = np.linspace(low, high if high > low else low + 1, 101)
 
     def heights(sample: Floats) -> list[float]:

@@ -1,7 +1,7 @@
-"""What a report says of the residuals: whether the aggregates are what the mechanism claims.
+"""Tests of the residuals of a run: whether the aggregates are what the mechanism claims.
 
-Beside the one direction in which the worlds differ, the adversary expects noise and nothing else.
-Tests of what it found there, with the cause that each points at, and of the batches' sizes.
+Outside the one direction in which the worlds differ, the adversary expects noise alone. Each test
+names the likely cause where that does not hold. The sizes of the batches are tested too.
 """
 
 import math
@@ -29,23 +29,23 @@ from fedsim.game.mechanisms.vantages import suffix
 from fedsim.privacy.trust.model import Vantage
 
 MEANING = (
-    "What is left of every aggregate when all that the adversary knows is subtracted, in the "
-    "directions in which D and D' agree: noise of the claimed size, if the mechanism is as claimed."
+    "Residuals are the aggregates less all that the adversary knows, in the directions in which D "
+    "and D' agree. They are noise of the claimed size if the mechanism is as claimed."
 )
 
 NEGLIGIBLE = 0.01
-"""A share of the claimed noise, below which the likely cause is that there is none."""
+"""Share of the claimed noise below which the likely cause is that no noise was added."""
 
 SAME = 0.5
-"""A cosine between a residual and those before it, from which they are likely one and the same."""
+"""Cosine between a residual and earlier ones above which they are likely the same noise."""
 
 AS_CLAIMED = 0.8, 1.25
-"""Noise over what is claimed, between which a round's residuals are as long as noise."""
+"""Range of measured over claimed noise in which a round's residuals are as long as noise."""
 
 FIRST_LEVEL = 1e-3
-"""A p-value of the first round's sum from which on that sum is taken for the one expected."""
+"""p-value of the first round's sum above which that sum is taken as the expected one."""
 
-SHARED = "rounds share their noise, as with a seed that is used again"
+SHARED = "the rounds share their noise, as with a seed that is used again"
 
 
 def report(
@@ -53,15 +53,14 @@ def report(
 ) -> Residuals | None:
     """Return the tests of a run's residuals; None where the adversary formed none.
 
-    The interval holds with this confidence at whichever analysis of a design the trials stopped.
-    Shape is None where the transcript does not have it, sampling where every record takes part in
-    every round.
+    The interval holds with this confidence at any analysis at which the trials stopped. Shape is
+    None for a transcript without it, and sampling where every record takes part in every round.
     """
     ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
-    # `run_transcript` refuses one that lacks an array of an adversary who forms them.
+    # `run_transcript` refuses a transcript with only some of these arrays.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
-    # Of two trials with the same noise, one says it all.
+    # Two trials with the same noise count once.
     apart = slice(None, None, 2 if played.common else 1)
     seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
@@ -71,7 +70,7 @@ def report(
         return None
     repeats = residuals.direction_test(seen["repeats"], seen["squares"])
     scale = residuals.direction_test(seen["scales"], seen["squares"])
-    # Of the first round alone, before which there was no noise to repeat.
+    # The first round has no earlier noise that it could repeat.
     first = residuals.direction_test(seen["scales"][:, :1], seen["squares"][:, :1])
     power = float(np.square(seen["signals"]).sum())
     factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
@@ -132,22 +131,22 @@ def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]
 
 
 def ratio_text(ratio: float) -> str:
-    """Return a ratio in words that is known to four digits and more."""
+    """Return a ratio of high precision as text."""
     return f"{ratio:.5g}"
 
 
 def _noise_is_shared(found: Residuals) -> bool:
-    """Whether residuals that lean the same way are noise that was drawn once.
+    """Return whether residuals that lean the same way are noise that was drawn once.
 
-    A bias that is large beside the noise does that too. But where noise alone is repeated the sum
-    of the first round is in order, and residuals are as long in all rounds as the noise claimed.
+    A bias that is large beside the noise also makes them lean. But if only the noise repeats, the
+    sum of the first round is as expected, and residuals are as long in all rounds as claimed.
     """
     if found.repeats is None or found.repeats.cosine <= SAME:
         return False
     low, high = AS_CLAIMED
-    known = [step for step in found.noise.by_step if step is not None]
+    steps = [step for step in found.noise.by_step if step is not None]
     first = found.scale.first_p_value if found.scale else None
-    return all(low < step < high for step in known) and (first is None or first > FIRST_LEVEL)
+    return all(low < step < high for step in steps) and (first is None or first > FIRST_LEVEL)
 
 
 def _of_noise(noise: NoiseTest, sure: str) -> str:
@@ -162,44 +161,40 @@ def _of_noise(noise: NoiseTest, sure: str) -> str:
     elif noise.uneven:
         cause = (
             f"it differs by round, from {np.nanmin(by_step):.3g} to {np.nanmax(by_step):.3g} "
-            "times; where it is less, a record is hidden less than is accounted for"
+            "times; rounds with less noise protect a record less than was accounted for"
         )
     elif noise.ratio < 1:
-        cause = "less noise was added than is accounted for"
+        cause = "less noise was added than was accounted for"
     else:
         cause = (
-            "there is more noise than claimed, or the sum holds something else than the clipped "
-            "gradients that it should"
+            "there is more noise than claimed, or the sum contains more than the clipped gradients"
         )
-    return f"The noise is {noise.ratio:.3g} times what is claimed ({sure}): {cause}."
+    return f"The noise is {noise.ratio:.3g} times the claimed noise ({sure}): {cause}."
 
 
 def _of_repeats(found: Residuals, sure: str) -> str:
-    cause = "the sum is off by something that is alike in all rounds"
+    cause = "the sums of all rounds share the same error"
     if _noise_is_shared(found):
         cause = SHARED
-    return f"What the noise should hide leans the same way in several rounds ({sure}): {cause}."
+    return f"The residuals of several rounds lean the same way ({sure}): {cause}."
 
 
 def _of_scale(found: Residuals, scale: ScaleTest, sure: str) -> str:
     factor = scale.factor
     if _noise_is_shared(found):
-        # The noise of earlier rounds moved the models that the gradients are of.
+        # Noise of earlier rounds moved the models, and with them the gradients.
         cause = SHARED
     elif factor is not None and factor < 0.5:
-        cause = "a mean was sent in place of a sum, or gradients were clipped to less"
+        cause = "a mean was sent instead of a sum, or gradients were clipped to less"
     else:
-        cause = "gradients were weighted, or not clipped one by one over all parameters"
-    return (
-        f"The sum is {factor:.3g} times the sum of clipped gradients that it should be ({sure}): "
-        f"{cause}."
-    )
+        cause = "gradients were weighted, or were not clipped one by one over all parameters"
+    return f"The sum is {factor:.3g} times the sum of clipped gradients ({sure}): {cause}."
 
 
 def _of_shape(shape: ShapeTest, sure: str) -> str:
-    cause = "Tails that are cut, or those of uniform noise, do that"
+    cause = "Truncated or uniform noise would explain this"
     if shape.ratio < shape.normal:
-        cause = "Heavier tails, as of Laplace's noise, or noise that some coordinates lack do that"
+        cause = "Laplace noise, or coordinates without noise, would explain this"
     return (
         f"The noise is not Gaussian ({sure}): the mean size of a coordinate is "
         f"{shape.ratio:.4g} of its root mean square, {shape.normal:.4g} if normal. {cause}."
@@ -207,9 +202,9 @@ def _of_shape(shape: ShapeTest, sure: str) -> str:
 
 
 def _of_sampling(sampling: SamplingTest, sure: str) -> str:
-    cause = "The sampling rate is not the one that is accounted for"
+    cause = "The sampling rate is not the one that was accounted for"
     if sampling.dispersion < 0.5:
-        cause = "Shuffled batches of a fixed size do that, for which no accountant here holds"
+        cause = "Shuffled batches of one size would explain this, which no accountant here covers"
     return (
         f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
         f"{sampling.dispersion:.3g} of the binomial's, and a share {sampling.rate:.4g} of "

@@ -1,4 +1,4 @@
-"""What a report says of distributed trust, of missing clients and of those that collude."""
+"""Distributed trust, missing clients and colluding clients in a run's report."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,15 +12,15 @@ from fedsim.game.mechanisms import privacy, summing
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
 UNPROTECTED = (
-    " Their own records have no protection: the ledger charges these clients an infinite epsilon "
-    "towards the server and the participant, and bounds and budget are those of the others."
+    " The records of the colluding clients have no protection. The ledger charges these clients an "
+    "infinite epsilon towards the server and the participant; bounds and budget are of the others."
 )
 
 
 def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
-    """Return what sending integers costs, None unless trust is distributed.
+    """Return the cost of sending integers (`fedsim.game.mechanisms.fixed_point`).
 
-    See `fedsim.game.mechanisms.fixed_point`.
+    None unless trust is distributed.
     """
     grid = summing.grid(scheme, nominal, parameters)
     if grid is None:
@@ -39,9 +39,9 @@ def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Ro
 
 
 def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
-    """Return which rounds lacked clients, over all batches of trials; None if none may lack any.
+    """Return the rounds with missing clients, over all batches of trials; None if none may miss.
 
-    Every batch of trials and every attempt has rounds of its own, but what the seed repeats counts
+    Each batch of trials and each attempt has its own rounds. Rounds that the seed repeats count
     once.
     """
     federation = scheme.federation
@@ -54,46 +54,46 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | 
     described = privacy.describe(scheme, nominal)
     if kinds is not None:
         described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
-    found = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
+    multipliers = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
     return Dropouts(
         tolerated=tolerated,
         rounds_with_missing_clients=len({(row.batch, *row.place) for row in lacking}),
         fewest_shares=min(
             (row.kind.participants or 0 for row in settled), default=federation.clients
         ),
-        effective_noise_multiplier=(min(found), max(found)),
+        effective_noise_multiplier=(min(multipliers), max(multipliers)),
     )
 
 
 def cautions(
     federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
 ) -> list[str]:
-    """Return what a reader must know of aggregation in the clear, missing clients and colluders."""
+    """Return the cautions about aggregation in the clear, missing clients and colluding clients."""
     found, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
         found.append(
-            f"Clients' messages were {IN_THE_CLEAR}. The released sums are those of secure "
-            "aggregation to the last bit, but here the server saw single messages, each under a "
-            "share of the noise: what is stated towards it is as if aggregated securely."
+            f"Clients' messages were {IN_THE_CLEAR}. The released sums equal those of secure "
+            "aggregation to the last bit. But here the server saw single messages, each with only "
+            "a share of the noise. The numbers towards the server assume secure aggregation."
         )
     if missing and missing.rounds_with_missing_clients:
         low, high = missing.effective_noise_multiplier
-        # Under central trust the noise is the server's, of which nobody takes any along.
+        # With central trust the server adds the noise, so that a missing client takes none away.
         noise = (
             ""
             if federation.trust.model.server_draws
-            else f": the effective noise multiplier was between {low:.4g} and {high:.4g}, which "
-            "the bounds count"
+            else f" The effective noise multiplier was between {low:.4g} and {high:.4g}; the "
+            "bounds use it."
         )
         found.append(
             f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all "
-            f"batches of trials and attempts, of which the worst had {missing.fewest_shares} of "
-            f"{federation.clients}{noise}."
+            f"batches of trials and attempts. The worst round had {missing.fewest_shares} of "
+            f"{federation.clients} clients.{noise}"
         )
     if colluding:
         unprotected = "" if federation.trust.model.server_draws else UNPROTECTED
         found.append(
-            f"{colluding} of {federation.clients} clients colluded with the adversary: the "
-            f"bounds hold against as many, not against more.{unprotected}"
+            f"{colluding} of {federation.clients} clients colluded with the adversary. The bounds "
+            f"hold against that many colluding clients, and not against more.{unprotected}"
         )
     return found

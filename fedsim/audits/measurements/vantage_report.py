@@ -1,6 +1,6 @@
-"""To whom the challenge record is identifiable: every vantage's measurement beside its bound.
+"""Measurement and bound at every vantage: to whom is the target record identifiable?
 
-The configured vantage has the long report; this is the short one that all of them have in common.
+The configured vantage also has a long report; this short one exists for every vantage.
 """
 
 import math
@@ -31,15 +31,12 @@ from fedsim.privacy.trust.model import Vantage
 LINEARISED = (
     "an attack along a replay of the training, not an exact posterior: its log-odds are a score"
 )
-NOT_MEASURED = 'not measured: audit.vantages = "all" measures every vantage'
+NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
 CERTAIN = "without noise one step proves the world: belief and epsilon' are infinite, not missing"
 
 
 def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
-    """Return the transcript as one vantage point has it: its own arrays under the plain names.
-
-    Empty if it was not measured.
-    """
+    """Return the arrays of one vantage under their plain names; empty if it was not measured."""
     ending = suffix(vantage, primary)
     if f"log_odds{ending}" not in transcript:
         return {}
@@ -56,10 +53,10 @@ def report(
     delta: float,
     confidence: float,
 ) -> dict[str, AtVantage]:
-    """Return the `vantages` of report.json: by vantage, bounds, prediction and measurement.
+    """Return the `vantages` of report.json: bounds, prediction and measurement by vantage.
 
-    within_bound and near_prediction are judged at `ALARM_CONFIDENCE`, so that an honest run
-    fails rarely; None where there are not trials of both worlds.
+    within_bound and near_prediction use `ALARM_CONFIDENCE`, so that an honest run rarely fails.
+    They are None without trials of both worlds.
     """
     rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
@@ -105,10 +102,10 @@ def prediction(
     seen: Arrays,
     vantage: Vantage,
 ) -> Prediction | None:
-    """Return the prediction of a vantage point that needs no closed form of the log-odds' law.
+    """Return the prediction at a vantage whose log-odds need no closed form; else None.
 
-    Of the released model, the normal law of its linearised score; of a server that sees sampled
-    sums without noise, how often the record was there to be seen. None for all others.
+    For the released model it is the normal law of the linearised score. For a server that sees
+    sampled sums without noise it is how often the target took part.
     """
     noiseless = not seen["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
@@ -137,20 +134,20 @@ def _caught(
     seen: Arrays,
     both: bool,
 ) -> float:
-    """Return the advantage of whoever sees the record itself whenever it takes part.
+    """Return the advantage of an observer that sees the target whenever it takes part.
 
-    Of trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
+    For trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
     rate, prior = participation.rate, logit(audit_prior)
     chances = (seen["sensitivities"] > 0).sum(axis=1)
     caught = -np.expm1(chances * math.log1p(-rate))
     add_remove = neighbouring is Neighbouring.ADD_REMOVE
-    # What absence in all rounds says: under add-remove that it speaks for D'.
+    # Under add-remove, absence in all rounds is evidence for D'.
     absence = prior + add_remove * chances * math.log1p(-rate)
     if not both:
         return float((caught + (1 - caught) * np.sign(absence)).mean())
     if add_remove:
-        caught = np.where(absence > 0, 0.0, caught)  # the prior outweighs absence: all is D
+        caught = np.where(absence > 0, 0.0, caught)  # the prior outweighs absence
     return float(caught.mean())
 
 
@@ -192,9 +189,9 @@ def _empirical(
 
 
 def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
-    """Yield the checks of the advantage at other vantages than the configured one.
+    """Yield the checks of the advantage at the vantages beside the configured one.
 
-    They count decisions, so that they hold for attacks that are no posterior too.
+    They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
     """
     for vantage, row in rows.items():
         empirical = row.empirical
@@ -203,9 +200,9 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
         alarm = None
         if not empirical.within_bound:
             alarm = (
-                f"The advantage of the vantage {vantage} is above its bound: at least "
+                f"The advantage at the vantage {vantage} is above its bound: it is at least "
                 f"{empirical.surely_at_least:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
-                f"rho_alpha is {row.rho_alpha:.3f} there. The noise is not what was accounted "
+                f"rho_alpha is {row.rho_alpha:.3f}. The noise is not the noise that was accounted "
                 "for, or a clipped gradient exceeds the sensitivity."
             )
         yield Check(f"advantage_{vantage}", alarm)

@@ -1,21 +1,19 @@
-"""From a recorded transcript to a report: what its vantage point learnt of each client.
+"""The report of a recorded transcript: what its vantage point reveals about each client.
 
-`Auditor` takes rounds one by one, keeps a few numbers of each, and can report at any time: the same
-for a file and for a federation that is still running.
+`Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
+a file and a running federation in the same way.
 
-- The *server's* transcript has every update. What is left over of the aggregate is the noise, so
-  its size is measured, and so is what the aggregate tells about one client to somebody who knows
-  all others.
-- A *participant's* transcript with a local mechanism has its update before and after the noise: the
-  same, towards the server.
-- A participant's transcript with *canaries* measures the privacy of one update through whatever the
-  server does, by a coin that only this client knows.
-- A training *loop*'s transcript has what the noise of every step of DP-SGD was added to: its size
-  is measured, and so is whether batches, divisor and accountant are what the claim rests on.
+- A *server's* transcript has every update. The aggregate less the updates is noise. Its size is
+  measured, and so is what the aggregate reveals about one client to an observer who knows the rest.
+- A *participant's* transcript with a local mechanism has its update before and after the noise. The
+  same is measured, towards the server.
+- A participant's transcript with *canaries* measures the privacy of one update through any server,
+  by a coin that only this client knows.
+- A training *loop*'s transcript has the sums to which DP-SGD added its noise. The size of the noise
+  is measured, and batches, divisor and accountant are checked.
 
-Of a federation the unit of privacy is a client's whole update of a round; neighbours differ in
-whether the client's update, or no change, is in the mean, under weights and a number of clients
-that stay as they are.
+In a federation the unit of privacy is a client's whole update of a round. In a neighbouring run the
+mean has no change in place of this update, with the same weights and number of clients.
 """
 
 import math
@@ -38,16 +36,16 @@ from fedsim.audits.recorded.transcript_release import worst
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
 
-REPEATED = "rounds were repeated: the recorded run was begun again, and every attempt counts"
+REPEATED = "rounds were repeated: the recorded run began again, and every attempt counts"
 
-UNBELIEVABLE = "the recorded {} is no number from 1e-30 to 1e30, nor 0: it is taken as not recorded"
+UNBELIEVABLE = "the recorded {} is neither 0 nor from 1e-30 to 1e30; it counts as not recorded"
 
 
 DEFAULTS = AuditOptions()
 
 
 class Auditor:
-    """Reads a transcript round by round. Not for several threads."""
+    """Reads a transcript round by round. Not thread-safe."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -84,10 +82,9 @@ class Auditor:
         self._vantage.observe(observed)
 
     def report(self, options: AuditOptions, missing: str = "the run goes on") -> dict[str, Any]:
-        """Return the report so far, in which what is infinite is `math.inf`.
+        """Return the report so far, with infinity as `math.inf`.
 
-        Args:
-            missing: why rounds may be missing, of which a claim speaks too.
+        missing: why rounds may be missing, which a claim also covers.
         """
         check(options)
         delta, confidence, claim = options.stated_at, options.level, options.claim
@@ -121,8 +118,7 @@ class Auditor:
 def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> dict[str, Any]:
     """Return the report of a whole transcript, as `Auditor.report`, with how its file ended.
 
-    Args:
-        transcript: in memory, or a `Reader`, which is read to its end, one round at a time.
+    transcript: in memory, or a `Reader`, which is read to its end one round at a time.
     """
     check(options)
     auditor = Auditor(transcript.facts)
@@ -139,33 +135,33 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
         text = f"the transcript is incomplete: {transcript.incomplete}"
         report["findings"].insert(0, Finding("caution", "", text).as_json())
     if transcript.torn:
-        text = "the last round was not finished when the recorder stopped; it was dropped"
+        text = "the recorder stopped during the last round, which was dropped"
         report["findings"].append(Finding("note", "", text).as_json())
     return report
 
 
 def concluded(report: dict[str, Any]) -> AuditReport:
-    """Return what a report says of the claim, as every audit does."""
+    """Return the conclusion of a report, as for every audit."""
     release, canary = report["release"], report["canary"]
     if release is not None:
         # A training loop has one unit of privacy, a federation one for each client.
-        told = release if "steps" in release else worst(release)
-        return of_transcript(report, told["epsilon"]["point"], release["proven"]["epsilon"])
+        exposed = release if "steps" in release else worst(release)
+        return of_transcript(report, exposed["epsilon"]["point"], release["proven"]["epsilon"])
     return of_transcript(report, None, canary and canary["proven"]["epsilon_all_rounds"])
 
 
 def _missing(transcript: Transcript | Reader) -> str:
-    """Return why rounds may be missing of a transcript that was read to its end."""
+    """Return why rounds may be missing from a transcript that was read to its end; "" if not."""
     if transcript.incomplete:
         return f"the transcript is incomplete ({transcript.incomplete})"
-    # No client is told that a run has ended.
+    # A client does not receive the end of a run.
     if transcript.torn or (transcript.facts.vantage in ("server", LOOP) and not transcript.ended):
-        return "the transcript does not say that the run has ended"
+        return "the transcript does not state that the run has ended"
     return ""
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options that no report can be made with, before a transcript is read."""
+    """Refuse options that no report can use, before a transcript is read. Raises InputError."""
     for name, value in (("delta", options.stated_at), ("confidence", options.level)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

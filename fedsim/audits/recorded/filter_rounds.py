@@ -1,13 +1,13 @@
-"""NVFlare's filters of one site, round by round: how much noise its uploads really had.
+"""The NVFlare filters of one site, round by round: the noise of its uploads.
 
-SVTPrivacy clips every number of an update to [-g, g], chooses n of them by the sparse vector
-technique, adds Laplace noise of scale b to these and sends zeros for all others. Of an update and
-its negative the same numbers are chosen with the same chances, so that the two differ in n Laplace
-variables whose centres lie up to 2 g apart: their epsilon is a lower bound on that of the filter.
+SVTPrivacy clips every number of an update to [-g, g], and chooses n of them by the sparse vector
+technique. It adds Laplace noise of scale b to these, and sends zeros for the others. An update and
+its negative lead to the same choice with the same probability. They therefore differ in n Laplace
+variables whose centres lie up to 2 g apart, whose epsilon is a lower bound on that of the filter.
 
-The GaussianPrivacy of NVFlare's research examples adds N(0, (s Q)^2), Q being a percentile of the
-sizes of the update's own numbers, and clips nothing. Nothing bounds how far two updates lie apart,
-nor the ratio of their noises: they are told apart as surely as one likes, and epsilon is infinite.
+The GaussianPrivacy of NVFlare's research examples adds N(0, (s Q)^2), where Q is a percentile of
+the sizes of the update's own numbers. It clips nothing. Nothing bounds the distance of two updates,
+nor the ratio of their noises, so that epsilon is infinite.
 """
 
 import math
@@ -26,14 +26,14 @@ from fedsim.audits.recorded.transcript_findings import Asked, Notes
 from fedsim.federation.transcripts.records import ObservedRound
 
 GRID = 1e-4
-"""Of losses, as a share of one number's: rounded down, so that the bound holds."""
+"""Grid of losses, over the loss of one number; losses are rounded down, so that the bound holds."""
 
-SCALAR = "a number that is no array is sent without noise: its epsilon is infinite"
+SCALAR = "a number that is not an array is sent without noise: its epsilon is infinite"
 LESS = "the Laplace noise is less than configured: {:.4g} to {:.4g} times its scale (99.99 % conf.)"
 TOTAL = (
-    "SVTPrivacy(epsilon={:g}) is of the choice of numbers alone. Its own ledger comes to epsilon "
-    "{:.4g} in {} rounds (delta 0), noise of the upload included; the noise that was measured "
-    "leaves at least {:.4g} at delta {:g} between an update and its negative"
+    "SVTPrivacy(epsilon={:g}) covers only the choice of numbers. Its own ledger adds up to epsilon "
+    "{:.4g} in {} rounds (delta 0), noise of the upload included. The measured noise leaves at "
+    "least {:.4g} at delta {:g} between an update and its negative"
 )
 
 Floats = npt.NDArray[np.float64]
@@ -41,28 +41,28 @@ Floats = npt.NDArray[np.float64]
 FILTER = "GaussianPrivacy"
 
 NARROW = 0.1
-"""A round's noise is called its share where the interval of their ratio is within 1 ± this.
+"""Largest relative error of a round's noise that identifies it as this share of the update.
 
-A wide interval that holds 1 rejects nothing: of few numbers, noise of any fixed size fits.
+A wide interval that contains 1 rejects nothing: with few numbers, noise of any fixed size fits.
 """
 
 BY = "the class's name, its configuration and the matching noise of every round"
 
 NO_BOUND = (
-    "the noise of GaussianPrivacy is a share of the update itself, as it was in each of {} rounds "
-    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. That "
+    "the noise of GaussianPrivacy is a share of the update itself, as measured in all {} rounds "
+    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. This "
     f"rests on {BY}"
 )
 
 TOO_FEW = (
     "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
-    "together, and in some round may be more than {:.0%} off (99.99 %): noise of another kind fits "
-    "as well; record more of the model's numbers a round"
+    "together, and in some round may be more than {:.0%} off (99.99 %), so that other noise fits "
+    "as well; record more of the model's numbers in a round"
 )
 
 
 class SvtRounds:
-    """What the rounds of one site's SVTPrivacy filter give."""
+    """Measurements of the rounds of one site's SVTPrivacy filter."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -93,7 +93,7 @@ class SvtRounds:
         self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
 
     def measured(self, asked: Asked) -> dict[str, Any] | None:
-        """Return noise and epsilon, None without rounds; append what is wrong."""
+        """Return noise and epsilon, None without rounds; append findings."""
         if not self._rounds:
             return None
         total = sum(size for _, _, size, _ in self._rounds)
@@ -101,7 +101,7 @@ class SvtRounds:
         shown, sure = (_interval(length, total, at) for at in (asked.confidence, ALARM_CONFIDENCE))
         if sure[1] < 1:
             asked.findings.append(Finding("alarm", "", LESS.format(*sure)))
-        # Of rounds that differ, the one that tells least.
+        # Rounds may differ: the bound uses the one that reveals least.
         reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
         proven = laplace_epsilon(reach, total, asked.delta)
         text = TOTAL.format(
@@ -128,12 +128,8 @@ class SvtRounds:
 
 
 def laplace_epsilon(reach: float, count: int, delta: float) -> float:
-    """Return a lower bound on the epsilon of so many Laplace variables, each moved by its reach.
-
-    Args:
-        delta: in (0, 1).
-    """
-    # Half a second, which others need not wait for.
+    """Return a lower bound on the epsilon of `count` Laplace variables, each moved by `reach`."""
+    # The import takes half a second, which other audits need not wait for.
     from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415
 
     losses = privacy_loss_distribution.from_laplace_mechanism(
@@ -147,46 +143,42 @@ def laplace_epsilon(reach: float, count: int, delta: float) -> float:
 
 
 def _interval(length: float, count: int, confidence: float) -> tuple[float, float]:
-    """Return an exact interval of b from the summed sizes of Laplace variables: 2 S/b is chi^2."""
+    """Return an exact interval of b from the summed sizes S of Laplace noise: 2 S/b is chi^2."""
     tail = (1 - confidence) / 2
     low = 2 * length / float(chi2.isf(tail, 2 * count))
     return low, 2 * length / float(chi2.ppf(tail, 2 * count))
 
 
 class ShareRounds:
-    """What the rounds of one site's filter give whose noise is a share of its update."""
+    """Measurements of one site's filter whose noise is a share of its update."""
 
     def __init__(self) -> None:
         self._rounds: list[tuple[float, int]] = []
         self._fits = True
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in a round of a filter of this name.
-
-        Args:
-            observed: a round, of whose noise the mechanism names share and percentile.
-        """
+        """Read a round whose mechanism names share and percentile of the noise."""
         scaled = _scaled(observed)
         self._fits = self._fits and scaled is not None
         if scaled is not None:
             self._rounds.append((float(scaled @ scaled), scaled.size))
 
     def measured(self) -> tuple[str, dict[str, Any]] | None:
-        """Return what it means and what was measured, None unless each round may be of such noise.
+        """Return meaning and measurement; None unless every round may have such noise.
 
-        What was measured has "identified", with epsilon, only where it cannot well be other noise.
+        The measurement has "identified", with epsilon, only if other noise would not fit.
         """
         if not self._rounds or not self._fits:
             return None
         confidence = 1 - (1 - ALARM_CONFIDENCE) / len(self._rounds)
-        found = [std_interval(energy, size, confidence) for energy, size in self._rounds]
-        if not all(one.low <= 1 <= one.high for one in found):
+        intervals = [std_interval(energy, size, confidence) for energy, size in self._rounds]
+        if not all(one.low <= 1 <= one.high for one in intervals):
             return None
         energy, size = (sum(part) for part in zip(*self._rounds, strict=True))
         sure = std_interval(energy, int(size), ALARM_CONFIDENCE)
-        known: dict[str, Any] = {
+        measurement: dict[str, Any] = {
             "filter": FILTER,
-            "rounds": len(found),
+            "rounds": len(intervals),
             "scale_over_configured": {
                 "point": math.sqrt(energy / size),
                 "low": sure.low,
@@ -194,14 +186,14 @@ class ShareRounds:
                 "confidence": ALARM_CONFIDENCE,
             },
         }
-        if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in found):
-            return TOO_FEW.format(sure.low, sure.high, len(found), NARROW), known
-        identified = {"epsilon": math.inf, "by": BY}
-        return NO_BOUND.format(len(found), sure.low, sure.high), known | {"identified": identified}
+        if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in intervals):
+            return TOO_FEW.format(sure.low, sure.high, len(intervals), NARROW), measurement
+        measurement["identified"] = {"epsilon": math.inf, "by": BY}
+        return NO_BOUND.format(len(intervals), sure.low, sure.high), measurement
 
 
 def _scaled(observed: ObservedRound) -> Floats | None:
-    """Return the noise over the share of the update that it should be; None if nobody can tell."""
+    """Return the noise over its expected share of the update; None where it cannot be computed."""
     share, percentile = (
         number(observed.mechanism, f"gaussian_{name}") for name in ("sigma0", "max_percentile")
     )
@@ -212,6 +204,6 @@ def _scaled(observed: ObservedRound) -> Floats | None:
     if update is None or sent is None or not update.any() or not believable(update, sent):
         return None
     most = float(np.percentile(np.abs(update[update != 0]), percentile))
-    with np.errstate(over="ignore", divide="ignore"):  # by a share of numbers next to 0
+    with np.errstate(over="ignore", divide="ignore"):  # a share of numbers near 0
         scaled = (sent - update) / (share * most)
     return scaled if believable(scaled) else None

@@ -1,4 +1,4 @@
-"""What is left over of an aggregate without the updates that are known, reduced to few numbers."""
+"""The aggregate less the known updates, reduced to few numbers."""
 
 import math
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from fedsim.federation.transcripts.records import Arrays
 Floats = npt.NDArray[np.float64]
 
 LARGEST = 1e30
-"""Parameters this large, and NaN, are refused: their squares, over those of noise, overflow."""
+"""Parameters this large, and NaN, are refused: squares over those of the noise would overflow."""
 
 SIMULATION_SEED = 0x7EA1
-"""Of bystanders and of dither: whoever audits the same transcript gets the same report."""
+"""Seed of bystanders and dither, so that the same transcript gives the same report."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the floating-point arrays of a model lie in one vector of P parameters.
+    """The places of a model's floating-point arrays in one vector of P parameters.
 
     Attributes:
-        shapes: of each floating-point array by name, in the order of the model.
-        dtypes: likewise; the precision that decides what rounding leaves over.
+        shapes: shape of each array by name, in the order of the model.
+        dtypes: precision of each array, which decides the size of its rounding.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -41,15 +41,15 @@ class Layout:
         )
 
     def slices(self) -> dict[str, slice]:
-        """Return where each array lies in the vector, by name."""
-        found, position = {}, 0
+        """Return the place of each array in the vector, by name."""
+        places, position = {}, 0
         for name, shape in self.shapes.items():
-            found[name] = slice(position, position + math.prod(shape))
-            position = found[name].stop
-        return found
+            places[name] = slice(position, position + math.prod(shape))
+            position = places[name].stop
+        return places
 
     def vector(self, arrays: Arrays) -> Floats | None:
-        """Return these arrays as one vector [P], None if one is missing or has another shape."""
+        """Return these arrays as one vector [P]; None if one is missing or has another shape."""
         parts = [np.zeros(0)]
         for name, shape in self.shapes.items():
             array = arrays.get(name)
@@ -61,9 +61,7 @@ class Layout:
     def units(self, before: Floats, after: Floats) -> Floats:
         """Return the unit in the last place [P] of each parameter, of the larger of two values.
 
-        Args:
-            before: the model of the round [P].
-            after: what became of it [P]: the aggregate, or the update as it was sent.
+        before: the model of the round [P]. after: the aggregate, or the update as sent [P].
         """
         parts = [np.zeros(0)]
         for name, part in self.slices().items():
@@ -74,30 +72,30 @@ class Layout:
 
 
 def believable(*vectors: Floats | None) -> bool:
-    """Return whether all of these are there, with numbers whose squares can be formed."""
+    """Return whether all vectors exist, with numbers whose squares do not overflow."""
     return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
 
 
 class Dither:
-    """Even noise over one unit in the last place, for noise that a model holds is discrete."""
+    """Uniform noise over one unit in the last place, since noise held in a model is discrete."""
 
     def __init__(self) -> None:
-        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # no bystanders'
+        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # apart from bystanders'
 
     def draw(self, units: Floats) -> Floats:
-        """Return a dither for each coordinate of a fingerprint, even over one of its units."""
+        """Return a dither for each coordinate of a fingerprint, uniform over one of its units."""
         size = units[:FINGERPRINT].size
         return units[:FINGERPRINT] * self._generator.uniform(-0.5, 0.5, size)
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How finely the numbers of a round are known.
+    """The rounding of a round's numbers.
 
     Attributes:
-        units: in the last place of each parameter [P].
-        times: that each was rounded; partial sums count as parts of one.
-        dither: of the fingerprint, [min(P, FINGERPRINT)], within half a unit.
+        units: unit in the last place of each parameter [P].
+        times: number of roundings of each; partial sums count as parts of one.
+        dither: dither of the fingerprint, [min(P, FINGERPRINT)], within half a unit.
     """
 
     units: Floats
@@ -105,9 +103,9 @@ class Rounding:
     dither: Floats
 
     def of(self, part: slice = slice(None)) -> float:
-        """Return the root mean square that the roundings leave over of these parameters.
+        """Return the root mean square of these parameters' rounding errors.
 
-        A rounding to the nearest is off by up to half a unit in the last place, evenly: 1/sqrt(12).
+        An error is uniform up to half a unit in the last place, with standard deviation 1/sqrt(12).
         """
         units = self.units[part]
         return math.sqrt(self.times * float(units @ units) / 12 / max(1, units.size))
@@ -115,13 +113,13 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Claims:
-    """What the mechanism of a round is said to be.
+    """The stated mechanism of a round.
 
     Attributes:
-        clipping_norm: the longest (L2) that an update can be; None where nothing is known to clip.
-        std: of the noise on every coordinate; None where nobody said.
-        count_std: of the noise on a count of clipped updates, 0 where none was recorded; None where
-            no count is released.
+        clipping_norm: largest L2 norm of an update; None where no clipping is known.
+        std: standard deviation of the noise on every coordinate; None where it is unstated.
+        count_std: noise on a count of clipped updates, 0 where unrecorded; None where no count is
+            released.
     """
 
     clipping_norm: float | None
@@ -133,9 +131,9 @@ def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
     """Return one client's part in a mean.
 
     Args:
-        weight: of the client in the mean, in [0, 1].
+        weight: weight of the client, in [0, 1].
         update: as it is averaged, clipped [P].
-        noise: what is left over of the release [P].
+        noise: the release less the mean [P].
     """
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
@@ -150,11 +148,11 @@ def reduced(
     claims: Claims,
     mean: Floats | None = None,
 ) -> Release:
-    """Return what is kept of a round.
+    """Return the few numbers that are kept of a round.
 
     Args:
-        noise: what is left over [P].
-        mean: what was subtracted [P]; None where it does not matter whether noise moves with it.
+        noise: the release less the mean [P].
+        mean: the mean [P]; None where it does not matter whether the noise follows it.
     """
     length = 0.0 if mean is None else math.sqrt(mean @ mean)
     along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)

@@ -1,4 +1,4 @@
-"""What a training loop's steps say of batches, divisor and accountant, whatever the noise."""
+"""Checks of a training loop's batches, divisor and accountant, for any noise."""
 
 import math
 from collections.abc import Sequence
@@ -21,32 +21,32 @@ Floats = npt.NDArray[np.float64]
 TAIL = 1 - ALARM_CONFIDENCE
 
 LARGEST_SCALE = 600.0
-"""Epsilons above this are stated as this: a double has no smaller chances than exp(-700)."""
+"""Largest epsilon stated: a double has no smaller chances than exp(-700)."""
 
 MOST_SIZES = 33
-"""Sizes of the data set that are tried where nobody said it: spread over those possible."""
+"""Number of data set sizes that are tried where none was recorded, of all possible ones."""
 
 LONG_SUM = (
     "the clipped sum is up to {:.4g} times as long as {} clipped gradients can be: gradients are "
-    "clipped to more than the norm that the noise is scaled to, or by parts of the model"
+    "clipped to more than the norm that scales the noise, or by parts of the model"
 )
 UNCLIPPED = (
-    "in {} of {} steps what was noised is not the sum of each record's clipped gradient: the noise "
-    "is scaled to a norm that a record's contribution may exceed"
+    "in {} of {} steps the noised sum is not the sum of each record's clipped gradient: a record's "
+    "contribution may exceed the norm that scales the noise"
 )
 OWN_SIZE = (
-    "the divisor is the size of the very batch, which depends on who is in it: neighbours differ "
-    "in the scale of sum and noise too, and no accountant here covers that; divide by the expected "
-    "size"
+    "the divisor is the size of the drawn batch. It depends on its records: neighbours also "
+    "differ in the scale of sum and noise, which no accountant here covers; divide by the "
+    "expected size"
 )
 OWN_WEIGHT = (
-    "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added, "
-    "and they weigh differently: what a user weighs may tell of its data, and no epsilon here "
-    "covers that; weigh all alike"
+    "the sum is divided by a total weight of {:g} of {} users, without noise, and users weigh "
+    "differently. A user's weight may reveal something of its data, which no epsilon here covers; "
+    "weigh all users alike"
 )
 UNSEEN_WEIGHT = (
-    "the sum is divided by a total weight of {:g} that {} users have, to which no noise was added: "
-    "nobody saw whether they weigh differently, which no epsilon here covers"
+    "the sum is divided by a total weight of {:g} of {} users, without noise. It was not recorded "
+    "whether they weigh differently, which no epsilon here would cover"
 )
 NEIGHBOUR = (
     "the divisor is {:g}, and {:g} with one record fewer: the scale of {} numbers of noise tells "
@@ -54,52 +54,50 @@ NEIGHBOUR = (
     "(a record is replaced by one that adds nothing), record with size_public=True"
 )
 NOT_POISSON = (
-    "the accountant takes every record to be in a batch with probability {:g}, by itself; batches "
-    "are drawn by {}, so that its amplification by sampling is not proven"
+    "the accountant assumes that every record is in a batch independently with probability {:g}, "
+    "but batches are drawn by {}, so that its amplification by sampling is not proven"
 )
 SIZES = (
     "batches do not have the sizes that Poisson sampling at {:.4g} gives (mean rate {:.4g}, "
     "variance {:.3g} times as large, p = {:.2g}): amplification by sampling is not proven"
 )
 FAVOURED = (
-    "a record was in {} of {} batches, which sampling all alike at {:.4g} does not do: its rate is "
-    "at least {:.3g} (99.99 % confidence, of all records)"
+    "a record was in {} of {} batches, which sampling all records at {:.4g} does not do: its rate "
+    "is at least {:.3g} (99.99 % confidence, of all records)"
 )
 TWICE = "a record was twice in one step, and may change the sum by twice the clipping norm"
 ACCUMULATED = (
-    "one step is made of {} batches, in several of which a record may be: the accountant's rate is "
-    "of one batch, and its amplification is not proven"
+    "one step is made of {} batches, and a record may be in several of them: the accountant's rate "
+    "is of one batch, so that its amplification is not proven"
 )
 UNTESTED = (
-    "nobody can tell from here whether batches are Poisson's: their sizes were not recorded, or "
+    "it cannot be told whether batches are Poisson samples: their sizes were not recorded, or are "
     "too few to tell them from batches of one size; record more steps, or an engine of Opacus "
     "before make_private"
 )
-UNDERCHARGED = (
-    "the accountant was told a noise multiplier of {:.4g}, and what was released had {:.4g}{}"
-)
+UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}{}"
 UNCOUNTED = (
-    "the accountant counts {} of {} steps: it was begun anew ({} engines), and its last word is of "
-    "the last one alone; all steps are composed here"
+    "the accountant counts {} of {} steps: it was begun anew ({} engines), and its last answer is "
+    "only of the last engine; this audit composes all steps"
 )
 OWN_COUNT = (
-    "adaptive clipping divides its noisy count by the size of the very batch, which is released "
+    "adaptive clipping divides its noisy count by the size of the drawn batch, which is released "
     "without noise; no epsilon here covers that"
 )
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the steps of a training say.
+    """The result of the checks.
 
     Attributes:
-        amplified: whether batches were declared Poisson's and nothing speaks against it.
-        unsure: why that may be so only because nothing could, "" where it could.
+        amplified: whether batches are declared Poisson samples, and no check contradicts it.
+        unsure: why no check could have contradicted it, "" where one could.
         sampling: rate, dispersion and p-value of the batches' sizes; None where not tested.
-        taken: which records took part in each step; None where some step does not say.
-        favoured_rate: at which some record is sampled at least, where one is for sure favoured.
-        divisors: d of all steps with one record fewer over d, and the numbers released with it;
-            empty where it stays.
+        taken: records of each step; None where some step does not state them.
+        favoured_rate: least sampling rate of a record that is surely favoured; 0 without one.
+        divisors: for each step, d with one record fewer over d, and the numbers released with it;
+            empty where d does not change.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -111,15 +109,14 @@ class Checked:
     divisors: tuple[tuple[float, int], ...] = ()
 
     def most_mu(self, steps: Sequence[Step], multipliers: Sequence[float]) -> float:
-        """Return the signal-to-noise ratio of the record that took part most, all steps together.
+        """Return the signal-to-noise ratio of the record that took part most, over all steps.
 
-        Args:
-            multipliers: noise of each over what a record can change once.
+        multipliers: noise of each step over the change that a record can cause once.
         """
         if 0.0 in multipliers:
             return math.inf
         if self.taken is None:
-            # Nobody knows who was in which batch: everybody may have been in all.
+            # Unknown batches: any record may have been in all of them.
             pairs = zip(steps, multipliers, strict=True)
             return math.sqrt(sum((step.accumulated / z) ** 2 for step, z in pairs))
         squares: dict[int, float] = {}
@@ -129,32 +126,27 @@ class Checked:
         return math.sqrt(max(squares.values(), default=0.0))
 
     def least_mu(self, multipliers: Sequence[float]) -> float:
-        """Return a ratio that every record surely has: of the sum of all steps alone.
+        """Return a ratio that every record surely has: that of the sum of all steps.
 
-        Args:
-            multipliers: noise of each step over what a record can change once, above 0.
+        multipliers: noise of each step over the change that a record can cause once, above 0.
         """
         if self.taken is None:
             return 0.0
         everyone = np.concatenate([np.asarray(members, int) for members in self.taken])
         _, counts = np.unique(everyone, return_counts=True)
-        # Where some took part more often than others it was chance, and may be less another time.
+        # If some records took part more often by chance, they may do so less another time.
         alike = counts.size > 0 and counts.min() == counts.max()
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
     def neighbour(self, steps: Sequence[Step], delta: float) -> str:
-        """Return what is wrong where the divisor depends on the number of records."""
+        """Return the fault of a divisor that depends on the number of records."""
         one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
         numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
         shown = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
         return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, shown)
 
     def scale_epsilon(self, delta: float) -> float:
-        """Return the epsilon of what the noise's scale tells of the number of records.
-
-        Args:
-            delta: in (0, 1).
-        """
+        """Return epsilon at delta of what the noise's scale reveals about the number of records."""
         ratios = {ratio for ratio, _ in self.divisors}
         return max(
             (
@@ -166,26 +158,22 @@ class Checked:
 
 
 def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
-    """Return the epsilon between N(0, I) and N(0, ratio^2 I), at most `LARGEST_SCALE`.
+    """Return epsilon at delta between N(0, I) and N(0, ratio^2 I), at most `LARGEST_SCALE`.
 
     The loss is monotone in the squared length, which is chi-square, so that its tails are exact.
-
-    Args:
-        ratio: above 0.
-        delta: in (0, 1).
     """
     if ratio == 1:
         return 0.0
 
     def exceeds(epsilon: float, ratio: float) -> bool:
-        # ln p/q = n ln r - x (1 - 1/r^2)/2 of a squared length x, chi-square under p, r^2 times one
-        # under q.
+        # ln p/q = n ln r - x (1 - 1/r^2)/2 for a squared length x: chi-square under p, and r^2
+        # times a chi-square under q.
         limit = 2 * (numbers * math.log(ratio) - epsilon) / (1 - ratio**-2)
         tail = chi2.logcdf if ratio > 1 else chi2.logsf
         own, other = tail(limit, numbers), epsilon + tail(limit / ratio**2, numbers)
         return bool(own > other and own + math.log1p(-math.exp(other - own)) > math.log(delta))
 
-    found = 0.0
+    largest = 0.0
     for each in (ratio, 1 / ratio):
         low, high = 0.0, LARGEST_SCALE
         if exceeds(high, each):
@@ -193,34 +181,34 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if exceeds(middle, each) else (low, middle)
-        found = max(found, low)
-    return found
+        largest = max(largest, low)
+    return largest
 
 
 def checked(steps: Sequence[Step]) -> Checked:
-    """Return what is wrong with batches, divisor and accountant, and whether sampling amplifies."""
+    """Return the faults of batches, divisor and accountant, and whether sampling amplifies."""
     if not steps:
         return Checked()
     taken = tuple(step.members for step in steps if step.members is not None)
-    known = taken if len(taken) == len(steps) else None
+    members = taken if len(taken) == len(steps) else None
     sampling, wrong = _sampling(steps)
-    favoured, more = _members(steps, known)
+    favoured, more = _members(steps, members)
     divisors = tuple(
         (step.divisor / step.neighbour_divisor, step.parameters)
         for step in steps
         if step.neighbour_divisor and step.neighbour_divisor != step.divisor
     )
     wrong += more
-    # Without a rate nothing amplifies; with one, whatever is wrong with batches speaks against it.
+    # Without a rate nothing amplifies; with one, every fault of batches speaks against it.
     amplified = all(step.sample_rate for step in steps) and not wrong
     unsure = UNTESTED if amplified and not _tested(steps) else ""
     cautions = [Finding("caution", "", unsure)] if unsure else []
     findings = [*wrong, *cautions, *_sums(steps), *_divisors(steps), *_accountants(steps)]
-    return Checked(findings, amplified, unsure, sampling, known, favoured, divisors)
+    return Checked(findings, amplified, unsure, sampling, members, favoured, divisors)
 
 
 def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Finding]]:
-    """Return the test of the batches' sizes, and what speaks against Poisson's."""
+    """Return the test of the batches' sizes, and what contradicts Poisson sampling."""
     found = []
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
@@ -249,7 +237,7 @@ def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Find
 
 
 def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
-    """Return the sizes of single batches that are declared Poisson's, by q and N."""
+    """Return the sizes of single batches that are declared Poisson samples, by q and N."""
     kinds: dict[tuple[float, int | None], list[int]] = {}
     for step in steps:
         rate = step.sample_rate
@@ -267,7 +255,7 @@ def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[Sampling
 
 
 def _tested(steps: Sequence[Step]) -> bool:
-    """Whether it was seen how batches are drawn: read, or batches of one size would have shown."""
+    """Return whether the sampling is known: recorded, or batches of one size would have shown."""
     sampled = [step for step in steps if (step.sample_rate or 1.0) < 1]
     if all(step.sampling == "poisson" for step in sampled):
         return True
@@ -287,7 +275,7 @@ def _tested(steps: Sequence[Step]) -> bool:
 def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[int]:
     """Return the size of the data set, or those that the batch's expected size allows.
 
-    The expected size is N q rounded down, as Opacus has it; without one nothing is possible.
+    Opacus rounds the expected size N q down. Without an expected size the list is empty.
     """
     if records:
         return [records]
@@ -302,7 +290,7 @@ def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[i
 def _members(
     steps: Sequence[Step], taken: tuple[tuple[int, ...], ...] | None
 ) -> tuple[float, list[Finding]]:
-    """Return the rate of a record that is surely favoured, 0 for none; and what is wrong."""
+    """Return the rate of a surely favoured record, 0 for none, and the findings."""
     if taken is None:
         return 0.0, []
     found = []
@@ -324,7 +312,7 @@ def _members(
 
 
 def _sums(steps: Sequence[Step]) -> list[Finding]:
-    """Return the findings of sums that clipped gradients cannot have, or do not have."""
+    """Return the findings of sums that are not those of clipped gradients."""
     unclipped = sum(step.clipped is False for step in steps)
     found = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
@@ -345,8 +333,8 @@ def _divisors(steps: Sequence[Step]) -> list[Finding]:
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
         found.append(Finding("alarm", "", OWN_SIZE))
-    # A weight that all have, of whatever size, is no function of anybody's data; and weights that
-    # differ are one even where they happen to sum to the number of users.
+    # One weight for all, of any size, does not depend on the data. Weights that differ do, even if
+    # they happen to sum to the number of users.
     weighed = [step for step in steps if step.weight and step.batch]
     unlike = [step for step in weighed if step.weights_differ]
     if unlike:
@@ -361,7 +349,7 @@ def _divisors(steps: Sequence[Step]) -> list[Finding]:
 
 
 def _accountants(steps: Sequence[Step]) -> list[Finding]:
-    """Return what accountants were told otherwise than it was."""
+    """Return the differences between the accountants' records and the steps."""
     found = []
     for step in steps:
         if step.charged is None or step.noise_multiplier is None:

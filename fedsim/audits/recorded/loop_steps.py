@@ -1,8 +1,8 @@
-"""A training loop's transcript, step by step: what the noise was added to is known, and is noise.
+"""A training loop's transcript, step by step: the release less the known sum is noise.
 
-A step of DP-SGD releases (S + N(0, (z C)^2 I))/d, with S the sum of gradients clipped to C. What is
-left over of the release without S/d is the noise. Neighbours differ in one record: it is there, or
-adds nothing. Steps compose over all engines and accountants of the training.
+A step of DP-SGD releases (S + N(0, (z C)^2 I))/d, where S is the sum of gradients clipped to C. The
+release less S/d is the noise. Neighbours differ in one record, which is present or adds nothing.
+Steps compose over all engines and accountants of the training.
 """
 
 import math
@@ -30,24 +30,24 @@ from fedsim.privacy.mechanism import Mechanism, Steps
 Floats = npt.NDArray[np.float64]
 
 GRID = 0.01
-"""Share of a sampled epsilon that the accountant's grid may have added: no proof counts it."""
+"""Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
 
 MOST_COMPARED = 4000
-"""Steps whose noise is compared with each other's; of more, the first."""
+"""Most steps whose noise is compared with each other's: the first ones."""
 
-NO_SUM = "no clipped sum was recorded, and without it nobody can tell noise from gradients"
-NO_STEP = "no step was recorded; nothing to audit"
-BAD_STEP = "what was released, or the clipped sum, is missing, not finite, or of another shape"
-BAD_DIVISOR = "the recorded divisor is no number above 0; the step cannot be audited"
+NO_SUM = "no clipped sum was recorded, and without it noise cannot be told from gradients"
+NO_STEP = "no step was recorded; there is nothing to audit"
+BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
+BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"
 
-SAMPLED = "batches are Poisson's, each record in them by itself with the recorded rate: as declared"
+SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
 UNSAMPLED = "no amplification by sampling: every step counts in which a record took part"
 NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"
 COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
 
 
 class LoopSteps:
-    """What a training loop's transcript gives, step by step."""
+    """Measurements of a training loop's transcript, step by step."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -57,7 +57,7 @@ class LoopSteps:
         self._unsummed = False
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in the next step: subtract the clipped sum, and keep what is left over."""
+        """Read the next step: subtract the clipped sum, and keep the rest."""
         place = len(self._steps) + 1
         step = step_of(place, observed)
         if step is None:
@@ -73,11 +73,11 @@ class LoopSteps:
         if not layout.shapes or not left_over.believable(after, total):
             self._notes.add("alarm", BAD_STEP, place)
             return
-        assert after is not None and total is not None  # they are believable
+        assert after is not None and total is not None  # `believable` refuses None
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
     def measured(self, asked: Asked) -> Measured:
-        """Return what all steps so far say of noise and privacy; append what is wrong."""
+        """Return noise and privacy of all steps so far; append findings."""
         findings = asked.findings
         unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
@@ -112,7 +112,7 @@ class LoopSteps:
             after - mean,
             {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)},
             layout,
-            # Noise is added, and the sum divided, in the gradient's precision.
+            # Noise and division round in the gradient's precision.
             Rounding(units, 3, self._dither.draw(units)),
             Claims(norm, std, step.count_std),
             mean,
@@ -131,7 +131,7 @@ class LoopSteps:
         compared = self._releases[:MOST_COMPARED]
         ends = {"point": "point", "low": "high", "high": "low"}
         account = _Account(self._steps, checked, delta)
-        # Neighbours that differ in scale alone, and in one record's gradient alone.
+        # Neighbours differ in one record's gradient, or in the scale alone.
         proven = max(
             account.at_least(self._multipliers(level.most_stds())),
             checked.scale_epsilon(delta),
@@ -142,7 +142,7 @@ class LoopSteps:
         }
         return {
             "unit": unit,
-            "towards": "whoever sees every noisy gradient and knows all other data",
+            "towards": "an observer that sees every noisy gradient and knows all other data",
             **noise_values(self._releases, level, shown, confidence),
             "round_numbers": [release.round for release in self._releases],
             "clients": [],
@@ -150,7 +150,7 @@ class LoopSteps:
             "epsilon": epsilon,
             "amplified": checked.amplified,
             "sampling": checked.sampling,
-            "accountants": account.told(self._multipliers([one["point"] for one in shown])),
+            "accountants": account.recorded(self._multipliers([one["point"] for one in shown])),
             "proven": {
                 "confidence": ALARM_CONFIDENCE,
                 "noise_multiplier": noise_multipliers(self._releases, sure),
@@ -169,13 +169,13 @@ class LoopSteps:
                     else "the divisor stays as it is"
                 ),
                 SAMPLED if checked.amplified else UNSAMPLED,
-                "of a record's gradient nothing is known but the clipping norm",
+                "of a record's gradient only the clipping norm is known",
             ],
         }
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
-        """Return every step's noise over what one record can change, the count's noise included."""
-        found = []
+        """Return every step's noise over one record's largest change, a count's noise included."""
+        multipliers = []
         for release, std in zip(self._releases, stds, strict=True):
             inverse = math.inf
             if release.clipping_norm and std:
@@ -183,16 +183,13 @@ class LoopSteps:
             if release.count_std is not None:
                 # One record changes the count by 1, in the same steps.
                 inverse += release.count_std**-2 if release.count_std else math.inf
-            found.append(0.0 if math.isinf(inverse) else inverse**-0.5)
-        return found
+            multipliers.append(0.0 if math.isinf(inverse) else inverse**-0.5)
+        return multipliers
 
 
 @dataclass(frozen=True)
 class _Account:
-    """What steps with these multipliers come to.
-
-    delta: at which epsilons are stated.
-    """
+    """The privacy of steps by their multipliers, at delta."""
 
     steps: Sequence[Step]
     checked: loop_checks.Checked
@@ -206,51 +203,49 @@ class _Account:
         return gaussian.epsilon(self.checked.most_mu(self.steps, multipliers), self.delta)
 
     def at_most(self, multipliers: Sequence[float]) -> float:
-        """Return the epsilon that noise of at least these multipliers surely keeps."""
+        """Return an epsilon that noise of at least these multipliers surely keeps."""
         return math.inf if self.checked.divisors else self.of(multipliers)
 
     def at_least(self, multipliers: Sequence[float]) -> float:
-        """Return an epsilon that noise of at most these multipliers surely has."""
+        """Return an epsilon that noise of at most these multipliers surely exceeds."""
         if 0.0 in multipliers:
             return math.inf
         if self.checked.amplified:
             return 0.0 if self.checked.unsure else (1 - GRID) * self.of(multipliers)
-        found = gaussian.epsilon(self.checked.least_mu(multipliers), self.delta)
+        proven = gaussian.epsilon(self.checked.least_mu(multipliers), self.delta)
         if self.checked.favoured_rate:
             rates = [self.checked.favoured_rate] * len(multipliers)
-            found = max(found, (1 - GRID) * composed(multipliers, rates, self.delta))
-        return found
+            proven = max(proven, (1 - GRID) * composed(multipliers, rates, self.delta))
+        return proven
 
-    def told(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
-        """Return what the accountants were told: the last word, and all steps together.
+    def recorded(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
+        """Return the accountants' epsilon: the last answer, and all steps together.
 
-        multipliers: as measured, which come to another epsilon at the rates that they were told.
+        multipliers: as measured, composed at the rates that the accountants recorded.
         """
         charged = [step.charged for step in self.steps]
-        if None in charged:
+        charges = [one for one in charged if one is not None]
+        if len(charges) < len(charged):
             return None
-        known = [one for one in charged if one is not None]
-        last = known[max(0, len(known) - known[-1].steps) :]
+        last = charges[max(0, len(charges) - charges[-1].steps) :]
         words = {
             name: composed([one[0] for one in part], [one[1] for one in part], self.delta)
-            for name, part in (("last_word", last), ("all_steps", known))
+            for name, part in (("last_word", last), ("all_steps", charges))
         }
-        words["at_measured_noise"] = composed(multipliers, [one[1] for one in known], self.delta)
+        words["at_measured_noise"] = composed(multipliers, [one[1] for one in charges], self.delta)
         engines = len({step.engine for step in self.steps})
-        return {"engines": engines, "steps_of_last": known[-1].steps, **words}
+        return {"engines": engines, "steps_of_last": charges[-1].steps, **words}
 
 
 def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
-    """Return the epsilon of Gaussian steps on Poisson samples.
+    """Return epsilon at delta of Gaussian steps on Poisson samples.
 
-    Args:
-        multipliers: z of every step; 0 for no noise.
-        rates: q of every step.
-        delta: in (0, 1).
+    multipliers: z of every step; 0 for no noise.
+    rates: q of every step.
     """
     if 0.0 in multipliers:
         return math.inf
-    # Steps alike differ in the last digits of what they were worked out from.
+    # Equal steps differ in the last digits, because they were computed differently.
     kinds = Counter(
         (float(f"{z:.9g}"), float(f"{q:.12g}")) for z, q in zip(multipliers, rates, strict=True)
     )

@@ -1,6 +1,6 @@
-"""How much noise the releases of a run had, in all rounds and in each, and whether it is Gaussian.
+"""The size of the noise in a run's releases, in all rounds and in each, and whether it is Gaussian.
 
-Noise as a Gaussian mechanism adds it is new, normal, and alike in every parameter.
+The noise of a Gaussian mechanism is independent, normal, and of one size in every parameter.
 """
 
 import math
@@ -14,45 +14,44 @@ from fedsim.audits.judgement.judge import Finding
 from fedsim.audits.run import detectable
 
 Ends = Mapping[str, float]
-"""A standard deviation of one round: its "point", and the ends "low" and "high"."""
+"""Standard deviation of one round: "point", and the ends "low" and "high"."""
 
 HIDDEN = (
-    "rounding hides the noise: the configured noise is no larger than what rounding may leave over "
-    "of a model in this precision, so that nobody can tell from here whether it was added"
+    "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
+    "model in this precision, so that the audit cannot tell whether it was added"
 )
 
 NO_NOISE = (
-    "no noise: nothing but rounding is left over. Of updates as they were sent epsilon is infinite "
-    "and the belief certain; noise that clients add before they send is not seen from here"
+    "no noise: only rounding errors remain. For updates as they were sent, epsilon is infinite and "
+    "the belief certain; noise that clients add before they send is not visible here"
 )
 
 SAME = 0.99
-"""Correlation above which the noise of two rounds is the same, whatever else is left over."""
+"""Correlation above which the noise of two rounds is the same, whatever else remains."""
 
 ALIKE = (
-    "what is left over is alike in rounds, beyond chance: noise that is used again in part "
-    "protects less than was declared, and what else may follow the mean cannot be told from it"
+    "the rest of the aggregate is alike in several rounds, beyond chance: noise that is partly "
+    "reused protects less than declared, and anything else that follows the mean looks the same"
 )
 
 SHAPE_UNSEEN = (
-    "whether the noise is Gaussian was not tested{}: it is too close to what rounding leaves over, "
-    "which is not"
+    "it was not tested{} whether the noise is Gaussian: it is too close to the rounding errors, "
+    "which are not"
 )
 
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """Noise over its scale: the configured one, or 1 where some round has none.
+    """Noise over its scale: the configured noise, or 1 where some round has none configured.
 
     Attributes:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
-        scales: of every round, the standard deviation that the others are multiples of.
+        scales: scale of every round, as a standard deviation.
         point: noise over its scale, of all rounds together.
-        shown: interval for that, at the confidence of the report.
-        sure: at the confidence of an alarm.
-        rounds: interval for each round by itself, all of them right together with the confidence of
-            the report.
-        sure_rounds: likewise with the confidence of an alarm.
+        shown: interval of `point`, at the confidence of the report.
+        sure: interval of `point`, at the confidence of an alarm.
+        rounds: interval of each round by itself; all hold together at the report's confidence.
+        sure_rounds: interval of each round; all hold together at the confidence of an alarm.
     """
 
     verdict: str
@@ -65,16 +64,16 @@ class NoiseLevel:
 
     @property
     def too_low(self) -> list[int]:
-        """Positions of rounds that for sure have less noise than their scale."""
+        """Positions of rounds that surely have less noise than their scale."""
         return [place for place, one in enumerate(self.sure_rounds) if one.high < 1]
 
     @property
     def alike(self) -> bool:
-        """Whether no round for sure has another multiple of its scale than all together."""
+        """Whether all rounds are consistent with one multiple of their scales."""
         return all(one.low <= self.point <= one.high for one in self.sure_rounds)
 
     def stds(self, releases: Sequence[Release]) -> list[Ends]:
-        """Return what each round had: of one level, unless rounds for sure differ from it."""
+        """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
             same = _ends(self.point, self.shown)
             return [{name: end * scale for name, end in same.items()} for scale in self.scales]
@@ -84,17 +83,17 @@ class NoiseLevel:
         ]
 
     def sure_stds(self, releases: Sequence[Release]) -> list[Ends]:
-        """Return what each round had, by itself, as surely as an alarm must."""
+        """Return the noise of each round by itself, at the confidence of an alarm."""
         return [
             _ends(release.left_over, one, scale)
             for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
         ]
 
     def most_stds(self) -> list[float]:
-        """Return noise that steps for sure do not exceed, as far as their privacy goes.
+        """Return noise that steps surely do not exceed, as far as their privacy is concerned.
 
-        Where steps are alike they are judged together. Noise that is uneven all the same protects
-        less than even noise of the same mean square (1/s^2 is convex), so that nobody is wronged.
+        Steps of one level are judged together. If their noise is uneven after all, it protects less
+        than even noise of the same mean square, since 1/s^2 is convex: the bound stays valid.
         """
         if self.alike:
             return [self.sure.high * scale for scale in self.scales]
@@ -104,8 +103,9 @@ class NoiseLevel:
     def least_stds(self) -> list[float]:
         """Return the noise of each round that may support a claim.
 
-        It is configured and not contradicted, or there for sure in that very round. More noise than
-        configured supports nothing: a server's learning rate makes more of the updates as well.
+        It is the configured noise if that is not contradicted, or else the noise that this round
+        surely has. More noise than configured supports nothing: a server's learning rate also
+        enlarges the updates.
         """
         if self.verdict in ("as claimed", "more"):
             return list(self.scales)
@@ -115,14 +115,10 @@ class NoiseLevel:
 
 
 def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
-    """Return the noise of releases, with intervals at this confidence and at that of an alarm.
-
-    Args:
-        releases: of all rounds, at least one.
-    """
+    """Return the noise of releases, with intervals at this confidence and at that of an alarm."""
     claims = [release.claimed_std for release in releases]
     claimed = all(claims)
-    # Without a claim every round is measured by the same scale.
+    # Without a claim, every round has the same scale.
     scales = [(claim if claimed else None) or 1.0 for claim in claims]
     verdict = _without_noise(releases, claimed)
     shown, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
@@ -137,14 +133,20 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
             [_cut(one, verdict) for one in each] for each in (rounds, sure_rounds)
         )
         point = 0.0 if verdict == "none" else point
-    found = NoiseLevel(verdict, scales, point, shown, sure, rounds, sure_rounds)
-    return found if verdict else _judged(found, claimed)
+    level = NoiseLevel(verdict, scales, point, shown, sure, rounds, sure_rounds)
+    if verdict:
+        return level
+    verdict = "unclaimed"
+    if claimed:
+        more = "more" if sure.low > 1 else "as claimed"
+        verdict = "less" if sure.high < 1 or level.too_low else more
+    return replace(level, verdict=verdict)
 
 
 def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
-    """Return the share of the configured noise below which less of it would have been an alarm.
+    """Return the share of the configured noise in all rounds below which an alarm would be raised.
 
-    In all rounds alike; None where the noise is not held against a configured one.
+    None where the noise is not compared with a configured noise.
     """
     if level.verdict not in ("as claimed", "more"):
         return None
@@ -167,9 +169,9 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
     if level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
         text = (
-            f"the noise of some rounds is less than configured, in the worst {worst.low:.4g} to "
-            f"{worst.high:.4g} times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence, of "
-            "all rounds); more of it in others makes up for nothing"
+            f"the noise of some rounds is less than configured: {worst.low:.4g} to "
+            f"{worst.high:.4g} times its standard deviation in the worst ({ALARM_CONFIDENCE:.2%} "
+            "confidence, of all rounds); more noise in other rounds does not make up for it"
         )
         rounds = tuple(releases[at].round for at in level.too_low)
         return [Finding("alarm", "", text, rounds=rounds)]
@@ -183,9 +185,9 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
 
 
 def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
-    """Return "none" where a round has nothing but rounding, "hidden" if its claim has no more."""
+    """Return "none" if a round has only rounding errors, "hidden" if its claim is as small."""
     noiseless = [release for release in releases if release.noiseless]
-    # Noise that is configured below rounding may be there or not.
+    # Noise configured below rounding may or may not have been added.
     if claimed and any(
         (release.claimed_std or 0.0) <= noisy_means.ROUNDING_MARGIN * release.rounding
         for release in noiseless
@@ -194,16 +196,8 @@ def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
     return "none" if noiseless else ""
 
 
-def _judged(level: NoiseLevel, claimed: bool) -> NoiseLevel:
-    verdict = "unclaimed"
-    if claimed:
-        more = "more" if level.sure.low > 1 else "as claimed"
-        verdict = "less" if level.sure.high < 1 or level.too_low else more
-    return replace(level, verdict=verdict)
-
-
 def _cut(interval: Interval, verdict: str) -> Interval:
-    """Return an interval of noise that may not be there, or is not."""
+    """Return an interval of noise that may not have been added, or was not."""
     return Interval(0.0, interval.high if verdict == "hidden" else 0.0, interval.confidence)
 
 
@@ -218,7 +212,7 @@ def _single(
 
 
 def _together(releases: Sequence[Release], scales: Sequence[float], confidence: float) -> Interval:
-    """Return an interval for the noise over its scale; what rounding may have left is no noise."""
+    """Return an interval for the noise over its scale; its low end excludes rounding errors."""
     freedom = sum(release.size for release in releases)
     most, least = 0.0, 0.0
     for release, scale in zip(releases, scales, strict=True):
@@ -229,25 +223,25 @@ def _together(releases: Sequence[Release], scales: Sequence[float], confidence: 
 
 
 def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
-    """Return a measured standard deviation with the ends of an interval, which is over a scale."""
+    """Return a measured standard deviation with the ends of an interval over a scale."""
     return {"point": point, "low": interval.low * scale, "high": interval.high * scale}
 
 
 def independent(releases: Sequence[Release]) -> bool:
-    """Return whether what is left over is alike in no two rounds, beyond chance."""
+    """Return whether no two rounds have a rest that is alike beyond chance."""
     return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
 
 
 def shape_findings(
     releases: Sequence[Release], stds: Sequence[float], *, declared: bool
 ) -> list[Finding]:
-    """Return what speaks against independent N(0, s^2) in every parameter and round.
+    """Return what contradicts independent N(0, s^2) in every parameter and round.
 
     Args:
-        releases: of all rounds, none of them without noise.
-        declared: whether somebody said that the noise is that of a mean of clipped updates: then
-            what else is left over may be alike in all rounds, and noise is called repeated only
-            where next to nothing but noise is, and all of it is the same.
+        releases: all rounds, each with noise.
+        declared: whether the user declared the noise as that of a mean of clipped updates. The rest
+            may then be alike in all rounds for other reasons. Noise is called repeated only if it
+            is almost all of the rest, and all of it is the same.
     """
     findings = []
     repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE, SAME if declared else 0.0)
@@ -283,17 +277,17 @@ def shape_findings(
             most += energy / std**2
             least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
             freedom += size
-        # What rounding may have left over of large weights is no noise too many.
+        # Rounding errors of large weights do not count as excess noise.
         low = noisy_means.std_interval(least, freedom, bonferroni).low
         high = noisy_means.std_interval(most, freedom, bonferroni).high
-        # All parameters together have been judged already; here the odd array out.
+        # The level of the whole model is judged elsewhere; this compares single arrays with it.
         if len(names) > 1 and (high < 0.5 or low > 2):
             findings.append(
                 Finding(
                     "alarm",
                     "",
-                    f"array '{name}' was left over with {low:.3g} to {high:.3g} times the noise of "
-                    "the whole model: it is noised or clipped differently",
+                    f"array '{name}' has {low:.3g} to {high:.3g} times the noise of the whole "
+                    "model: it is noised or clipped differently",
                 )
             )
     return findings

@@ -1,4 +1,4 @@
-"""A participant's transcript, round by round: its own noise, and the canaries that it hid."""
+"""A participant's transcript, round by round: its own noise, and the canaries that it planted."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,35 +24,35 @@ from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 TOWARDS = "the server, which sees this client's noised update by itself"
 
 NOTHING_MEASURED = (
-    "a participant sees aggregates of unknown updates, from which no noise can be measured; attach "
-    "canary_mod, record at the server, or record a local mechanism with recording_mod(local_dp=...)"
+    "a participant sees aggregates of unknown updates, which show no noise; attach canary_mod, "
+    "record at the server, or record a local mechanism with recording_mod(local_dp=...)"
 )
 
 
 SELECTION = (
-    "of SVTPrivacy the noise of what it sends is measured, and what its choice of numbers tells is "
-    "not: a claim can be disproved, and not supported"
+    "the audit measures SVTPrivacy's noise on the numbers that it sends, but not what its choice "
+    "of numbers reveals: a claim can be disproved, and not supported"
 )
 
 
 NO_NOISE = (
-    "PercentilePrivacy cuts and clips numbers, and adds no noise: of what it sends epsilon is "
+    "PercentilePrivacy cuts and clips numbers, and adds no noise: epsilon of what it sends is "
     "infinite"
 )
 
 UNCLIPPED = (
-    "what was added to the updates moves with them (p = {:.1g}): they were not clipped to the norm "
-    "that was declared, or the noise follows them"
+    "the noise on the updates moves with them (p = {:.1g}): they were not clipped to the declared "
+    "norm, or the noise follows them"
 )
 
 UNDECLARED = (
-    "what {} adds cannot be read: if it clips the whole update (L2) and adds Gaussian noise, say "
-    "so: NVFlareFilter(..., clipping_norm=, noise_std=)"
+    "the noise of {} cannot be read. If it clips the whole update (L2) and adds Gaussian noise, "
+    "declare that: NVFlareFilter(..., clipping_norm=, noise_std=)"
 )
 
 
 class ParticipantRounds:
-    """What a participant's transcript gives, round by round; node: whose it is."""
+    """Measurements of a participant's transcript, round by round; `node` is the participant."""
 
     def __init__(self, notes: Notes, node: int) -> None:
         self._notes = notes
@@ -66,7 +66,7 @@ class ParticipantRounds:
         self._pending: ObservedRound | None = None
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in the next round, and with its model the outcome of the one before."""
+        """Read the next round, and with its model the outcome of the previous one."""
         pending = self._pending
         if pending is not None:
             after = observed.aggregate if observed.round == pending.round else None
@@ -89,7 +89,7 @@ class ParticipantRounds:
             self._observe_local(observed, observed.unprotected)
 
     def measured(self, asked: Asked) -> Measured:
-        """Return what all rounds so far say of noise and canaries; append what is wrong."""
+        """Return noise and canaries of all rounds so far; append findings."""
         findings = asked.findings
         release = canary = None
         if self._local:
@@ -103,14 +103,14 @@ class ParticipantRounds:
         if self._unread:
             share = self._share.measured() if self._unread == {FILTER} else None
             if share is not None:
-                why, known = share
+                why, filtered = share
             elif self._unread == {"PercentilePrivacy"}:
                 identified = {"epsilon": math.inf, "by": "the class's name"}
-                why, known = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
+                why, filtered = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
             else:
-                why, known = UNDECLARED.format(" and ".join(sorted(self._unread))), None
+                why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
             findings.append(Finding("caution", "", why))
-            return Measured(None, canary, why, "client", known)
+            return Measured(None, canary, why, "client", filtered)
         filtered = self._svt.measured(asked)
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
@@ -148,7 +148,7 @@ class ParticipantRounds:
             noise,
             {self._node: left_over.contribution(1.0, change, noise)},
             layout,
-            # The update is clipped, restored, and gets its noise in the model's precision.
+            # Clipping, restoring and noise each round in the model's precision.
             Rounding(units, 3, self._dither.draw(units)),
             Claims(norm, claimed_local_std(observed.mechanism)),
             change,
@@ -157,7 +157,7 @@ class ParticipantRounds:
 
 
 def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[Finding]:
-    """Return what is wrong if the noise gives more than the epsilon that LocalDpMod was given."""
+    """Return the finding of noise that keeps less than LocalDpMod's configured epsilon."""
     claimed = number(mechanism, "local_epsilon")
     delta = number(mechanism, "local_delta")
     multiplier = release["proven"]["noise_multiplier"]
@@ -176,12 +176,12 @@ def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> li
 
 @dataclass(frozen=True)
 class Scored:
-    """A canary round whose outcome was seen.
+    """A canary round with a known outcome.
 
     Attributes:
         round: its number in the transcript.
-        coin: whether the client sent the long canary rather than the short one.
-        score: how far the model moved along the canary, as `canaries.score` has it.
+        coin: whether the client sent the long canary instead of the short one.
+        score: shift of the model along the canary, from `canaries.score`.
     """
 
     round: int
@@ -190,31 +190,31 @@ class Scored:
 
 
 def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
-    """Return what the canaries of a client measured, as report.json has it.
+    """Return the measurement by a client's canaries, as report.json has it.
 
     Args:
-        scored: rounds of one client, in order: a belief is judged by those before it.
-        confidence: of the intervals and the bound of one round; that of all rounds under "proven"
-            holds with `ALARM_CONFIDENCE`.
+        scored: rounds of one client, in order: each belief uses the earlier ones.
+        confidence: of the intervals and the bound of one round. The bound of all rounds under
+            "proven" holds with `ALARM_CONFIDENCE`.
     """
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
-    found = canaries.effect(coins, scores, confidence)
+    effect = canaries.effect(coins, scores, confidence)
     odds = canaries.prequential_log_odds(coins, scores)
     right, guesses, proven = canaries.success_bound(coins, odds, delta, confidence)
-    one = {"point": found.mu, "low": found.interval.low, "high": found.interval.high}
-    if found.reason:
+    one = {"point": effect.mu, "low": effect.interval.low, "high": effect.interval.high}
+    if effect.reason:
         one["point"] = None  # type: ignore[assignment]
     rounds = math.sqrt(len(scored))
     least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low * rounds
     composed = {name: None if mu is None else max(0.0, mu) * rounds for name, mu in one.items()}
     return {
-        "towards": "whoever sees the global models, as any participant does",
+        "towards": "any observer of the global models, such as a participant",
         "rounds": len(scored),
         "loud": int(coins.sum()),
         "mu": one | {"confidence": confidence},
-        "reason": found.reason,
-        "p_value": found.p_value,
+        "reason": effect.reason,
+        "p_value": effect.p_value,
         "epsilon_one_round": _epsilons(one, delta),
         "epsilon_all_rounds": _epsilons(composed, delta),
         "guesses": guesses,
@@ -230,10 +230,10 @@ def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -
         "log_odds": odds.tolist(),
         "belief": expit(odds).tolist(),
         "assumptions": [
-            "mu: scores normal, of one variance; other clients' updates hide the canary too, so mu "
-            "is what an outsider faces, at most that of the noise alone",
-            "all rounds: each as loud as the rounds measured, and all of them about one secret",
-            "proven of one round: nothing but a fair coin",
+            "mu: scores are normal with one variance. Other clients' updates hide the canary too, "
+            "so that mu is what an outsider faces, at most that of the noise alone",
+            "all rounds: each is as loud as the measured ones, and all are about one secret",
+            "proven of one round: only that the coin is fair",
         ],
     }
 

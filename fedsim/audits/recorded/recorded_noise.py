@@ -1,4 +1,4 @@
-"""What a transcript says of a round's mechanism, or of a step of DP-SGD, in believable numbers."""
+"""The recorded mechanism of a round, or of a step of DP-SGD, in believable numbers."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fedsim.federation.transcripts.records import ObservedRound
 
 CONFIGURED = 1e-30, 1e30
-"""Between these a configured number other than 0 is believed: squares of noise can be formed."""
+"""Range of believed numbers other than 0, in which squares do not overflow."""
 
 NUMBERS = (
     "noise_multiplier",
@@ -29,11 +29,11 @@ NUMBERS = (
     "accountant_noise_multiplier",
     "accountant_sample_rate",
 )
-"""What an audit takes of a mechanism as a number."""
+"""Numbers that an audit reads from a mechanism."""
 
 
 def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
-    """Return the noise of Flower's central DP: z C/n, with the C that scaled the noise."""
+    """Return the noise of Flower's central DP: z C/n, with the C that scales the noise."""
     multiplier = number(mechanism, "noise_multiplier")
     norm = number(mechanism, "noise_clipping_norm") or number(mechanism, "clipping_norm")
     clients = number(mechanism, "num_sampled_clients")
@@ -56,11 +56,7 @@ def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def number(mechanism: Mapping[str, Any], name: str) -> float | None:
-    """Return a configured number, None if there is none that can be believed.
-
-    Args:
-        name: one of `NUMBERS`, or "client_epsilon".
-    """
+    """Return a recorded number; None without a believable one."""
     value = mechanism.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -68,7 +64,7 @@ def number(mechanism: Mapping[str, Any], name: str) -> float | None:
 
 
 def unbelievable(value: Any) -> bool:
-    """Return whether this is a number, but none that noise can be worked out from."""
+    """Return whether a value is a number outside the believed range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     smallest, largest = CONFIGURED
@@ -76,7 +72,7 @@ def unbelievable(value: Any) -> bool:
 
 
 class Charge(NamedTuple):
-    """What an accountant was told of a step: z, q, and how many steps it counts."""
+    """An accountant's record of a step: z, q, and how many steps it counts."""
 
     noise_multiplier: float
     sample_rate: float
@@ -85,29 +81,29 @@ class Charge(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One step of DP-SGD, as it was recorded; None where nobody said.
+    """One step of DP-SGD, as recorded; None where a value is unknown.
 
     Attributes:
-        place: from 1, in the order of the file.
-        engine: which recorder recorded it, one for each engine or process.
-        parameters: of the whole model, of which the transcript may have a part.
+        place: index in the file, from 1.
+        engine: name of its recorder, one for each engine or process.
+        parameters: size of the whole model; the transcript may have a part of it.
         divisor: d, above 0.
         clipping_norm: C.
         noise_multiplier: z of the sum.
-        sample_rate: q, if batches are declared Poisson's; 1 for all records.
-        batch: how many records were in it.
-        members: which.
+        sample_rate: q, if batches are declared Poisson samples; 1 for all records.
+        batch: number of records in the batch.
+        members: the records of the batch.
         records: N.
         sum_length: |S| of the whole clipped sum.
-        expected: the batch's expected size, N q rounded down, where N was not recorded.
-        accumulated: batches that it is made of.
-        sampling: how batches are drawn, by name.
+        expected: expected size of the batch, N q rounded down, where N was not recorded.
+        accumulated: number of batches in the step.
+        sampling: name of the sampling.
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
-        weight: of all who took part, by which what was released is divided later.
-        weights_differ: whether two of them weighed otherwise so far; None if nobody saw.
-        charged: what the accountant was told.
-        clipped: whether the sum is that of clipped gradients; None if the recorder saw none.
+        weight: total weight of all users, which divides the release later.
+        weights_differ: whether two weights differed so far; None if unknown.
+        charged: the accountant's record.
+        clipped: whether the sum is that of clipped gradients; None if it was not checked.
     """
 
     place: int
@@ -133,10 +129,9 @@ class Step:
 
 
 def step_of(place: int, observed: ObservedRound) -> Step | None:
-    """Return a recorded step, None if its divisor is no number above 0.
+    """Return a recorded step; None if its divisor is not a number above 0.
 
-    Args:
-        place: of the step in the file, from 1.
+    place: index of the step in the file, from 1.
     """
     mechanism = observed.mechanism
     divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")

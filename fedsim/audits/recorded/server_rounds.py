@@ -1,4 +1,4 @@
-"""A server's transcript, round by round: every update is known, and what is left over is noise."""
+"""A server's transcript, round by round: every update is known, so that the rest is noise."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,62 +23,62 @@ from fedsim.federation.transcripts.records import ObservedRound
 Floats = npt.NDArray[np.float64]
 
 TOWARDS = (
-    "whoever sees the aggregates and knows all other clients' updates (the server itself sees "
-    "every update without noise)"
+    "an observer that sees the aggregates and knows all other clients' updates (the server itself "
+    "sees every update without noise)"
 )
 
 NO_MEAN = (
-    "{} does not release the plain mean of the updates by Flower's own code: what is left over is "
-    "not noise alone, and neither noise nor beliefs are measured; if it is a mean of clipped "
+    "{} does not release the plain mean of the updates by Flower's own code, so that the rest is "
+    "not noise alone, and neither noise nor beliefs are measured. If it is a mean of clipped "
     "updates plus Gaussian noise, declare it: record(..., clipping_norm=, noise_multiplier=)"
 )
 
 NO_COUNT_NOISE = (
     "adaptive clipping releases a count of clipped updates, and no noise on it was recorded: "
-    "epsilon has no upper limit that is known"
+    "epsilon has no known upper limit"
 )
 
 BAD_REPLY = "node {} sent numbers that are not finite, or other shapes; the round cannot be audited"
 
 UNCLIPPED = (
-    "node {} sent an update longer than the clipping norm, and nobody clipped it: is "
+    "node {} sent an update longer than the clipping norm, and it was not clipped: is "
     "fixedclipping_mod missing?"
 )
 
 MISFIT = (
-    "what was declared does not fit: what is left over moves with the updates, so that the "
-    "aggregate is no mean of updates clipped to this norm; neither noise nor beliefs are measured. "
-    "Declare nothing where clipping is adaptive or of single arrays, or an optimiser follows"
+    "the declaration does not fit: the rest moves with the updates, so that the aggregate is not a "
+    "mean of updates clipped to this norm; neither noise nor beliefs are measured. Declare nothing "
+    "if clipping is adaptive or of single arrays, or if an optimiser follows"
 )
 
 RATE = (
-    "the noise is less than declared, and the mean may be less by the same factor: a server "
-    "learning rate below 1, or an optimiser, which cost no privacy, leave over just this; neither "
-    "noise nor beliefs are measured. Record a run with a server learning rate of 1"
+    "the noise is less than declared, and the mean may be less by the same factor. A server "
+    "learning rate below 1, or an optimiser, looks the same and costs no privacy; neither noise "
+    "nor beliefs are measured. Record a run with a server learning rate of 1"
 )
 
 WEIGHTINGS = ("uniform", "examples")
 
 EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
-"""The logarithm of an e-value that counts as proof: larger ones are that rare by chance."""
+"""Logarithm of an e-value that counts as proof: chance rarely gives larger ones."""
 
 WEIGHTED = (
-    "the mean is weighted by num-examples: a client weighs up to {heaviest:.3g}, while the noise "
-    "presumes {presumed:.3g} of each, so that this client is protected less than configured"
+    "num-examples weights the mean: a client weighs up to {heaviest:.3g}, while the noise assumes "
+    "{presumed:.3g} of each, so that this client is protected less than configured"
 )
 
 FEWER = (
     "fewer clients replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
-    "noise presumes {presumed:.3g}"
+    "noise assumes {presumed:.3g}"
 )
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """A round that can be audited: the model before and after it [P], and who replied.
+    """A round that can be audited: the model before and after it [P], and its replies.
 
-    norm: what updates are clipped to, None if nothing is known to clip; by_server: whether the
-        server clips them, after they were recorded
+    norm: clipping norm of updates, None if no clipping is known. by_server: whether the server
+    clips them after they were recorded.
     """
 
     observed: ObservedRound
@@ -89,7 +89,7 @@ class _Seen:
     by_server: bool
 
     def update(self, node: int) -> Floats | None:
-        """Return a node's update [P] as it is averaged, None if its reply is no such model."""
+        """Return a node's update [P] as it is averaged; None if its reply is not such a model."""
         sent = self.layout.vector(self.observed.replies[node].arrays)
         if sent is None or not left_over.believable(sent):
             return None
@@ -97,7 +97,7 @@ class _Seen:
 
 
 class ServerRounds:
-    """What a server's transcript gives, round by round."""
+    """Measurements of a server's transcript, round by round."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -105,7 +105,7 @@ class ServerRounds:
         self._dither = Dither()
 
     def observe(self, observed: ObservedRound) -> None:
-        """Take in the next round: subtract the mean of the updates, and keep what is left over."""
+        """Read the next round: subtract the mean of the updates, and keep the rest."""
         seen = self._seen(observed)
         if seen is None:
             return
@@ -115,7 +115,7 @@ class ServerRounds:
             self._weighting.add(self._reduced(seen, weighted, means), means)
 
     def measured(self, asked: Asked) -> Measured:
-        """Return what all rounds so far say of the noise; append what is wrong."""
+        """Return the noise of all rounds so far; append findings."""
         findings = asked.findings
         name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
@@ -138,7 +138,7 @@ class ServerRounds:
         return Measured(release)
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
-        """Return a round that can be audited; None, with a note why, for others."""
+        """Return a round that can be audited; for others None, with a note that says why."""
         if observed.aggregate is None or not observed.replies:
             text = "no aggregate: the round released nothing"
             self._notes.add("note", text, observed.round)
@@ -181,19 +181,19 @@ class ServerRounds:
     ) -> dict[str, Release]:
         """Return the release under each weighting.
 
-        Every update is worked out a second time, rather than all of them kept in memory.
+        Each update is computed a second time, so that memory does not hold all of them.
         """
         observed = seen.observed
         noises = {name: seen.after - seen.before - mean for name, mean in means.items()}
         parts: dict[str, dict[int, Contribution]] = {name: {} for name in means}
         for node in observed.replies:
             update = seen.update(node)
-            assert update is not None  # or there were no means
+            assert update is not None  # `_means` has refused other replies
             for name, noise in noises.items():
                 parts[name][node] = left_over.contribution(weights[name][node], update, noise)
         units = seen.layout.units(seen.before, seen.after)
-        # Each of n updates is restored, weighted and summed in the model's precision: the partial
-        # sums make up n/3 roundings of the whole; then come noise and what clients round.
+        # Each of n updates is restored, weighted and summed in the model's precision. The partial
+        # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
         rounding = Rounding(units, len(observed.replies) / 3 + 3, self._dither.draw(units))
         claims = Claims(seen.norm, claimed_std(observed.mechanism), self._count_std(observed))
         return {
@@ -204,23 +204,23 @@ class ServerRounds:
         }
 
     def _count_std(self, observed: ObservedRound) -> float | None:
-        """Return the noise on the count that adaptive clipping releases, None if it is fixed."""
+        """Return the noise on the count of adaptive clipping; None for fixed clipping."""
         mechanism = observed.mechanism
         before, after = (number(mechanism, f"{of}clipping_norm") for of in ("", "noise_"))
         moved = after is not None and before != after
         named = "AdaptiveClipping" in str(mechanism.get("strategy"))
         if not (mechanism.get("adaptive") is True or moved or named):
             return None
-        found = number(mechanism, "clipped_count_std")
-        if not found:
+        count_std = number(mechanism, "clipped_count_std")
+        if not count_std:
             self._notes.add("alarm", NO_COUNT_NOISE, observed.round)
-        return found or 0.0
+        return count_std or 0.0
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
-    """Say why what is left over of the aggregates is not noise alone, "" if it is."""
+    """Return why the rest of the aggregates is not noise alone; "" if it is."""
     if all(release.noiseless for release in releases):
-        return ""  # nothing is left over: it is the mean, whoever made it
+        return ""  # no rest: the aggregate is the mean, by whatever code
     aggregation = mechanism.get("aggregation")
     if aggregation == "other":
         named = [str(mechanism.get(name)) for name in ("strategy", "inner_strategy")]
@@ -229,8 +229,8 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
 
 
 def misfit(releases: Sequence[Release]) -> str:
-    """Return why noise and beliefs cannot be told from what is left over, "" if they can."""
-    # Half of what an alarm may miss for the size of the rate, half for what it then leaves over.
+    """Return why noise and beliefs cannot be measured from the rest; "" if they can."""
+    # Half of an alarm's error is for the size of the rate, half for the rest after it.
     doubt = (1 - ALARM_CONFIDENCE) / 2
     less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"
     if less and noisy_means.scaled_fit(releases, 1 - doubt) >= doubt:
@@ -241,7 +241,7 @@ def misfit(releases: Sequence[Release]) -> str:
 def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
     """Return each node's weight in the mean, by weighting.
 
-    "examples" is not among them where some node did not say how many it has.
+    "examples" is missing where some node did not state its number of examples.
     """
     found = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
     examples = {node: reply.num_examples for node, reply in observed.replies.items()}
@@ -252,18 +252,18 @@ def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
 
 
 class Weighting:
-    """The releases of all rounds under either way to weight, and what speaks against either."""
+    """The releases of all rounds under either weighting, and the evidence against each."""
 
     def __init__(self) -> None:
         self.against = dict.fromkeys(WEIGHTINGS, 0.0)
         self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
 
     def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
-        """Take in a round.
+        """Read a round.
 
         Args:
-            releases: by each weighting that is possible; "examples" may be missing.
-            means: of the updates [P], by the same names: their distance is what tells them apart.
+            releases: by weighting; "examples" may be missing.
+            means: mean update [P] by weighting; their distance tells the weightings apart.
         """
         for name, release in releases.items():
             self._releases[name].append(release)
@@ -273,26 +273,25 @@ class Weighting:
         gap = float(apart @ apart)
         for name, other in (WEIGHTINGS, WEIGHTINGS[::-1]):
             one = releases[name]
-            said = noisy_means.evidence_against(one.energy, releases[other].energy, gap, one.size)
-            # What rounding may have left says nothing against the weights that left it.
-            self.against[name] += min(said, 0.0) if one.noiseless else said
+            against = noisy_means.evidence_against(
+                one.energy, releases[other].energy, gap, one.size
+            )
+            # Rounding errors are no evidence against the weights that explain everything else.
+            self.against[name] += min(against, 0.0) if one.noiseless else against
 
     def chosen(self, aggregation: Any) -> tuple[str, str]:
-        """Return how replies are weighted, and what says so.
+        """Return the weighting of replies, and its basis.
 
-        FedAvg's own code, and a declared plain mean, are believed unless the aggregates prove them
-        wrong.
-
-        Args:
-            aggregation: what the mechanism says of it: "mean", "declared" or other.
+        FedAvg's own code and a declared plain mean are believed unless the aggregates disprove
+        them. `aggregation` is the recorded "mean", "declared" or another.
         """
         uniform, examples = (self._releases[name] for name in WEIGHTINGS)
         if len(uniform) != len(examples):
-            return "uniform", "some node did not say how many examples it has"
+            return "uniform", "some node did not state its number of examples"
         if aggregation == "mean" and self.against["examples"] <= EVIDENCE:
             return "examples", "FedAvg's own code"
         if aggregation == "declared" and self.against["uniform"] <= EVIDENCE:
-            return "uniform", "what was declared"
+            return "uniform", "the declaration"
         likelier = self.against["uniform"] > self.against["examples"]
         return ("examples" if likelier else "uniform"), "the aggregate"
 
@@ -301,7 +300,7 @@ class Weighting:
         return self._releases[name]
 
     def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
-        """Return what is wrong if a client weighs more than the 1/n that the noise presumes."""
+        """Return the finding of a client that weighs more than the 1/n that the noise assumes."""
         presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)
@@ -313,5 +312,5 @@ class Weighting:
         elif self.against["uniform"] > EVIDENCE:
             text = f"{WEIGHTED}; the aggregates prove it"
         else:
-            text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to see it", "caution"
+            text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to tell", "caution"
         return [Finding(severity, "", text.format(heaviest=heaviest, presumed=presumed))]

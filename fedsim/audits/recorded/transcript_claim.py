@@ -1,10 +1,9 @@
-"""What a transcript says of the epsilon that somebody claims of all of its rounds.
+"""The verdict on a claimed epsilon of all rounds of a transcript.
 
-A transcript measures the noise that is added to whole updates. What refutes a claim about those is
-proven with the confidence of every alarm. What supports it is the noise that was measured, at the
-low end of its interval; where noise was configured and the measured one does not contradict it, the
-configured. A claim about records, or one that rests on noise which was there before the recorder
-saw anything, is not judged: the report says why, and what would let it be.
+A transcript measures the noise on whole updates. A claim about those is refuted with the confidence
+of an alarm. It is supported by the measured noise, at the low end of its interval, or by the
+configured noise if the measurement does not contradict it. A claim about records is not judged, nor
+one about noise that was added before the recorder; the report says why, and what would let it be.
 """
 
 import math
@@ -24,38 +23,39 @@ from fedsim.federation.transcripts.records import UNITS
 Part = Mapping[str, Any]
 
 RECORDS = (
-    "it is of a record of a client's data, and a transcript measures what is learnt of a client's "
-    "whole update"
+    "it is about a record of a client's data, and a transcript measures what is learnt about a "
+    "client's whole update"
 )
 CLIENTS = (
-    "it is of a client's whole update, and this training loop was recorded as one whose noise "
-    "protects a record"
+    "it is about a client's whole update, and the noise of this recorded training loop protects a "
+    "record"
 )
 UNKNOWN_UNIT = (
-    "clients report an epsilon of their own ({}), so that it may be of their records, of which a "
-    "transcript measures nothing; if it is of a client's whole update, say so: "
+    "clients report an epsilon of their own ({}), so that it may be about their records, which a "
+    "transcript does not measure; if it is about a client's whole update, state that: "
     'record(..., unit="client"), or the claimed unit client'
 )
 NOISE_ELSEWHERE = (
-    "nobody adds noise after the updates were sent, and what clients add before is part of what "
-    "was recorded; where they do, record one of them: recording_mod(local_dp=...), or canary_mod"
+    "no noise is added after the updates were sent, and noise that clients add before is part of "
+    "the recorded updates. If they add noise, record a client: recording_mod(local_dp=...), or "
+    "canary_mod"
 )
 UNBOUNDED = (
-    "nobody recorded what an update is clipped to, without which noise protects nobody in "
-    "particular; declare it: record(..., clipping_norm=...)"
+    "no clipping norm was recorded, without which noise gives no guarantee; declare it: "
+    "record(..., clipping_norm=...)"
 )
 UNKNOWN_COUNT = (
-    "no noise on the count of clipped updates was recorded, which adaptive clipping releases too"
+    "adaptive clipping also releases a count of clipped updates, and no noise on it was recorded"
 )
 HIDDEN = "the configured noise is so small that rounding hides whether it was added"
 CANARY_UNIT = (
-    "canaries measure what is learnt of a client's whole update as training returns it, and "
-    "nothing says that the claim is of that; if it is, say so with the claimed unit client"
+    "canaries measure what is learnt about a client's whole update as training returns it, and the "
+    "claim does not state that it is about that; if it is, set the claimed unit client"
 )
-CANARIES = "canaries may disprove a claim, and support none; record at the server as well"
+CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
-    "the noise that was measured allows an epsilon of {}; more rounds would measure it more "
-    "exactly, and configured noise would be held against it"
+    "the measured noise allows an epsilon of {}; more rounds would measure it more exactly, and "
+    "configured noise would be compared with it"
 )
 
 UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite by {}"
@@ -63,12 +63,12 @@ UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite by {}"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a transcript gives to judge a claim by.
+    """What a transcript contributes to the verdict on a claim.
 
     Attributes:
         mechanism: as recorded; the last round that names a value counts.
-        reported: epsilons that clients state of their own training, None if none does.
-        missing: why rounds may be missing, "" if all are there.
+        reported: epsilons of the clients' own training; None if no client reports one.
+        missing: why rounds may be missing, "" if none are.
         alarms: whether the report has an alarm, after which no claim is supported.
     """
 
@@ -80,10 +80,9 @@ class Recorded:
 
 
 def judge(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str, Any]:
-    """Return the claim with its verdict, and the reasons of one that is not judged.
+    """Return the claim with its verdict, and the reasons if it is not judged.
 
-    Args:
-        findings: those of the report; what refutes the claim is appended as alarms.
+    findings: findings of the report; refutations of the claim are appended as alarms.
     """
     unit = claim.unit or recorded.mechanism.get("unit")
     unit = unit if unit in UNITS else None
@@ -99,29 +98,29 @@ def judge(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str
         )
         for text in refuted
     ]
-    found = judgement.judge(claim, evidence)
+    judged = judgement.judge(claim, evidence)
     return {
         "epsilon": claim.epsilon,
         "delta": claim.delta,
         "unit": unit,
-        "verdict": found.verdict.value,
-        "reasons": list(found.reasons),
+        "verdict": judged.verdict.value,
+        "reasons": list(judged.reasons),
     }
 
 
 def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[list[str], Evidence]:
-    """Return what refutes a claim of whole updates, and all evidence about it."""
+    """Return the refutations of a claim about whole updates, and all evidence on it."""
     release, canary = recorded.measured.release, recorded.measured.canary
     refuted, unjudged = [], []
     if canary is not None and unit is None and "clipping" not in recorded.mechanism:
         unjudged.append(CANARY_UNIT)
     elif canary is not None:
         unjudged.append(CANARIES)
-        refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "that canaries found")
+        refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "by canaries")
     filtered = recorded.measured.filtered
     if filtered is not None and "proven" in filtered:
         refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
-    elif filtered is not None and "identified" in filtered:  # which no confidence speaks of
+    elif filtered is not None and "identified" in filtered:  # known by its code, not measured
         refuted.append(UNBOUNDED_FILTER.format(filtered["filter"], filtered["identified"]["by"]))
     if release is None:
         unjudged += [] if canary is not None else [recorded.measured.unmeasured]
@@ -137,7 +136,7 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
 
 
 def _unjudgeable(release: Part) -> str:
-    """Say why a release says nothing of a claim, "" if it does."""
+    """Return why a release cannot judge a claim; "" if it can."""
     claimed = None not in release["claimed_std"] and 0 not in release["claimed_std"]
     if release["noise"] == "none":
         return "" if claimed else NOISE_ELSEWHERE
@@ -149,7 +148,7 @@ def _unjudgeable(release: Part) -> str:
 
 
 def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) -> Evidence:
-    missing = [f"{recorded.missing}, and the claim is of all rounds"] if recorded.missing else []
+    missing = [f"{recorded.missing}, and the claim is about all rounds"] if recorded.missing else []
     at_most = release["proven"]["epsilon_at_most"]
     kept = claim.allows(at_most)
     if kept:
@@ -161,7 +160,7 @@ def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) 
         refuted=refuted,
         broken=recorded.alarms,
         unknown=missing,
-        # By the configuration itself the claim is too small.
+        # The configuration itself contradicts the claim.
         exceeded=not kept and release["noise"] == "as claimed",
         unsure=[unsure] if unsure else [],
     )
@@ -170,5 +169,5 @@ def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) 
 def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
     if epsilon <= claim.epsilon:
         return []
-    found = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
-    return [f"is refuted: the epsilon {whose} is {found} ({ALARM_CONFIDENCE:.2%} confidence)"]
+    value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
+    return [f"is refuted: the epsilon {whose} is {value} ({ALARM_CONFIDENCE:.2%} confidence)"]

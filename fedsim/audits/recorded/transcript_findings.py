@@ -1,4 +1,4 @@
-"""What an audit of a transcript measures and objects to, as report.json has it."""
+"""Measurements and findings of a transcript's audit, as report.json has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,17 +8,13 @@ from fedsim.audits.judgement.judge import Finding, Severity
 
 
 class Notes:
-    """Findings of single rounds: those that say the same are one, with all of its rounds."""
+    """Findings of single rounds; equal ones become one finding with all of their rounds."""
 
     def __init__(self) -> None:
         self._rounds: dict[tuple[Severity, str], list[int]] = {}
 
     def add(self, severity: Severity, text: str, round: int) -> None:
-        """Note a finding of a round.
-
-        Args:
-            severity: "alarm", "caution" or "note".
-        """
+        """Add a finding of a round."""
         self._rounds.setdefault((severity, text), []).append(round)
 
     def findings(self) -> list[Finding]:
@@ -30,11 +26,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a report is to be of.
-
-    Attributes:
-        findings: those of the report, to which is appended what is wrong.
-    """
+    """The options of a report, and its findings, to which measurements append."""
 
     mechanism: Mapping[str, Any]
     delta: float
@@ -44,14 +36,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the rounds of a vantage point gave.
+    """Measurements of all rounds of a vantage point.
 
     Attributes:
-        release: noise and clients, as `transcript_release.measured`; None if nothing is known.
-        canary: as `participant_rounds.canary_measured`, None without canaries.
+        release: noise and clients, from `transcript_release.measured`; None if unknown.
+        canary: from `participant_rounds.canary_measured`; None without canaries.
         unmeasured: why there is no release, "" if there is one.
-        unit: one of `records.UNITS`, of which all of this is.
-        filtered: what a filter that is no Gaussian mechanism did, as `filter_rounds`; None without.
+        unit: unit of all of this, one of `records.UNITS`.
+        filtered: from `filter_rounds`, for a filter that is not a Gaussian mechanism; else None.
     """
 
     release: dict[str, Any] | None = None

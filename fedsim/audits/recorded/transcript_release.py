@@ -1,4 +1,4 @@
-"""What the releases of a recorded run say of the noise, and of every client's privacy under it."""
+"""Noise in the releases of a recorded run, and every client's privacy under it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ from fedsim.audits.recorded.transcript_findings import Asked
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 BYSTANDERS = 20
-"""Directions of nobody's update that are scored in every round, for the false positive rate."""
+"""Random directions scored in every round, for the false positive rate."""
 
 EXCESS = 1e-3
-"""Share by which an update may pass the clipping norm: clients clip in single precision."""
+"""Share by which an update may exceed the clipping norm: clients clip in single precision."""
 
 NEIGHBOURS = (
     "neighbours: the client's update of every round, or no change in its place; weights and number "
     "of clients stay (replacing an update by another doubles the sensitivity)"
 )
 
-COUNT = "the noisy count of clipped updates is released too, and composed; of beliefs it is no part"
+COUNT = "the noisy count of clipped updates is released and composed too; beliefs do not use it"
 
 NO_SCORES = (
-    "no lower bound on one release: no client changed the model in any round, and there is nothing "
-    "to find one by"
+    "no lower bound on one release: no client changed the model in any round, so that no client "
+    "can be scored"
 )
 
 
@@ -45,17 +45,16 @@ def measured(
     *,
     declared: bool = False,
 ) -> dict[str, Any]:
-    """Return what the releases of a run say of noise and clients; append what is wrong.
+    """Return noise and clients of a run's releases; append findings.
 
-    Args:
-        declared: whether clipping and noise were declared, rather than read off Flower's own code.
+    declared: whether the user declared clipping and noise, instead of Flower's own code.
     """
     delta, confidence, findings = asked.delta, asked.confidence, asked.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
     shown = level.stds(releases)
     measured_stds = [ends["point"] for ends in shown]
-    # Beliefs reckon with a claim that the data do not contradict: it is more exact than they are.
+    # Beliefs use an uncontradicted claim, which is more exact than the measurement.
     hidden = level.verdict == "hidden"
     exact = hidden or level.verdict == "as claimed"
     stds = [
@@ -64,8 +63,8 @@ def measured(
     ]
     empirical = None
     if not any(release.noiseless for release in releases):
-        # Against the size that was measured: against the claim, too little noise everywhere would
-        # be said of every array.
+        # Compared with the measured size: compared with the claim, too little noise everywhere
+        # would be an objection to every array.
         shape = noise_level.shape_findings(releases, measured_stds, declared=declared)
         findings += shape
         normal = _claimed(releases) and not alarms(shape)
@@ -97,7 +96,7 @@ def _claimed(releases: Sequence[Release]) -> bool:
 def noise_values(
     releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
-    """Return what was configured and measured of the noise, in all and round by round."""
+    """Return the configured and measured noise, in all and round by round."""
     claimed = _claimed(releases)
     ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
@@ -122,7 +121,7 @@ def noise_values(
 def _proven(
     releases: Sequence[Release], level: NoiseLevel, stds: Sequence[float], delta: float
 ) -> dict[str, Any]:
-    """Return what holds as surely as an alarm must: ends of the noise, and the worst epsilon."""
+    """Return what holds at the confidence of an alarm: ends of the noise, and the worst epsilon."""
     sure = level.sure_stds(releases)
     least = [dict.fromkeys(("point", "low", "high"), std) for std in level.least_stds()]
     clients = _clients(releases, sure, stds, delta)
@@ -139,7 +138,7 @@ def _proven(
 
 
 def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | None:
-    """Return the multiplier of equal steps that compose to these: s n/C of n clients alike."""
+    """Return the multiplier of equal steps that compose to these: s n/C of n equal clients."""
     inverse = 0.0
     for release, std in zip(releases, stds, strict=True):
         if not release.clipping_norm:
@@ -152,15 +151,15 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
 def noise_multipliers(
     releases: Sequence[Release], noises: Sequence[Ends]
 ) -> dict[str, float | None] | None:
-    """Return the multiplier that equal steps would have, by end of an interval; None if unknown."""
-    found = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
-    return None if None in found.values() else found
+    """Return the multiplier of equal steps, by end of an interval; None if unknown."""
+    multipliers = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
+    return None if None in multipliers.values() else multipliers
 
 
 def _clients(
     releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
 ) -> list[dict[str, Any]]:
-    """Return for each client the guarantee of the noise that was measured, and the belief."""
+    """Return for each client the guarantee of the measured noise, and the belief."""
     nodes = sorted({node for release in releases for node in release.contributions})
     return [_client(node, releases, noises, stds, delta) for node in nodes]
 
@@ -172,7 +171,7 @@ def _client(
     stds: Sequence[float],
     delta: float,
 ) -> dict[str, Any]:
-    # More noise is less epsilon: the ends of the interval change places.
+    # More noise gives less epsilon, so that the ends of the interval change places.
     ends = {"point": "point", "low": "high", "high": "low"}
     mu, realised, bounded, steps, counts = dict.fromkeys(ends, 0.0), 0.0, True, 0, 0.0
     log_odds, rounds, total = [], [], 0.0
@@ -181,7 +180,7 @@ def _client(
         if part is not None:
             steps += 1
             bounded = bounded and release.clipping_norm is not None
-            # Once longer than clipping allows, the update itself is what must be hidden.
+            # An update longer than the clipping norm must itself be hidden.
             reach = max(part.weight * (release.clipping_norm or 0.0), part.norm / (1 + EXCESS))
             for name, end in ends.items():
                 loudest = reach / noise[end] if noise[end] else math.inf
@@ -194,9 +193,9 @@ def _client(
                 counts += release.count_std**-2 if release.count_std else math.inf
         log_odds.append(total)
         rounds.append(release.round)
-    # Noise on the count that nobody recorded may still be there.
-    known = dict.fromkeys(ends, counts) | ({"low": 0.0} if math.isinf(counts) else {})
-    mu = {name: math.hypot(value, math.sqrt(known[name])) for name, value in mu.items()}
+    # Unrecorded noise on the count may exist: the low end leaves the count out.
+    of_count = dict.fromkeys(ends, counts) | ({"low": 0.0} if math.isinf(counts) else {})
+    mu = {name: math.hypot(value, math.sqrt(of_count[name])) for name, value in mu.items()}
     if not bounded:
         mu = dict.fromkeys(mu, math.inf)
     epsilon = {name: gaussian.epsilon(value, delta) for name, value in mu.items()}
@@ -230,10 +229,10 @@ def _empirical(
 ) -> dict[str, Any] | None:
     """Return lower bounds on one release, from scores of one client a round and of bystanders.
 
-    Clients that changed the model take turns: projections of one noise on several clients' updates
-    are not independent. A bystander is a fresh direction of the client's norm that is in no mean.
-    normal: whether the noise is configured, and nothing says that it is not Gaussian. None where no
-    client changed anything.
+    Clients that changed the model take turns, since projections of one noise on several updates are
+    dependent. A bystander is a fresh direction of the client's norm that is in no mean. None where
+    no client changed the model. normal: whether the noise is configured, and nothing contradicts
+    that it is Gaussian.
     """
     members, bystanders = [], []
     for turn, (release, std) in enumerate(zip(releases, stds, strict=True)):
@@ -249,7 +248,7 @@ def _empirical(
         return None
     worlds = np.repeat([True, False], [len(members), len(bystanders)])
     scores = np.array(members + bystanders)
-    names = ("clopper_pearson", "gaussian")  # bystanders are many: no more than these are needed
+    names = ("clopper_pearson", "gaussian")  # with many bystanders the others prove no more
     kinds = lower_bounds.MechanismKind
     kind = kinds.GAUSSIAN if normal else kinds.OTHER
     bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, kind, names=names)
@@ -264,7 +263,7 @@ def _empirical(
 
 
 def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the client with the largest epsilon; of equals, the one that is believed in most."""
+    """Return the client with the largest epsilon; of equals, the one with the largest belief."""
     return least_protected(release)[0]
 
 
@@ -275,7 +274,7 @@ def least_protected(release: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         clients,
         key=lambda client: (
             client["unbounded"],
-            float(f"{client['epsilon']['point']:.6g}"),  # rounding parts no clients
+            float(f"{client['epsilon']['point']:.6g}"),  # clients differ by rounding
             client["belief"][-1],
             client["log_odds"][-1],
         ),

@@ -1,12 +1,12 @@
-"""Recording somebody else's Flower app: one line on the server, or one on a client.
+"""Recorders of a user's Flower app: one line on the server, or one on a client.
 
     strategy = record(strategy, "server.fedt")                          # server_app.py
 
     @app.train(mods=[recording_mod("client-{node}.fedt")])              # client_app.py
 
-The app runs as before. Where recording fails it says so once, in Flower's log and in the
-transcript, and lets the app go on: an audit must not end a training. What can be wrong with the
-line itself (a file that cannot be written) is an error before anything was trained.
+The app runs as before. If recording fails, Flower's log and the transcript say so once, and the app
+continues: an audit must not end a training. Errors of the line itself, such as a file that cannot
+be written, are raised before the training.
 """
 
 import logging
@@ -35,7 +35,7 @@ from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound,
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
 
 IDLE_SHARE = 1e-3
-"""Length of the short canary by default, as a share of the long one: a change, but next to none."""
+"""Default length of the short canary over the long one: small, but not 0."""
 
 log = logging.getLogger("flwr")
 
@@ -52,34 +52,33 @@ def record(
 ) -> AnyStrategy:
     """Record what the server sees of every training round.
 
-    The methods are replaced on this instance, so that a subclass of any kind keeps its own. Replies
-    are kept as they arrived, before a wrapper clips them.
+    The methods are replaced on this instance, so that a subclass keeps its own. Replies are
+    recorded as they arrive, before a wrapper clips them.
 
     Args:
-        strategy: any of Flower's message-based strategies, DP wrappers included. The last wrapper
-            is the one to record: its aggregate is what is released.
+        strategy: any of Flower's message-based strategies, DP wrappers included. Record the
+            outermost wrapper, whose aggregate is released.
         to: file of the transcript, which must not exist unless `resume`; "{run}" in it becomes the
-            run, once it starts; or a function to call with every round.
-        resume: whether to continue a transcript whose run was killed, or ended with an exception.
-        clipping_norm: C of a strategy of one's own, as of `Declared`; the transcript has it as
-            declared.
-        noise_multiplier: z of such a strategy, as of `Declared`.
-        unit: whom the claim protects, as of `Declared`; None where nothing is said.
+            run when it starts. Or a function to call with every round.
+        resume: whether to continue the transcript of a run that was killed, or ended with an
+            exception.
+        clipping_norm: C of a strategy of your own, as in `Declared`.
+        noise_multiplier: z of such a strategy, as in `Declared`.
+        unit: protected unit of the claim, as in `Declared`; None if unstated.
 
     Returns:
         The same strategy.
 
     Raises:
         InputError: the file exists or cannot be written, the strategy is of the older flwr.server,
-            or what is declared says nothing or contradicts what Flower's own strategy says of
-            itself.
+            or a declared value is out of range or contradicts Flower's own strategy.
     """
     kind: type = type(strategy)
     if not issubclass(kind, Strategy):
         raise InputError(
-            f"{kind.__module__}.{kind.__qualname__} is no strategy of flwr.serverapp.strategy, "
-            "which alone can be recorded: port the app from the older flwr.server to ServerApp's "
-            "strategies (Flower's upgrade guide says how)"
+            f"{kind.__module__}.{kind.__qualname__} is not a strategy of flwr.serverapp.strategy. "
+            "Only those can be recorded: port the app from the older flwr.server to ServerApp's "
+            "strategies (see Flower's upgrade guide)"
         )
     declared = Declared(clipping_norm, noise_multiplier, unit)
     declared.check(strategy)
@@ -91,15 +90,16 @@ def record(
 def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: str = "") -> Mod:
     """Return a mod that records what this client receives and sends.
 
-    Put it first in the list, so that it sees what is really sent:
-    `@app.train(mods=[recording_mod("{node}.fedt"), fixedclipping_mod])`. On `@app.evaluate` as well
-    it sees the global model after the last round, which no training message brings.
+    Put it first in the list, so that it sees the messages as they are sent:
+    `@app.train(mods=[recording_mod("{node}.fedt"), fixedclipping_mod])`. Put it on `@app.evaluate`
+    too: only an evaluation brings the global model after the last round.
 
     Args:
-        path: file of the transcript; "{node}" in it becomes the client's partition (its node id, if
-            it has none), "{run}" the run. Clients on one machine need a file each.
-        local_dp: the LocalDpMod of this client, which then must not stand in the list of mods: the
-            recording runs it, and keeps the update before and after its noise.
+        path: file of the transcript; "{node}" in it becomes the client's partition (or its node id,
+            if it has none), "{run}" the run. Clients on one machine need a file each.
+        local_dp: LocalDpMod of this client, which must then not be in the list of mods. The
+            recorder runs it, and records the update before and after its noise.
+        app: name of the app, for the transcript.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -142,21 +142,22 @@ def canary_mod(
     seed: int | None = None,
     app: str = "",
 ) -> Mod:
-    """Return a mod that makes this client a consented canary, and records it.
+    """Return a mod that makes this client a consenting canary, and records it.
 
     In every round a fair coin decides whether the client sends the global model plus a random
     direction of length `norm`, or of length `idle_norm`. What the app trained is not sent: the
-    client gives up its contribution to measure the privacy of one. Coin and direction are known to
-    the transcript of this client alone.
+    client gives up its contribution to measure the privacy of one. Only the transcript of this
+    client has the coin and the direction.
 
     Put it last in the list of mods, so that clipping and noise apply to the canary as to any
-    update; on `@app.evaluate` as well, for the sake of the last round.
+    update. Put it on `@app.evaluate` too, for the last round.
 
     Args:
-        path: as of `recording_mod`.
+        path: as in `recording_mod`.
         norm: at least the clipping norm, so that the canary is as loud as an update can be.
         idle_norm: above 0; None for a thousandth of `norm`.
-        seed: of coins and directions; None takes them from the operating system.
+        seed: seed of coins and directions; None takes them from the operating system.
+        app: name of the app, for the transcript.
 
     Raises:
         InputError: not norm > idle_norm > 0.
@@ -164,8 +165,8 @@ def canary_mod(
     idle = norm * IDLE_SHARE if idle_norm is None else idle_norm
     if not 0 < idle < norm < np.inf:
         raise InputError(
-            f"a canary of norm {norm:g} or {idle:g}; give norm > idle_norm > 0 (an update of "
-            "norm 0 ends Flower's server-side clipping)"
+            f"the canary has norm {norm:g} and idle norm {idle:g}; give norm > idle_norm > 0 (an "
+            "update of norm 0 ends Flower's server-side clipping)"
         )
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -194,14 +195,14 @@ def canary_mod(
 
 
 class _ServerRecorder:
-    """Stands between a strategy and whoever calls it."""
+    """Wraps three methods of a strategy to record its rounds."""
 
     def __init__(self, strategy: Strategy, sink: RoundSink, declared: Declared) -> None:
         self._strategy, self._sink, self._declared = strategy, sink, declared
         self._pending: dict[int, tuple[Arrays, tuple[int, ...], dict[str, Scalar]]] = {}
 
     def attach(self) -> None:
-        """Replace three methods of the instance by those below, which call them."""
+        """Replace three methods of the instance by the ones below, which call them."""
         strategy: Any = self._strategy
         strategy.configure_train = partial(self._configure_train, strategy.configure_train)
         strategy.aggregate_train = partial(self._aggregate_train, strategy.aggregate_train)
@@ -210,8 +211,8 @@ class _ServerRecorder:
     def _configure_train(
         self, configure: Callable[..., Any], server_round: int, arrays: ArrayRecord, *rest: Any
     ) -> Any:
-        """Keep the model that a round begins with, and who is asked."""
-        # Before the call, which may move an adaptive clipping norm on.
+        """Keep the model at the start of a round, and its participants."""
+        # Before the call, which may change an adaptive clipping norm.
         mechanism = safely(messages.mechanism, self._strategy, self._declared) or {}
         sent = list(configure(server_round, arrays, *rest))
         with self._sink.guarded():
@@ -223,10 +224,10 @@ class _ServerRecorder:
     def _aggregate_train(
         self, aggregate: Callable[..., Any], server_round: int, replies: Iterable[Message]
     ) -> Any:
-        """Record what a round's clients sent, and what was made of it."""
+        """Record the replies of a round's clients, and their aggregate."""
         replies = list(replies)
         key = weighting_key(self._strategy)
-        # Before the call, which may clip them in place.
+        # Before the call, which may clip the replies in place.
         seen: dict[int, Reply] = {}
         with self._sink.guarded():
             seen = {
@@ -238,8 +239,8 @@ class _ServerRecorder:
         with self._sink.guarded():
             model, participants, mechanism = self._pending.pop(server_round, ({}, None, {}))
             if "clipping_norm" in mechanism:
-                # Flower's adaptive clipping scales its noise to the norm of the next round; a
-                # declared multiplier is of the updates that there were.
+                # Flower's adaptive clipping scales its noise to the norm of the next round. A
+                # declared multiplier is for the updates that arrived.
                 after = messages.mechanism(self._strategy, self._declared, len(seen))
                 mechanism["noise_clipping_norm"] = after["clipping_norm"]
                 if "num_sampled_clients" in after:
@@ -257,14 +258,14 @@ class _ServerRecorder:
         return aggregated, metrics
 
     def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
-        """Begin the transcript with the run, and end it with it."""
+        """Begin the transcript when the run starts, and end it with the run."""
         self._sink.begin(str(grid.run.run_id))
         for finding in safely(configuration_findings, self._strategy) or []:
             log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)
         try:
             result = start(grid, *arguments, **named)
         except BaseException as error:
-            # No round is missing if somebody takes the run up again with `resume`.
+            # The transcript is complete if the user continues the run with `resume`.
             self._sink.end(f"the run ended with {type(error).__name__}", resumable=True)
             raise
         self._sink.end("")

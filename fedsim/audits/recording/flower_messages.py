@@ -1,4 +1,4 @@
-"""What a recorder reads in Flower's messages, strategies and mods, and what it is told of them."""
+"""Reads Flower's messages, strategies and mods for a recorder, and checks declarations."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -23,19 +23,19 @@ from fedsim.federation.transcripts.records import UNITS, ObservedRound, Reply, S
 
 @dataclass(frozen=True)
 class Declared:
-    """What somebody says of a strategy that cannot be read off it, None where nothing is said.
+    """The user's statements about a strategy that cannot be read off it; None if unstated.
 
-    The strategy releases the mean of n updates, each clipped to C as a whole, plus N(0, (z C /
-    n)^2) on every parameter.
+    They state that it releases the mean of n updates, each clipped to C as a whole, plus
+    N(0, (z C / n)^2) on every parameter.
 
     Attributes:
         clipping_norm: C, above 0.
         noise_multiplier: z, at least 0; needs C.
-        unit: whom the guarantee that is claimed protects: a "client", with its whole update, or a
-            "record" of a client's data.
+        unit: protected unit of the claim: a "client" with its whole update, or a "record" of a
+            client's data.
 
     Raises:
-        InputError: a value says nothing.
+        InputError: a value is out of range, or z is given without C.
     """
 
     clipping_norm: float | None = None
@@ -45,41 +45,29 @@ class Declared:
     def __post_init__(self) -> None:
         norm, multiplier = self.clipping_norm, self.noise_multiplier
         if norm is not None and not 0 < norm < math.inf:
-            raise InputError(f"the clipping norm is {norm}; declare a number above 0")
+            raise InputError(f"clipping_norm is {norm}; it must be above 0")
         if multiplier is not None and not 0 <= multiplier < math.inf:
-            raise InputError(
-                f"the noise multiplier is {multiplier}; declare a number of at least 0"
-            )
+            raise InputError(f"noise_multiplier is {multiplier}; it must be at least 0")
         if multiplier is not None and norm is None:
-            raise InputError(
-                "a noise multiplier is in units of the clipping norm: declare clipping_norm too"
-            )
+            raise InputError("noise_multiplier is in units of clipping_norm: give that too")
         if self.unit is not None and self.unit not in UNITS:
-            raise InputError(f"the unit is '{self.unit}'; it is one of {', '.join(UNITS)}")
+            raise InputError(f"unit is '{self.unit}'; it must be one of {', '.join(UNITS)}")
 
     def check(self, strategy: Strategy) -> None:
-        """Check that the strategy itself does not say what is declared of it.
-
-        Raises:
-            InputError: it does.
-        """
+        """Refuse declarations about a strategy that states the same itself. Raises InputError."""
         if self.clipping_norm is not None and configuration_of(strategy).central is not None:
             raise InputError(
-                f"the clipping and noise of {type(strategy).__name__} are Flower's own and are "
-                "read off it; declare neither clipping_norm nor noise_multiplier"
+                f"{type(strategy).__name__} is Flower's own, and states its clipping and noise "
+                "itself; declare neither clipping_norm nor noise_multiplier"
             )
 
 
 def mechanism(
     strategy: Strategy, declared: Declared, replies: int | None = None
 ) -> dict[str, Scalar]:
-    """Return the noise configuration of a strategy as it stands, and what is declared of it.
+    """Return the noise configuration of a strategy at this moment, with the user's declarations.
 
-    Args:
-        replies: how many updates the mean is of, None where they have not arrived yet.
-
-    Returns:
-        The keys of `ObservedRound.mechanism` that are known.
+    replies: number of updates in the mean; None before they have arrived.
     """
     configuration = configuration_of(strategy)
     central = configuration.central
@@ -87,7 +75,7 @@ def mechanism(
     found: dict[str, Scalar] = {
         "strategy": configuration.strategies[0],
         "inner_strategy": configuration.strategies[-1],
-        # Whatever else a strategy is, its aggregate is a mean only if this is.
+        # The aggregate of the innermost strategy decides whether the whole is a mean.
         "aggregation": "mean" if mean and own_code(chain(strategy)) is None else "other",
     }
     if key := weighting_key(strategy):
@@ -120,10 +108,9 @@ def mechanism(
 def client_mechanism(
     message: Message, reply: Message, local_dp: LocalDpMod | None
 ) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: what it was told, adds itself, and reports.
+    """Return what a client knows of the noise: the server's norm, its own noise and epsilon.
 
-    Args:
-        local_dp: the mod that adds its noise, None for none.
+    local_dp: the mod that adds its noise, None without one.
     """
     found: dict[str, Scalar] = {}
     for config in message.content.config_records.values():
@@ -141,7 +128,7 @@ def client_mechanism(
 
 
 def evaluated(message: Message) -> ObservedRound:
-    """Return what an evaluation shows: the global model after its round."""
+    """Return the observation of an evaluation: the global model after its round."""
     return ObservedRound(round_number(message), aggregate=arrays(message))
 
 
@@ -163,7 +150,7 @@ def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
 
 
 def reply_of(message: Message, weighting_key: str) -> Reply:
-    """Return what a node sent."""
+    """Return a node's reply."""
     metrics = _metrics(message)
     weight = metrics.get(weighting_key)
     weight = float(weight) if isinstance(weight, int | float) else None
@@ -179,14 +166,7 @@ def _metrics(message: Message) -> dict[str, Value]:
 
 
 def round_number(message: Message) -> int:
-    """Return the round of a message.
-
-    Args:
-        message: as Flower's strategies send them.
-
-    Raises:
-        ValueError: it does not say.
-    """
+    """Return the round of a message of Flower's strategies. Raises ValueError without one."""
     for config in message.content.config_records.values():
         number = config.get("server-round")
         if isinstance(number, int):
@@ -195,11 +175,11 @@ def round_number(message: Message) -> int:
 
 
 def is_training(message: Message) -> bool:
-    """Return whether a message asks to train."""
+    """Return whether a message is a request to train."""
     return message.metadata.message_type.startswith("train")
 
 
 def node_of(context: Context) -> int:
-    """Return the partition of a client, its node id if it has none."""
+    """Return the partition of a client; its node id if it has none."""
     partition = context.node_config.get("partition-id")
     return partition if isinstance(partition, int) else context.node_id

@@ -1,12 +1,12 @@
-"""Recording a training loop with DP-SGD: what each step released, and what the noise was added to.
+"""The recorder of a DP-SGD training loop: each step's release, and the sum before the noise.
 
     recorder = Recorder("steps.fedt", records=len(dataset))
     ...
     recorder.step(noisy, clipped_sum, divisor=64, batch=len(images), noise_multiplier=1.0,
                   clipping_norm=0.5, sample_rate=64 / len(dataset))
 
-Nothing here imports a framework. What goes wrong while recording is told once and lets the training
-go on.
+This module imports no framework. If recording fails, the log says so once, and the training
+continues.
 """
 
 import math
@@ -24,21 +24,21 @@ from fedsim.audits.recording.recorder_sink import RoundSink, Sink
 from fedsim.federation.transcripts.records import LOOP, UNITS, Arrays, ObservedRound, Reply, Scalar
 
 PARAMETERS = 2**16
-"""Of larger models a step keeps about so many parameters, spread evenly: enough for noise."""
+"""Approximate number of parameters that a step keeps of a larger model: enough for noise."""
 
 Gradients = Any
-"""Arrays or tensors by name, or in the model's order, or one alone."""
+"""Arrays or tensors by name or in the model's order, or a single one."""
 
 
 @dataclass(frozen=True)
 class Accounted:
-    """What an accountant has been told, this step included.
+    """An accountant's record, this step included.
 
     Attributes:
         noise_multiplier: z of this step.
         sample_rate: q of this step, in (0, 1].
-        steps: how many it counts in all; fewer than were taken if it was begun anew.
-        kind: of accountant, such as "rdp".
+        steps: number of steps in all; fewer than were taken if the accountant was begun anew.
+        kind: kind of accountant, such as "rdp".
     """
 
     noise_multiplier: float
@@ -53,17 +53,17 @@ class Recorder:
     Args:
         to: file of the transcript, which must not exist unless `resume`; or a function to call with
             every step, an `ObservedRound`.
-        records: N, of which a batch is drawn; None where unknown, and no claim of sampling can be
+        records: N, the size of the data set. None: unknown, so that no claimed sampling can be
             checked exactly.
-        unit: whom the noise protects, of `records.UNITS`.
+        unit: protected unit, of `records.UNITS`.
         resume: whether to continue a transcript: the same training, with a new engine or process.
         app: name of the training, for the transcript.
-        parameters: about how many a step keeps of a larger model; None for all.
-        recorder: the function that records, for the transcript.
-        packages: whose versions the transcript states.
+        parameters: approximate number that a step keeps of a larger model; None for all.
+        recorder: name of the recording function, for the transcript.
+        packages: packages whose versions the transcript states.
 
     Raises:
-        InputError: the file exists or cannot be written, or a value says nothing.
+        InputError: the file exists or cannot be written, or a value is out of range.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Recorder:
         packages: Iterable[str] = ("torch",),
     ) -> None:
         if unit not in UNITS:
-            raise InputError(f"the unit is '{unit}'; it is one of {', '.join(UNITS)}")
+            raise InputError(f"unit is '{unit}'; it must be one of {', '.join(UNITS)}")
         if records is not None and records < 1:
-            raise InputError(f"there are {records} records; give the size of the data set")
+            raise InputError(f"records is {records}; give the size of the data set, at least 1")
         if parameters is not None and parameters < 1:
-            raise InputError(f"{parameters} parameters of a step; give at least 1, or None for all")
+            raise InputError(f"parameters is {parameters}; give at least 1, or None for all")
         self._parameters, self._steps = parameters, 0
         self._known: dict[str, Scalar] = {"unit": unit, "engine": uuid.uuid4().hex[:12]}
         if records is not None:
@@ -112,14 +112,14 @@ class Recorder:
         """Record a step: released = (clipped_sum + N(0, (z C)^2))/divisor.
 
         Args:
-            clipped_sum: of the gradients of the batch, each clipped to C, without noise; None where
-                it was not seen, and the noise cannot be measured.
-            batch: how many records were in the batch, or which (indices, once for each time that a
-                record was in it); None where unknown.
-            noise_multiplier: z; None for no noise that is known.
-            clipping_norm: C, the longest that one record's part in the sum can be; None for any.
-            sample_rate: q with which every record is in a batch, independently; 1 for all records
-                in every step; None for batches that are drawn otherwise, or nobody knows how.
+            clipped_sum: sum of the batch's gradients, each clipped to C, without noise. None: it is
+                unknown, so that the noise cannot be measured.
+            batch: number of records in the batch, or their indices, repeated for each time that a
+                record was in it; None if unknown.
+            noise_multiplier: z; None for no known noise.
+            clipping_norm: C, largest norm of one record's part in the sum; None without a limit.
+            sample_rate: q with which every record joins a batch, independently; 1 for all records
+                in every step; None for other or unknown sampling.
         """
         self._steps += 1
         keys = {
@@ -134,14 +134,13 @@ class Recorder:
             self._sink(self._observed(released, clipped_sum, batch, keys))
 
     def fail(self, reason: str) -> None:
-        """End the transcript for good: something happened that no step can record."""
+        """End the transcript for good, because of an event that no step can record."""
         self._sink.fail(RuntimeError(reason))
 
     def close(self, incomplete: str = "") -> None:
-        """Say in the transcript that no step is to come; another recorder may resume it.
+        """State in the transcript that no step follows; another recorder may resume it.
 
-        Args:
-            incomplete: why steps are missing, "" if none are.
+        incomplete: why steps are missing, "" if none are.
         """
         self._sink.end(incomplete, resumable=True)
 
@@ -158,7 +157,7 @@ class Recorder:
         known: dict[str, Scalar] = {
             name: value for name, value in keys.items() if value is not None
         }
-        # An array of indices is no Sequence, and NumPy's whole numbers are no int.
+        # An array of indices is not a Sequence, and NumPy's integers are not ints.
         if batch is None or not isinstance(batch, Iterable):
             members, count = None, None if batch is None else float(batch)
         else:
@@ -197,7 +196,7 @@ def _named(gradients: Gradients) -> Mapping[str, Any]:
 
 
 def _kept(array: Any, stride: int) -> npt.NDArray[Any]:
-    """Return a copy of every stride-th number of an array or tensor; of its own shape if all."""
+    """Return a copy of every stride-th number of an array or tensor; with stride 1 in its shape."""
     if hasattr(array, "detach"):
         array = array.detach()
         array = array if stride == 1 else array.reshape(-1)[::stride]

@@ -1,10 +1,10 @@
-"""Recording NVFlare: what a privacy filter of a site makes of its model, before and after.
+"""The recorder of NVFlare: a site's model before and after its privacy filter.
 
     from fedsim.recording import NVFlareFilter
     job.to(NVFlareFilter(SVTPrivacy(), "{site}.fedt"), "site-1", tasks=["train"],
            filter_type=FilterType.TASK_RESULT)
 
-A class, and not a function, for a job is exported by the class and the arguments of its parts.
+It is a class instead of a function, since a job is exported by class and arguments of its parts.
 """
 
 import re
@@ -21,7 +21,7 @@ from fedsim.federation.transcripts.records import ObservedRound, Scalar
 try:
     from nvflare.apis.dxo import MetaKey
     from nvflare.apis.dxo_filter import DXOFilter
-except ImportError:  # an extra: the class is there to be named, and says so where it is made
+except ImportError:  # an optional package: the class still exists, and refuses to be made
     MetaKey = None
     DXOFilter = object
 
@@ -29,18 +29,18 @@ CONFIGURED = {
     "SVTPrivacy": ("svt", ("gamma", "epsilon", "noise_var", "fraction")),
     "GaussianPrivacy": ("gaussian", ("sigma0", "max_percentile")),
 }
-"""What a filter is configured with, and its noise can be worked out from, with a prefix."""
+"""Prefix and attributes of each filter whose noise can be computed from its configuration."""
 
 
 class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
-    """A DXO filter that does what another does, and records it.
+    """A DXO filter that applies another filter and records it.
 
     Args:
-        filter: the privacy filter of the site, which then must not be listed beside this one.
+        filter: the site's privacy filter, which must then not be listed beside this one.
         path: file of the transcript; "{site}" in it becomes the site's name. Rounds are appended.
-        clipping_norm: that the filter clips the whole update to (L2); None where it does not, or
-            nobody knows.
-        noise_std: of the Gaussian noise that it adds to every number; None for other noise.
+        clipping_norm: L2 norm to which the filter clips the whole update; None if it does not, or
+            if that is unknown.
+        noise_std: standard deviation of its Gaussian noise on every number; None for other noise.
         app: name of the job, for the transcript.
 
     Raises:
@@ -56,24 +56,18 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         app: str = "",
     ) -> None:
         if MetaKey is None:
-            raise InputError(
-                "NVFlare is not installed, which is to be recorded here: pip install nvflare"
-            )
+            raise InputError("NVFlare is not installed; install it with pip install nvflare")
         super().__init__(supported_data_kinds=None, data_kinds_to_filter=filter.data_kinds)
         self.filter, self.path, self.app = filter, path, app
         self.clipping_norm, self.noise_std = clipping_norm, noise_std
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Hand an event on to the filter, which NVFlare does not know of."""
+        """Pass an event on to the filter, which NVFlare does not know."""
         super().handle_event(event_type, fl_ctx)
         self.filter.handle_event(event_type, fl_ctx)
 
     def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
-        """Return what the filter returns.
-
-        Args:
-            dxo: of the site's result.
-        """
+        """Return the result of the filter for a site's DXO, and record it."""
         before = safely(_copied, dxo.data) or {}
         steps = dxo.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)
         result = self.filter.process_dxo(dxo, shareable, fl_ctx)
@@ -84,7 +78,7 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         def observed() -> ObservedRound:
             return ObservedRound(
                 int(number or dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0) or 0),
-                # What the filter clips is what is sent, a difference or weights: to nothing.
+                # The filter clips what is sent, a difference or weights: its reference is 0.
                 model={name: np.zeros_like(array) for name, array in before.items()},
                 own=_copied(after.data),
                 unprotected=before,
@@ -119,6 +113,6 @@ def _copied(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _number(site: str) -> int:
-    """Return the number at the end of a site's name, 0 if it has none."""
-    found = re.search(r"\d+$", site)
-    return int(found.group()) if found else 0
+    """Return the number at the end of a site's name; 0 without one."""
+    number = re.search(r"\d+$", site)
+    return int(number.group()) if number else 0

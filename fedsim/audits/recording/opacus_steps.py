@@ -1,11 +1,11 @@
-"""Recording Opacus: every step of a DPOptimizer, with one line after it was made.
+"""The recorder of Opacus: every step of a DPOptimizer, with one line after it was made.
 
     optimizer = fedsim.recording.opacus(optimizer, "steps.fedt")            # after make_private
     engine = fedsim.recording.opacus(PrivacyEngine(), "steps.fedt")         # or before it
 
-From an optimiser it reads the clipped sum, the noise, the divisor and what its accountant is told.
-From an engine also how many records there are and which of them are in each batch, and what the
-divisor and the sampling rate would be with one record fewer.
+An optimizer gives the clipped sum, the noise, the divisor and the accountant's records. An engine
+also gives the number of records, those of each batch, and the divisor and sampling rate for a data
+set with one record fewer.
 """
 
 import inspect
@@ -23,10 +23,10 @@ from fedsim.federation.transcripts.records import Scalar
 
 Recorded = TypeVar("Recorded")
 
-MISSING = "Opacus is not installed, which is to be recorded here: pip install opacus"
+MISSING = "Opacus is not installed; install it with pip install opacus"
 
 NOT_OPACUS = (
-    "{} is neither an Opacus optimiser nor a PrivacyEngine; give the optimizer that make_private "
+    "{} is neither an Opacus optimizer nor a PrivacyEngine; give the optimizer that make_private "
     "returned, or the engine before make_private"
 )
 
@@ -35,14 +35,14 @@ DISTRIBUTED = (
     "one process"
 )
 
-UNRECORDED = "the model was stepped with gradients that no recorded step released"
+UNRECORDED = "the model took a step with gradients that no recorded step released"
 
-CHANGED = "the gradients that the model was stepped along are others than those recorded"
+CHANGED = "the model took a step along gradients that differ from the recorded ones"
 
-POISSON, OWN_BATCHES = "poisson", "the loop itself, which trains on others than the loader drew"
+POISSON, OWN_BATCHES = "poisson", "the loop itself, which trains on other records than the loader's"
 
 _OPEN: dict[str, Recorder] = {}
-"""Recorders of this process by path: an engine that is built anew goes on in the same file."""
+"""Recorders of this process by path: an engine that is built anew continues the same file."""
 
 
 def opacus(
@@ -56,28 +56,30 @@ def opacus(
     parameters: int | None = PARAMETERS,
     size_public: bool = False,
 ) -> Recorded:
-    """Record every step of an optimiser of Opacus, or of all that an engine makes.
+    """Record every step of an Opacus optimizer, or of all optimizers that an engine makes.
 
     Args:
-        recorded: a DPOptimizer as `make_private` returned it, or a PrivacyEngine before that.
+        recorded: a DPOptimizer that `make_private` returned, or a PrivacyEngine before that.
         to: file of the transcript, which must not exist unless `resume`; or a function to call with
             every step.
         records: N; read off the data loader where an engine is recorded.
-        resume: whether to continue a transcript: where an engine is built anew in every round of a
-            federation, all of its steps are of one training.
-        parameters: about how many a step keeps of a larger model; None for all.
-        size_public: whether N is no secret: neighbours then differ in a record that is there or
-            adds nothing, and a divisor that is worked out from N gives nothing away.
+        unit: protected unit, of `records.UNITS`.
+        resume: whether to continue a transcript. If an engine is built anew in every round of a
+            federation, all of its steps belong to one training.
+        app: name of the training, for the transcript.
+        parameters: approximate number that a step keeps of a larger model; None for all.
+        size_public: whether N is public. Neighbours then differ in a record that is present or adds
+            nothing, so that a divisor computed from N reveals nothing.
 
     Returns:
-        The same optimiser or engine. The transcript ends with the optimiser, or with the process.
+        The same optimizer or engine. The transcript ends with the optimizer, or with the process.
 
     Raises:
-        InputError: Opacus is not installed, or this is none of its optimisers or engines; or as of
-            `Recorder`.
+        InputError: Opacus is not installed, this is not one of its optimizers or engines, the file
+            exists or cannot be written, or a value is out of range.
     """
     try:
-        from opacus import PrivacyEngine  # noqa: PLC0415  (an extra, which others do without)
+        from opacus import PrivacyEngine  # noqa: PLC0415  (an optional package)
         from opacus.optimizers import DPOptimizer  # noqa: PLC0415
     except ImportError:
         raise InputError(MISSING) from None
@@ -109,9 +111,9 @@ def opacus(
 
 
 class _Steps:
-    """Stands in the place of an optimiser's `pre_step`: clipping, noise and scaling.
+    """Replaces an optimizer's `pre_step`, which clips, adds noise and scales.
 
-    It knows the optimiser by a weak reference alone, so that both end with the training.
+    It holds the optimizer by a weak reference, so that both end with the training.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class _Steps:
     def _pre_step(self, closure: Callable[[], float] | None = None) -> Any:
         optimizer = self._of()
         assert optimizer is not None  # it is being called
-        # Before the call, after which adaptive clipping has moved on and gradients are spent.
+        # Before the call, which moves an adaptive norm and uses the gradients up.
         size, accumulated = safely(_batch_size, optimizer), safely(_accumulated, optimizer)
         self._size = None if size is None or self._size is None else self._size + size
         before = safely(_noise, optimizer) or {}
@@ -151,7 +153,7 @@ class _Steps:
         return result
 
     def _stepped(self, *_: Any) -> None:
-        """See the model step: along the gradients that were recorded, once each."""
+        """Check that the model steps along the recorded gradients, and once along each."""
         optimizer, released, self._released = self._of(), self._released, []
         if optimizer is None:
             return
@@ -167,7 +169,7 @@ class _Steps:
         if self._batches is not None:
             batch = self._batches.of_step(accumulated, self._size)
             before |= self._batches.facts
-            if isinstance(batch, int):  # the loop trained on others than those that were drawn
+            if isinstance(batch, int):  # the loop trained on other records than those drawn
                 before["sampling"] = OWN_BATCHES
         accounted = _accounted(optimizer, accumulated)
         if accounted is not None and before.get("sampling", POISSON) == POISSON:
@@ -186,7 +188,7 @@ class _Steps:
 
 
 class _Batches:
-    """Which records are in the batches of a data loader, in the order in which it draws them."""
+    """The records in the batches of a data loader, in the order in which it draws them."""
 
     def __init__(self, loader: Any, rate: float) -> None:
         from opacus.data_loader import DPDataLoader  # noqa: PLC0415  (an extra)
@@ -198,7 +200,7 @@ class _Batches:
             "sampling": POISSON if poisson else type(self._sampler).__name__,
             "declared_rate": rate,
         }
-        # A loader that has begun refuses to change its sampler, but not in this way.
+        # A loader that has begun refuses a new sampler, but not if it is set in this way.
         object.__setattr__(loader, "batch_sampler", self)
 
     def __iter__(self) -> Iterator[Any]:
@@ -214,32 +216,31 @@ class _Batches:
         return getattr(self._sampler, name)
 
     def of_step(self, batches: int, size: int | None) -> Any:
-        """Return the records of a step, or its size where the two do not agree.
+        """Return the records of a step, or its size if it differs from theirs.
 
-        Args:
-            size: as the optimiser saw it, None where it did not.
+        size: as the optimizer saw it, None where it did not.
         """
-        found: list[int] = []
+        members: list[int] = []
         for _ in range(min(batches, len(self._drawn))):
-            found += self._drawn.popleft()
-        return found if size is None or len(found) == size else size
+            members += self._drawn.popleft()
+        return members if size is None or len(members) == size else size
 
 
 def _attach_engine(
     engine: Any, begun: Callable[[int | None], Recorder], key: str, size_public: bool
 ) -> None:
-    """Record every optimiser that an engine makes from now on."""
+    """Record every optimizer that an engine makes from now on."""
     make = engine.make_private
 
     def make_private(*arguments: Any, **named: Any) -> Any:
-        given = inspect.signature(make).bind(*arguments, **named).arguments["data_loader"]
+        loaded = inspect.signature(make).bind(*arguments, **named).arguments["data_loader"]
         made = make(*arguments, **named)
         optimizer, loader = made[1], made[-1]
         _check(optimizer)
-        records = len(given.dataset)
-        batches = _Batches(loader, 1 / len(given))
+        records = len(loaded.dataset)
+        batches = _Batches(loader, 1 / len(loaded))
         if not size_public:
-            batches.facts |= _with_one_fewer(given, records)
+            batches.facts |= _with_one_fewer(loaded, records)
         _Steps(optimizer, begun(records), key, batches)
         return made
 
@@ -247,9 +248,9 @@ def _attach_engine(
 
 
 def _with_one_fewer(loader: Any, records: int) -> dict[str, Scalar]:
-    """Return the divisor and the rate that Opacus works out for a data set of one record less.
+    """Return Opacus's divisor and rate for a data set with one record fewer.
 
-    Its own code: the rate is 1 over the number of batches, the divisor int(N rate).
+    Its rate is 1 over the number of batches, and its divisor int(N rate).
     """
     size = loader.batch_size
     if not size or records < 2:
@@ -272,7 +273,7 @@ def _check(optimizer: Any) -> None:
 
 
 def _batch_size(optimizer: Any) -> int | None:
-    """Return how many gradients are about to be clipped; None under ghost clipping."""
+    """Return the number of gradients about to be clipped; None under ghost clipping."""
     samples = optimizer.params[0].grad_sample if optimizer.params else None
     if samples is None:
         return None
@@ -285,14 +286,14 @@ def _accumulated(optimizer: Any) -> int:
 
 
 def _noise(optimizer: Any) -> dict[str, Scalar]:
-    """Return clipping and noise of the next step, as they are configured."""
+    """Return the configured clipping and noise of the next step."""
     multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
     found: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
     if optimizer.expected_batch_size:
         found["expected_batch_size"] = float(optimizer.expected_batch_size)
     count = getattr(optimizer, "unclipped_num_std", None)
     if count is not None:
-        # A part of the budget is the count's: what is left for the sum.
+        # The count has a part of the budget: this multiplier is left for the sum.
         found |= {"adaptive": True, "clipped_count_std": float(count)}
         if multiplier:
             found["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
@@ -303,7 +304,7 @@ def _noise(optimizer: Any) -> dict[str, Scalar]:
 
 
 def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:
-    """Return what the accountant was told; it is a free variable of the hook that tells it."""
+    """Return the accountant's record; the accountant is a free variable of the optimizer's hook."""
     if optimizer.step_hook is None:
         return None
     inner = inspect.getclosurevars(optimizer.step_hook).nonlocals
@@ -313,7 +314,7 @@ def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:
     return Accounted(
         float(optimizer.noise_multiplier),
         min(1.0, float(rate) * accumulated),
-        # Its length is that of the history, in which steps alike are one entry.
+        # The history has one entry for equal steps, with their number at its end.
         sum(int(entry[-1]) for entry in accountant.history),
         str(accountant.mechanism()),
     )

@@ -1,9 +1,9 @@
-"""Recording pfl: the sum of users' statistics before and after a central Gaussian mechanism.
+"""The recorder of pfl: the sum of users' statistics before and after a central Gaussian mechanism.
 
     mechanism = fedsim.recording.pfl(CentrallyAppliedPrivacyMechanism(gaussian), "steps.fedt")
 
-pfl's callbacks see the model after a step alone, and neither sum nor noise, so that it is the
-mechanism that is recorded.
+pfl's callbacks see only the model after a step, and neither sum nor noise. Therefore the mechanism
+is recorded.
 """
 
 import math
@@ -22,10 +22,10 @@ from fedsim.federation.transcripts.records import Scalar
 Mechanism = TypeVar("Mechanism")
 
 LONGER = 1e-3
-"""By how much of the clipping norm a part may be longer than it: float32 rounds."""
+"""Relative excess of a part over the clipping norm that is due to rounding in float32."""
 
 NOT_CENTRAL = (
-    "{} is no CentrallyAppliedPrivacyMechanism of a GaussianMechanism, which alone can be recorded"
+    "{} is not a CentrallyAppliedPrivacyMechanism of a GaussianMechanism, which can be recorded"
 )
 
 
@@ -41,18 +41,21 @@ def pfl(
     """Record every step of a central Gaussian mechanism of pfl, whose noise protects a user.
 
     Args:
+        mechanism: a CentrallyAppliedPrivacyMechanism of a GaussianMechanism.
         to: file of the transcript, which must not exist unless `resume`; or a function to call with
             every step.
-        population: how many users there are, None where unknown.
+        population: number of users, None if unknown.
         resume: whether to continue a transcript.
-        parameters: about how many a step keeps of a larger model; None for all.
+        app: name of the training, for the transcript.
+        parameters: approximate number that a step keeps of a larger model; None for all.
 
     Returns:
-        The same mechanism, to be listed among the postprocessors. The transcript ends with it, or
-        with the process.
+        The same mechanism, for the list of postprocessors. The transcript ends with it, or with the
+        process.
 
     Raises:
-        InputError: pfl is not installed, or the mechanism is another; or as of `Recorder`.
+        InputError: pfl is not installed, the mechanism is of another kind, the file exists or
+            cannot be written, or a value is out of range.
     """
     try:
         from pfl.privacy.gaussian_mechanism import GaussianMechanism  # noqa: PLC0415
@@ -60,9 +63,8 @@ def pfl(
             CentrallyAppliedPrivacyMechanism,
         )
     except ImportError as error:
-        raise InputError(
-            f"pfl is not installed, which is to be recorded here: pip install pfl ({error})"
-        ) from None
+        why = f"pfl is not installed ({error}); install it with pip install pfl"
+        raise InputError(why) from None
     central = isinstance(mechanism, CentrallyAppliedPrivacyMechanism)
     inner = getattr(mechanism, "underlying_mechanism", None)
     if not central or not isinstance(inner, GaussianMechanism):
@@ -82,15 +84,15 @@ def pfl(
 
 
 class _Steps:
-    """Stands in the place of two methods: that which clips a user's part, and adds the noise."""
+    """Wraps two methods of a mechanism: clipping of a user's part, and noise on the sum."""
 
     def __init__(self, mechanism: Any, recorder: Recorder) -> None:
         self._of, self._recorder, self._count = weakref.ref(mechanism), recorder, 0
-        # Users by the order in which they first took part: their own names are nobody's business.
+        # Users are numbered by their first participation: the transcript must not name them.
         self._numbers: dict[Any, int] = {}
         self._cohort: list[int | None] = []
-        self._weights: set[float] = set()  # of all users so far; two are enough to differ
-        self._sum: dict[str, Any] = {}  # of the users of a step
+        self._weights: set[float] = set()  # of all users so far; two are enough to tell they differ
+        self._sum: dict[str, Any] = {}  # of the users of this step
         self._longest = 0.0
         mechanism.postprocess_one_user = self._postprocess_one_user
         mechanism.postprocess_server = self._postprocess_server
@@ -110,13 +112,13 @@ class _Steps:
         return result
 
     def _add(self, sent: Any) -> None:
-        """Take in what a user sends: how long it is, and its part in the sum."""
+        """Add a user's part to the sum, and note its length."""
         parts = _doubles(_arrays(sent))
         self._longest = max(self._longest, _length(parts))
         self._sum = {name: each + self._sum.get(name, 0.0) for name, each in parts.items()}
 
     def _clipped(self, before: dict[str, Any] | None, norm: float, size: int) -> dict[str, bool]:
-        """Say whether a sum is that of clipped parts; {} where others saw some of the users."""
+        """Return whether a sum is that of clipped parts; {} if some users were not seen here."""
         parts, self._sum = self._sum, {}
         longest, self._longest = self._longest, 0.0
         if longest > norm * (1 + LONGER):
@@ -135,14 +137,14 @@ class _Steps:
         assert mechanism is not None  # it is being called
         # Before the call, which may add the noise in place.
         before = safely(_arrays, stats)
-        given = safely(_noise, mechanism.underlying_mechanism) or {}
+        keys = safely(_noise, mechanism.underlying_mechanism) or {}
         if weight := safely(_weight, stats):
-            given["total_weight"] = weight
+            keys["total_weight"] = weight
         size = int(central_context.cohort_size)
         if len(self._weights) > 1 or (self._weights and len(self._cohort) >= size):
-            given["weights_differ"] = len(self._weights) > 1
-        norm = given.get("clipping_norm", math.inf)
-        given |= safely(self._clipped, before, norm, size) or {}
+            keys["weights_differ"] = len(self._weights) > 1
+        norm = keys.get("clipping_norm", math.inf)
+        keys |= safely(self._clipped, before, norm, size) or {}
         result = type(mechanism).postprocess_server(
             mechanism, stats=stats, central_context=central_context, **more
         )
@@ -156,7 +158,7 @@ class _Steps:
                 self._count,
                 type(accountant).__name__,
             )
-        # The users of the step, or its size where not all were seen: others see a part.
+        # The users of the step, or their number if other processes saw some of them.
         cohort, self._cohort = self._cohort, []
         batch: Any = size if None in cohort or len(cohort) < size else cohort
         self._recorder.step(
@@ -165,7 +167,7 @@ class _Steps:
             batch=batch,
             accounted=accounted,
             sampling="a cohort of a fixed size",
-            **given,
+            **keys,
         )
         return result
 
@@ -187,7 +189,7 @@ def _weight(statistics: Any) -> float | None:
 
 
 def _arrays(statistics: Any) -> dict[str, Any]:
-    """Return copies of the arrays of a sum, by their place."""
+    """Return copies of the arrays of a sum, by their index."""
     weights = statistics.get_weights()[1]
     return {
         str(place): each.detach().clone() if hasattr(each, "detach") else each.copy()

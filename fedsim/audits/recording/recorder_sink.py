@@ -1,4 +1,4 @@
-"""Where recorders put what they saw, and what they do when that fails: say so once, and go on."""
+"""The output of recorders. If it fails, they say so once, and the app continues."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -15,22 +15,22 @@ from fedsim.federation.transcripts.writer import Writer
 Sink = Callable[[ObservedRound], None]
 
 RUN = "{run}"
-"""Stands for the run in the name of a transcript."""
+"""Placeholder of the run in the name of a transcript."""
 
 log = logging.getLogger("flwr")
 
 
 class RoundSink:
-    """Where one recorder's rounds go; falls silent, once and loudly, when that fails.
+    """The output of one recorder's rounds. After a failure, logged once, it ignores further rounds.
 
     Args:
-        to: a function to call with every round, or the file of a transcript. A name with "{run}" in
-            it is a file once `begin` has told the run; any other is opened at once.
+        to: a function to call with every round, or the file of a transcript. A name with "{run}" is
+            opened by `begin`; any other name is opened at once.
         app: name of the app.
         resume: whether the file may exist.
-        vantage: as of `Facts`.
-        recorder: the function that records.
-        packages: whose versions the transcript states, beside Flower's and NumPy's.
+        vantage: as in `Facts`.
+        recorder: name of the recording function.
+        packages: packages whose versions the transcript states, beside Flower's and NumPy's.
 
     Raises:
         InputError: the file exists and may not, or cannot be written.
@@ -54,14 +54,7 @@ class RoundSink:
             self._open(Path(str(to)), "")
 
     def begin(self, run: str) -> None:
-        """Open the file of a run, if its name tells the run.
-
-        Args:
-            run: Flower's number of it.
-
-        Raises:
-            InputError: as of the class.
-        """
+        """Open the file of a run with this number, if its name has the run. Raises InputError."""
         if self._send is None:
             self._open(Path(str(self._to).replace(RUN, run)), run)
 
@@ -69,15 +62,15 @@ class RoundSink:
         if self._reason:
             return
         if self._send is None:
-            raise RuntimeError(f"a round before Strategy.start, which tells the run of {self._to}")
+            raise RuntimeError(f"{self._to} needs its run, but a round came before Strategy.start")
         self._send(observed)
 
     def guarded(self) -> "_Guard":
-        """Return a context in which an error ends the recording and nothing else."""
+        """Return a context in which an error ends only the recording."""
         return _Guard(self)
 
     def fail(self, error: Exception) -> None:
-        """End the recording. The first reason is the one that is told."""
+        """End the recording. The first reason is the one that is kept."""
         if self._reason:
             return
         self._reason = f"{type(error).__name__}: {error}"
@@ -88,15 +81,15 @@ class RoundSink:
         self.end(self._reason)
 
     def end(self, reason: str, *, resumable: bool = False) -> None:
-        """Say in the transcript that nothing follows.
+        """State in the transcript that nothing follows.
 
         Args:
             reason: why rounds are missing, "" if none are.
-            resumable: whether the recording may be continued all the same.
+            resumable: whether the recording may be continued nevertheless.
         """
         writer, self._writer = self._writer, None
         if writer is not None:
-            with suppress(Exception):  # a full disk: the missing last record says it too
+            with suppress(Exception):  # a full disk: the missing last record shows the same
                 writer.end(reason, resumable=resumable)
 
     def _open(self, path: Path, run: str) -> None:
@@ -134,10 +127,10 @@ def append(
     """Append one round to the transcript of a client, which may be a new process each time.
 
     Args:
-        path: of the file; "{node}" and "{run}" in it are replaced.
+        path: name of the file; "{node}" and "{run}" in it are replaced.
         node: returns the client's number.
-        run: Flower's number of it.
-        observed: returns the round; what fails in it is told once and lets the app go on.
+        run: Flower's number of the run.
+        observed: returns the round. An error in it is logged once, and the app continues.
     """
     try:
         mine = node()
@@ -146,7 +139,7 @@ def append(
         with Writer(place, facts) as writer:
             writer.append(observed())
     except Exception as error:
-        tell(str(path), error)
+        log_failure(str(path), error)
 
 
 def facts_of(
@@ -160,34 +153,34 @@ def facts_of(
     """Return the first record of a transcript, with the versions of the packages that matter.
 
     Args:
-        vantage: as of `Facts`.
+        vantage: as in `Facts`.
         node: the client's number, None for the server.
-        run: Flower's number of it, "" where it is not known.
+        run: Flower's number of the run, "" if unknown.
     """
     versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
     return Facts(vantage, recorder, app, node, run, versions)
 
 
 def safely(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, None if it fails: what is missing shows in the transcript."""
+    """Return the result of a function; None if it fails, which the transcript then shows."""
     try:
         return function(*arguments)
     except Exception as error:
-        tell(function.__name__, error)
+        log_failure(function.__name__, error)
         return None
 
 
 _LOGGED: set[str] = set()
-"""Failures that this process has logged: each is told once, or the log would hold nothing else."""
+"""Failures that this process has logged; each is logged once, or they would flood the log."""
 
 
-def tell(what: str, error: Exception) -> None:
-    """Log, once, that something could not be recorded."""
-    if what not in _LOGGED:
-        _LOGGED.add(what)
+def log_failure(subject: str, error: Exception) -> None:
+    """Log once that something could not be recorded."""
+    if subject not in _LOGGED:
+        _LOGGED.add(subject)
         log.error(
             "fedsim: RECORDING FAILED, the transcript is incomplete; the app goes on (%s: %s: %s)",
-            what,
+            subject,
             type(error).__name__,
             error,
         )

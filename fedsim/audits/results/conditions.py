@@ -1,8 +1,8 @@
-"""Conditions on the numbers of a report: under which a release gate shuts.
+"""Conditions on the numbers of a report, under which a release gate shuts.
 
-A condition is PATH OP NUMBER, such as "advantage.low > .1". The path leads into report.json, part
-by part with dots between, or is one of the short names that its kind of report has. What was not
-measured satisfies no gate: where a condition cannot be told, the gate shuts.
+A condition is PATH OP NUMBER, such as "advantage.low > .1". The path leads into report.json, with
+dots between its parts, or is a short name of that kind of report. The gate also shuts where a
+condition cannot be told, for example because its number was not measured.
 """
 
 import difflib
@@ -26,7 +26,7 @@ TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
 
 COUNT = "#"
-"""As the last part of a path: how many entries a list or an object has."""
+"""Last part of a path that counts the entries of a list or an object."""
 
 OF_TRIALS: Mapping[str, tuple[str, ...]] = {
     "advantage": ("empirical.advantage",),
@@ -36,7 +36,7 @@ OF_TRIALS: Mapping[str, tuple[str, ...]] = {
 
 NO_TRIALS = "a training plays no trials of the identification game; fedsim rehearse plays them"
 ONE_RECORDING = "a transcript has one training, and no trials of the identification game"
-COUNTED = "the attack counts its right decisions, and computes no belief"
+COUNTED = "the attack counts its correct decisions, and computes no belief"
 NO_RECORDS = "the audit has no held-out records to evaluate a model on"
 
 ATTACKED: Mapping[str, tuple[str, ...] | str] = {
@@ -54,7 +54,7 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
     RUN: {
         **OF_TRIALS,
         "belief": ("vantages.{vantage}.empirical.belief",),
-        # What everything together released, where the noise is no seed's.
+        # Epsilon of everything released together, where the seed does not repeat the noise.
         "epsilon": ("released.epsilon", "bounds.tight_epsilon"),
         "epsilon.low": ("empirical.headline.epsilon",),
         "accuracy": ("utility.accuracy.mean.-1",),
@@ -79,15 +79,15 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
         **OF_TRIALS,
         "belief": ("belief.highest",),
         "epsilon": ("released.epsilon", "bounds.epsilon"),
-        "epsilon.low": "an auditor's node states an upper bound of epsilon, and no lower one",
+        "epsilon.low": "an auditor's node states an upper bound of epsilon, and no lower bound",
         "accuracy": NO_RECORDS,
         "alarms": ("alarms",),
     },
 }
-"""For each kind of report, every short name of a number.
+"""The short names of every kind of report.
 
-A name has the paths of which the first that leads to a number counts, where {vantage} is the
-report's own; or, as a text, the reason why this kind of report has no such number.
+A name maps to paths, of which the first that leads to a number counts; {vantage} stands for the
+configured vantage. A name may map to text instead: why this kind of report has no such number.
 """
 
 OPERATORS = {
@@ -109,11 +109,7 @@ GRAMMAR = re.compile(
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition under which a gate shuts.
-
-    Attributes:
-        path: of a number in report.json, or a short name.
-    """
+    """A condition under which a gate shuts; path is one in report.json, or a short name."""
 
     path: str
     operator: str
@@ -127,31 +123,31 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
     """Return the condition that a user wrote.
 
     Args:
-        kinds: of the reports that it may be for, keys of NAMES.
+        kinds: kinds of reports that it may be for, keys of NAMES.
 
     Raises:
-        InputError: it is none, or no such report has that number, as far as that is known before.
+        InputError: the text is not a condition, or no such report is known to have that number.
     """
-    found = GRAMMAR.fullmatch(text)
-    if found is None or not math.isfinite(float(found["limit"])):
+    match = GRAMMAR.fullmatch(text)
+    if match is None or not math.isfinite(float(match["limit"])):
         raise InputError(
-            f"--fail-if '{text}' is no condition; write PATH OP NUMBER, with OP one of "
+            f"--fail-if '{text}' is not a condition; write PATH OP NUMBER, with OP one of "
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
-    condition = Condition(found["path"], found["operator"], float(found["limit"]))
+    condition = Condition(match["path"], match["operator"], float(match["limit"]))
     names = {name for kind in kinds for name, paths in NAMES[kind].items() if paths_of(paths)}
     if condition.path in names:
         return condition
     reasons = [reason for kind in kinds if (reason := _reason(kind, condition.path))]
-    # Of the other kinds there is no schema: what a report has shows once it is there.
+    # Only a run's report has a schema. For other kinds, the report itself shows what it has.
     typed = list(kinds) == [RUN]
     if reasons or (typed and not _numeric(_schema(), condition.path.split("."))):
         what = " or ".join(kinds)
-        known = [*names, *(_number_paths() if typed else ())]
         why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
         hint = f"it has {', '.join(sorted(names))}"
         if not reasons:
-            hint = _nearest(condition.path, known, sorted(names))
+            paths = [*names, *(_number_paths() if typed else ())]
+            hint = _nearest(condition.path, paths, sorted(names))
         raise InputError(
             f"--fail-if: the report of a {what} has no number '{condition.path}'{why}; {hint}"
         )
@@ -159,8 +155,8 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
 
 
 def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
-    """Return why a gate shuts, with the number, in one line; "" where it stays open."""
-    number = _found(report, condition.path)
+    """Return in one line why the gate shuts, with the number; "" where it stays open."""
+    number = _number(report, condition.path)
     if isinstance(number, str):
         return f"cannot tell whether {condition}: {number}"
     if OPERATORS[condition.operator](number, condition.limit):
@@ -169,19 +165,19 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
 
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
-    """Return the numbers of a report that have short names; None where there is no number."""
+    """Return the numbers of a report by short name; None where a name has no number."""
     names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
-    found = {name: _found(report, name) for name in names}
+    found = {name: _number(report, name) for name in names}
     return {name: None if isinstance(one, str) else real_json(one) for name, one in found.items()}
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
-    """Return the kind of a report, a key of NAMES where it is one of these."""
+    """Return the kind of a report."""
     return str(report.get("kind", RUN))
 
 
-def _found(report: Mapping[str, Any], path: str) -> float | str:
-    """Return the number at a path or of a short name, or why there is none."""
+def _number(report: Mapping[str, Any], path: str) -> float | str:
+    """Return the number at a path or short name, or why there is none."""
     if reason := _reason(kind_of(report), path):
         return reason
     names = paths_of(NAMES.get(kind_of(report), {}).get(path, ()))
@@ -197,7 +193,7 @@ def paths_of(entry: tuple[str, ...] | str) -> tuple[str, ...]:
 
 
 def _reason(kind: str, path: str) -> str:
-    """Return why a kind of report has no number of a short name, "" if it has or may have one."""
+    """Return why a kind of report has no number of a short name; "" if it has or may have one."""
     entry = NAMES.get(kind, {}).get(path, ())
     return entry if isinstance(entry, str) else ""
 
@@ -222,15 +218,15 @@ def _value(report: Any, parts: Sequence[str]) -> float | str:
             return f"{walked} has no '{part}'{f'; {hint}' * bool(hint)}"
         walked = part if walked == "report.json" else f"{walked}.{part}"
     if value in INFINITIES or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return float(value)  # of the words for infinity, too
-    return f"its '{walked}' is {'null' + NULL if value is None else 'no number'}"
+        return float(value)  # also "Infinity"
+    return f"its '{walked}' is {'null' + NULL if value is None else 'not a number'}"
 
 
-def _nearest(wanted: str, known: Sequence[str], otherwise: Sequence[str]) -> str:
-    """Return which names come near, or all that there are."""
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    if not near:  # a part of the path that was left out
-        near = [name for name in known if name.rpartition(".")[2] == wanted.rpartition(".")[2]][:3]
+def _nearest(wanted: str, names: Sequence[str], otherwise: Sequence[str]) -> str:
+    """Return a hint at the names nearest to a wanted one, or at all names."""
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
+    if not near:  # the user left a part of the path out
+        near = [name for name in names if name.rpartition(".")[2] == wanted.rpartition(".")[2]][:3]
     if near:
         return f"did you mean {' or '.join(repr(name) for name in near)}?"
     return f"it has {', '.join(otherwise)}" if otherwise else ""
@@ -264,7 +260,7 @@ def _leads(node: Mapping[str, Any], parts: Sequence[str]) -> bool:
 
 
 def _alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what a part of the report's schema may be, without references."""
+    """Yield the alternatives of a part of the schema, with references resolved."""
     if "$ref" in node:
         yield _schema()["$defs"][node["$ref"].rpartition("/")[2]]
         return
@@ -276,7 +272,7 @@ def _alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 @cache
 def _number_paths() -> tuple[str, ...]:
-    """Return the path of every number of a run's report, with NAME for names of its own."""
+    """Return the path of every number of a run's report, with NAME for keys that a run chooses."""
     return tuple(_below(_schema(), ""))
 
 

@@ -1,4 +1,4 @@
-"""What the trials showed: the part of a report that rests on measurements."""
+"""Measurements over the trials: the part of a report that does not come from theory alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from fedsim.audits.results.theory import Predicted
 
 @dataclass(frozen=True)
 class LowerBound(intervals.LowerBound):
-    """What an estimator proves of epsilon at delta: its result as report.json holds it."""
+    """A lower bound on epsilon at delta, as an estimator proved it."""
 
     p_value: Real | None = None
-    """How often chance alone puts it above the epsilon of theory; None unless it is above."""
+    """How often chance alone puts it above theory's epsilon; None unless it is above."""
 
 
 Bound = Annotated[LowerBound, REALS]
@@ -27,23 +27,23 @@ class Headline:
     """The lower bound that the report leads with."""
 
     name: str
-    """Its key in lower_bounds."""
+    """Key of the bound in lower_bounds."""
     epsilon: Real
-    """Its value; 0 proves nothing."""
+    """The lower bound on epsilon; 0 proves nothing."""
     confidence: Real
-    """In (0, 1), with which it holds."""
+    """Confidence of the bound, in (0, 1)."""
     rule: str
-    """By which it was chosen in advance."""
+    """Rule by which it was chosen in advance."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether what trusts the claimed noise agrees with what does not."""
+    """Whether methods that trust the claimed noise agree with methods that do not."""
 
     agree: bool | None
     """None where nothing could be compared."""
     comparisons: list[Annotated[agreement.Comparison, REALS]]
-    """Those that could be made."""
+    """The comparisons that were possible."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Band:
     """An estimate over a grid, with its confidence band."""
 
     estimate: list[Real]
-    """Of delta, one for each epsilon of the grid."""
+    """Estimate of delta for each epsilon of the grid."""
     low: list[Real]
-    """Lower ends of the band, as many."""
+    """Lower end of the band for each epsilon."""
     high: list[Real]
-    """Upper ends of the band, as many."""
+    """Upper end of the band for each epsilon."""
 
 
 @dataclass(frozen=True)
@@ -63,113 +63,114 @@ class PrivacyProfile:
     """Delta as a function of epsilon."""
 
     epsilon: list[Real]
-    """The grid, rising; every other list here is as long."""
+    """Grid of epsilons, rising; every other list here has the same length."""
     theory: list[Real]
-    """Of the claimed mechanism."""
+    """Delta of the claimed mechanism."""
     directions: Mapping[str, Band]
-    """By the world in which log-odds were measured."""
+    """Bands by the world in which log-odds were measured."""
     note: str
-    """What the band is proof of."""
+    """What the band proves."""
 
 
 @dataclass(frozen=True)
 class EstimatedEpsilons:
-    """The paper's estimates of epsilon; None where one does not apply."""
+    """Estimates of epsilon, as in the paper; None where one does not apply."""
 
     sensitivity: Real | None
-    """From sensitivities, by the paper's accountant."""
+    """From the sensitivities, by the paper's accountant."""
     sensitivity_exact: Real | None
-    """The same by the privacy loss distribution."""
+    """From the sensitivities, by the privacy loss distribution."""
     belief: Real | None
-    """The log-odds of the most extreme trial."""
+    """Log-odds of the most extreme trial."""
     advantage: Real | None
-    """At which the measured advantage would be the bound."""
+    """Epsilon at which the measured advantage would be the bound."""
 
 
 @dataclass(frozen=True)
 class SensitivityByRound:
-    """Local sensitivities of each round, over the trials."""
+    """Local sensitivities of each round, over the trials; one number for each round."""
 
     rms: list[Real]
-    """Root mean square, one for each round."""
+    """Root mean square."""
     low: list[Real]
-    """5% quantile, one for each round."""
+    """5% quantile."""
     median: list[Real]
-    """One for each round."""
+    """50% quantile."""
     high: list[Real]
-    """95% quantile, one for each round."""
+    """95% quantile."""
 
 
 @dataclass(frozen=True)
 class Empirical:
-    """What was measured at the configured vantage; None for what is no finding of the trials."""
+    """Measurements at the configured vantage; None for a number that the trials cannot give."""
 
     advantage: Real | None
     """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
     """None where all trials are of one world."""
     standard_error: Real | None
-    """Of the advantage."""
+    """Standard error of the advantage."""
     confidence: Real
-    """Of every interval and bound here, in (0, 1)."""
+    """Confidence of every interval and bound here, in (0, 1)."""
     wins: int | None
-    """Trials of which the adversary named the world."""
+    """Trials in which the adversary named the right world."""
     losses: int | None
-    """Trials of which it named the other."""
+    """Trials in which the adversary named the wrong world."""
     ties: int | None
-    """Trials whose log-odds decide for neither."""
+    """Trials whose log-odds favour neither world."""
     delta_prime: Real | None
-    """The share of trials on D whose belief passed rho_beta."""
+    """Share of trials on D whose belief passed rho_beta."""
     delta_prime_interval: Ends | None
-    """None where it is no finding."""
+    """None where delta_prime is None."""
     epsilon: EstimatedEpsilons
-    """Estimates, which prove nothing."""
+    """Estimates of epsilon, which prove nothing."""
     lower_bounds: Mapping[str, Bound]
-    """By the name of the estimator."""
+    """Lower bounds on epsilon, by the name of the estimator."""
     headline: Headline
-    """The one of them that was chosen in advance."""
+    """The lower bound that was chosen in advance."""
     agreement: Agreement
-    """Between those that trust the claimed noise and those that do not."""
+    """Whether bounds that trust the claimed noise agree with bounds that do not."""
     privacy_profile: PrivacyProfile | None
-    """None where log-odds are no exact likelihood ratios."""
+    """None where log-odds are not exact likelihood ratios."""
     sensitivity_rms: Real
-    """Root mean square over all rounds and trials."""
+    """Root mean square of the local sensitivity over all rounds and trials."""
     sensitivity_max: Real
-    """Over all rounds and trials."""
+    """Largest local sensitivity over all rounds and trials."""
     sensitivity_by_round: SensitivityByRound
-    """Over the trials of each round."""
+    """Local sensitivities of each round, over the trials."""
     sensitivity_note: str
-    """What a local sensitivity is, in a sentence."""
+    """What a local sensitivity is, in one sentence."""
     sensitivity_bound: Real | None
-    """What clipping allows in a round; None where nothing bounds it."""
+    """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
 
 
 @dataclass(frozen=True)
 class VantageEmpirical:
-    """What was measured at any vantage."""
+    """Measurements at any vantage."""
 
     advantage: Real | None
     """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
     """None where all trials are of one world."""
     standard_error: Real | None
-    """Of the advantage."""
+    """Standard error of the advantage."""
     confidence: Real
-    """Of the interval and the lower bound, in (0, 1)."""
+    """Confidence of the interval and of the lower bound, in (0, 1)."""
     delta_prime: Real | None
-    """The share of trials on D whose belief passed rho_beta."""
+    """Share of trials on D whose belief passed rho_beta."""
     belief: Real
-    """Of the most extreme trial."""
+    """Belief of the most extreme trial."""
     epsilon_belief: Real
-    """The log-odds of the most extreme trial."""
+    """Log-odds of the most extreme trial."""
     lower_bound: Bound
-    """On epsilon towards this vantage."""
+    """Lower bound on epsilon towards this vantage."""
     surely_at_least: Real | None
-    """The advantage, as surely as an alarm must be."""
+    """Lower end of the advantage's interval at the confidence of an alarm."""
     within_bound: bool | None
-    """None where there are not trials of both worlds."""
+    """Whether the advantage keeps its bound; None without trials of both worlds."""
     near_prediction: bool | None
-    """As surely as an alarm must be; None where that cannot be told."""
+    """Whether the advantage agrees with its prediction, at the confidence of an alarm; None where
+    the trials cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -177,45 +178,45 @@ class AtVantage:
     """Bounds, prediction and measurement at one vantage."""
 
     noise_multiplier: Real | None
-    """Of the noise that it cannot remove; None where it differs between rounds."""
+    """Multiplier of the noise that this vantage cannot remove; None where rounds differ."""
     epsilon: Real
-    """Tight; infinite where there is no such noise."""
+    """Tight epsilon; infinite where there is no such noise."""
     rho_beta: Real
-    """The belief that the worst pair passes only rarely."""
+    """Belief that the worst pair passes only rarely."""
     rho_alpha: Real
-    """The advantage that no adversary exceeds there, in [0, 1]."""
+    """Advantage that no adversary at this vantage exceeds, in [0, 1]."""
     exact_posterior: bool
-    """Whether log-odds are the exact posterior's there."""
+    """Whether the log-odds are the exact posterior's."""
     prediction: Predicted | None
     """None where nothing was measured; the note says why."""
     empirical: VantageEmpirical | None
     """None where nothing was measured."""
     note: str
-    """Why nothing was measured, or what log-odds are there; "" for nothing."""
+    """Why nothing was measured, or what the log-odds are; "" for neither."""
 
 
 @dataclass(frozen=True)
 class MembershipAttack:
-    """What an attack by losses achieved; None for what it does not have."""
+    """Result of an attack by losses; None for a number that the attack does not give."""
 
     advantage: Real | None
     """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
-    """Over fresh records and trials."""
+    """Interval of the advantage over fresh records and trials."""
     advantage_interval_of_these: Ends | None = None
-    """About the records of this run alone."""
+    """Interval of the advantage for the records of this run alone."""
     tpr: Real | None = None
-    """The share of members that it took for members."""
+    """Share of members that the attack calls members."""
     fpr: Real | None = None
-    """The share of others that it took for members."""
+    """Share of non-members that the attack calls members."""
     area: Real | None = None
-    """Under the curve of true against false positive rates."""
+    """Area under the curve of true against false positive rates."""
     area_interval: Ends | None = None
-    """At the confidence of the report."""
+    """Interval of the area, at the confidence of the report."""
     shadow_trials: int | None = None
-    """Of which it knew the worlds."""
+    """Trials whose worlds the attack knew."""
     games: int | None = None
-    """On which it was judged."""
+    """Trials on which the attack was judged."""
 
 
 @dataclass(frozen=True)
@@ -223,94 +224,95 @@ class Crafted:
     """What a crafted target, or a group of copies, proves about one record."""
 
     kind: str
-    """How it was crafted, as in `challenge.kind`."""
+    """How the target was crafted, as in `challenge.kind`."""
     copies: int
-    """How many of it D has."""
+    """Number of copies in D."""
     label: int | None
-    """The class that it was given; None where it has none."""
+    """Class that the target was given; None where it has no class."""
     description: str
-    """What its kind is, in words."""
+    """The kind in words."""
     initialisation: str
-    """Of the models of the trials, as in `model.initialisation`."""
+    """Initial model of each trial, as in `model.initialisation`."""
     delta: Real
-    """Of every epsilon here."""
+    """Delta of every epsilon here."""
     confidence: Real
-    """Of every bound here, in (0, 1)."""
+    """Confidence of every bound here, in (0, 1)."""
     epsilon: Real
-    """Of one record, tight at delta."""
+    """Epsilon of one record, tight at delta."""
     group_epsilon: Real
-    """Of all copies."""
+    """Epsilon of all copies together."""
     lower_bounds: Mapping[str, Bound]
-    """On epsilon of one record, by group privacy."""
+    """Lower bounds on the epsilon of one record, by group privacy."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A mean over the trials, and the band of 90 % of them, before the first round and after each;
-    None after a model has diverged."""
+    """Mean over the trials and the band of 90 % of them, before round 1 and after each round; None
+    after a model has diverged."""
 
     mean: list[Real | None]
-    """k + 1 of them for k rounds."""
+    """k + 1 values for k rounds."""
     low: list[Real | None]
-    """5% quantile, as many."""
+    """5% quantiles, k + 1 values."""
     high: list[Real | None]
-    """95% quantile, as many."""
+    """95% quantiles, k + 1 values."""
 
 
 @dataclass(frozen=True)
 class ByClient:
-    """How well the models serve single clients: measured on the data itself, in the first trial."""
+    """How well the models serve single clients, measured on their own records in trial 0."""
 
     rounds: list[int]
-    """After which it was measured; 0 for the first model."""
+    """Rounds after which it was measured; 0 for the first model."""
     clients: int
-    """How many were looked at, spread evenly over all."""
+    """Number of clients measured, spread evenly over all."""
     accuracy: Series
-    """Of the global model on a client's own records: mean and quantiles over the clients."""
+    """Accuracy of the global model on a client's own records: mean and quantiles over clients."""
     weighted: list[Real | None]
-    """The same over all their records, so that clients count by how many they have."""
+    """The same accuracy over all their records, so that each client counts by its records."""
     own_models: Series | None
-    """Of what a client has after its own training, on the held-out records; None for records."""
+    """Accuracy of a client's model after its own training, on held-out records; None where records
+    are the unit of privacy."""
 
 
 @dataclass(frozen=True)
 class Utility:
-    """What the global model is worth."""
+    """Quality of the global model."""
 
     rounds: list[int]
-    """0 before the first, to k after the last."""
+    """Rounds, from 0 before the first to k after the last."""
     accuracy: Series
-    """Shares of the records, in [0, 1]."""
+    """Share of right answers, in [0, 1]."""
     loss: Series
-    """The mean of the training's loss over the records."""
+    """Mean training loss over the records."""
     trials: int
-    """Over which mean and band are."""
+    """Trials that mean and band are over."""
     records: int
-    """Held out, on which it was measured."""
+    """Held-out records on which it was measured."""
     majority: Real
     """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
     balanced_accuracy: Real | None
-    """Of the final models: the mean over the classes of the share that is right."""
+    """Mean over the classes of the share of right answers, of the final models."""
     area_under_curve: Real | None
-    """Of the final models: under the ROC curve, of more than two classes the mean over each against
-    the rest; None where it was not measured."""
+    """Area under the ROC curve of the final models; with more than two classes, the mean over each
+    against the rest. None where it was not measured."""
     by_client: ByClient | None
     """None where no simulation could measure it."""
     task: str = "classification"
     """model.task."""
     baseline_loss: Real | None = None
-    """The mean loss of a model that has learnt nothing; None where only accuracies are compared."""
+    """Mean loss of a model that has learnt nothing; None where only accuracies are compared."""
     quality: Quality | None = None
-    """Of the final models, class by class, with intervals over trainings like these; None where it
-    was not measured."""
+    """Quality of the final models by class, with intervals over trainings like these; None where
+    it was not measured."""
 
 
 @dataclass(frozen=True)
 class Variance:
-    """Of the advantage under common random numbers, over that of independent ones."""
+    """Variance of the advantage under common random numbers, over that of independent trials."""
 
     measured: Real | None
-    """From this run's pairs; None where independent trials would have none."""
+    """From this run's pairs; None where independent trials would not vary."""
     predicted: Real | None
     """From the predicted advantage; None without a prediction."""
 
@@ -320,21 +322,21 @@ class Campaign:
     """How the trials were played, and why there were no more."""
 
     trials: int
-    """Of which the report is."""
+    """Trials of the report."""
     planned: int
-    """Of how many the report is if none was spared."""
+    """Trials that were planned."""
     extended_from: int | None
-    """How many were planned at first; None where nothing was added."""
+    """Trials planned at first; None where none were added."""
     pairing: str
     """"independent", or "common" for pairs of trials with common random numbers."""
     until_halfwidth: Real | None
-    """At which trials stop; None where all are run."""
+    """Precision at which trials stop; None where all are run."""
     halfwidth: Real | None
     """Half the length of the advantage's interval."""
     interim_analyses: list[tuple[int, Real]] | None
-    """Trials and share of the significance of each that was planned."""
+    """Number of trials and share of the significance of each planned interim analysis."""
     precise: bool | None
-    """Whether it stopped because it was precise enough; None where all trials are run anyway."""
+    """Whether the campaign stopped because it was precise enough; None where all trials are run."""
     reason: str
     """Why there are no more trials, in words."""
     variance: Variance | None
@@ -345,7 +347,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Spread:
-    """Quantiles of an epsilon over the trials, and the share above that of one canary."""
+    """Quantiles of an epsilon over the trials, and the share above one canary's epsilon."""
 
     low: Real
     """5% quantile."""
@@ -354,62 +356,62 @@ class Spread:
     high: Real
     """95% quantile."""
     above: Real
-    """A share in [0, 1]."""
+    """Share of trials above canary_epsilon, in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class CanaryScores:
-    """Histograms of the scores of canaries that were in the training and that were not."""
+    """Histograms of the scores of included and of excluded canaries."""
 
     edges: list[Real]
-    """Of the bins, rising: one more than there are bins."""
+    """Edges of the bins, rising: one more than there are bins."""
     included: list[int]
-    """Canaries in each bin that were in the training."""
+    """Included canaries in each bin."""
     excluded: list[int]
-    """Canaries in each bin that were not."""
+    """Excluded canaries in each bin."""
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """What canaries prove in a single training."""
+    """What the canaries of a single training prove."""
 
     kind: str
-    """What a canary is, as in `canaries.kind`."""
+    """Kind of canary, as in `canaries.kind`."""
     known_data: bool
-    """Whether scores leave out what the data add."""
+    """Whether the scores subtract the contribution of the data."""
     unit: str
-    """Whom a canary stands for: "record" or "client"."""
+    """Unit that a canary stands for: "record" or "client"."""
     count: int
-    """Canaries of a trial, in and out."""
+    """Canaries of a trial, included and excluded."""
     clients: list[int]
-    """Where they were planted."""
+    """Clients at which they were planted."""
     included: int
-    """How many took part in the headline's trial."""
+    """Canaries included in the headline's trial."""
     trials: int
-    """With canaries."""
+    """Trials with canaries."""
     headline_trial: int
-    """Which one, from 0, was to lead: chosen in advance."""
+    """Trial that leads, from 0; chosen in advance."""
     delta: Real
-    """Of every epsilon here."""
+    """Delta of every epsilon here."""
     confidence: Real
-    """Of every bound here, in (0, 1)."""
+    """Confidence of every bound here, in (0, 1)."""
     claimed_epsilon: Real
-    """Of the guarantee towards a participant."""
+    """Epsilon of the guarantee towards a participant."""
     canary_mu: Real
-    """Of one canary, by the noise claimed, towards whoever sees the aggregates alone."""
+    """Mu of one canary under the claimed noise, towards an observer of the aggregates alone."""
     canary_epsilon: Real
-    """What canary_mu comes to at delta."""
+    """Epsilon of canary_mu at delta."""
     bounds: Mapping[str, Bound]
-    """Of the headline's trial."""
+    """Lower bounds from the headline's trial."""
     estimate: Annotated[CanaryEstimate, REALS]
-    """Of the headline's trial."""
+    """Estimate from the headline's trial."""
     spread: Mapping[str, Spread] | None
-    """Over all trials; None for one."""
+    """Over all trials; None for a single trial."""
     scores: CanaryScores
-    """Of the canaries' scores in the headline's trial."""
+    """Scores of the canaries in the headline's trial."""
     alarm: str | None
-    """What contradicts the claim."""
+    """Alarm that contradicts the claim; None without one."""
     note: str
-    """What a reader must know of the canaries; "" for nothing."""
+    """Caution about the canaries; "" for none."""
     score: str = "sums"
-    """Where canaries were looked for, as in `canaries.score`."""
+    """Where canaries are scored, as in `canaries.score`."""

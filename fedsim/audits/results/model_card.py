@@ -1,22 +1,22 @@
-"""What the card of a trained model says: `model_card.json`."""
+"""The card of a trained model: `model_card.json`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedsim.audits.results.client_measures import ClientMeasures
 from fedsim.audits.results.numbers import Ends, Real
+from fedsim.audits.results.quality import OfClass
 
 
 @dataclass(frozen=True)
 class Charged:
-    """Noisy steps alike: from these, delta and the neighbouring relation epsilon follows."""
+    """Equal noisy steps; epsilon follows from these, delta and the neighbouring relation."""
 
     noise_multiplier: Real
-    """Of the noise that is unknown there, over the sensitivity; 0 for none."""
+    """Multiplier of the noise that the vantage does not know; 0 for no noise."""
     count: int
-    """Steps of all rounds, local ones and those of interrupted attempts included."""
+    """Number of steps, local ones and those of interrupted attempts included."""
     sampling_rate: Real
-    """Probability with which a record takes part in a step."""
+    """Probability that a record takes part in a step."""
 
 
 @dataclass(frozen=True)
@@ -24,117 +24,133 @@ class Towards:
     """What the training released to one vantage."""
 
     vantage: str
-    """Where somebody stands: server, participant, released-model."""
+    """Vantage: server, participant or released-model."""
     sees: str
-    """What is seen from there, in words."""
+    """What an observer at this vantage sees, in words."""
     epsilon: Mapping[str, Real]
-    """At delta, by the name of each accountant; the first is the configured one."""
+    """Epsilon at delta, by accountant; the first is the configured one."""
     steps: list[Charged] = field(default_factory=list)
-    """That epsilon accounts for; none on cards of earlier versions."""
+    """Steps that epsilon accounts for; empty on cards of earlier versions."""
 
 
 @dataclass(frozen=True)
 class Privacy:
-    """What protects the records, and how well."""
+    """The protection of the records."""
 
     guaranteed: bool
-    """Whether epsilon is a guarantee of differential privacy; else it is what the same noise would
-    give if nobody could draw it again."""
+    """Whether epsilon is a guarantee of differential privacy. If not, it is what the same noise
+    would give if it could not be drawn again."""
     note: str
-    """Why it is one, or none."""
+    """Why it is a guarantee, or why not."""
     unit: str
-    """Whom it protects: a record, or a client with all its records."""
+    """Unit of privacy: a record, or a client with all its records."""
     neighbouring: str
-    """How two data sets differ that the adversary cannot tell apart."""
+    """How two neighbouring data sets differ."""
     delta: Real
-    """Of every epsilon."""
+    """Delta of every epsilon."""
     noise_multiplier: Real
     """Standard deviation of the noise over the sensitivity, as configured."""
     clipping_norm: Real
-    """Bound of the norm of a record's gradient, or of a client's update."""
+    """Largest norm of a record's gradient, or of a client's update."""
     sampling_rate: Real
-    """Probability with which a record takes part in a round."""
+    """Probability that a record takes part in a round."""
     trust: str
-    """Who added the noise, and how the messages were summed, in words."""
+    """Source of the noise, and how the messages were summed, in words."""
     towards: list[Towards]
-    """Of each vantage."""
+    """What was released to each vantage."""
     rounds_charged: int
-    """Rounds that left something, interrupted attempts included."""
+    """Rounds that released something, interrupted attempts included."""
     attempts: int
-    """How often the training was begun or gone on with."""
+    """How often the training was started or resumed."""
     local_steps: int = 1
-    """Noisy steps that a client takes in a round."""
+    """Noisy steps of a client in a round."""
     measures_epsilon: Real = 0.0
-    """Of a record that its client held back from the rounds, for what the client said of the model
-    about such records, every time it was asked; 0 where no client was."""
+    """Epsilon of a held-out record for all measurements of the model that its client answered; 0
+    where no client answered."""
 
 
 @dataclass(frozen=True)
 class Utility:
-    """How good the model is on records that nobody trained on."""
+    """Quality of the model on held-out records."""
 
     records: int
-    """How many were held out; they are public where clients have data of their own."""
+    """Number of held-out records; public ones where clients have data of their own."""
     accuracy: Real
     """Share of right predictions, in [0, 1]: of records, or of next tokens."""
     loss: Real
-    """Mean, in nats."""
+    """Mean loss, in nats."""
     majority: Real
     """Share of the most frequent label: the accuracy of a model that has learnt nothing."""
     balanced_accuracy: Real | None
-    """The mean over the classes of the share that is right; None for other tasks."""
+    """Mean over the classes of the share of right answers; None for other tasks."""
     area_under_curve: Real | None
-    """Under the ROC curve, of more than two classes the mean over each against the rest; None where
-    it was not measured."""
+    """Area under the ROC curve; with more than two classes, the mean over each against the rest.
+    None where it was not measured."""
     loss_before: Real | None = None
-    """That of the first model; None where it is unknown."""
+    """Loss of the first model; None where it is unknown."""
     clipped: Real | None = None
-    """Share of some of these records whose gradient is longer than the clipping norm, at the model
-    that is kept; None where it is unknown."""
+    """Share of these records whose gradient is longer than the clipping norm at the final model,
+    measured on some of them; None where it is unknown."""
     classes: list[str] = field(default_factory=list)
-    """Their names."""
+    """Names of the classes."""
     confusion: list[list[int]] = field(default_factory=list)
-    """Records by class, a row each, and by the model's answer; empty where it is unknown."""
+    """Records by class (rows) and by the model's answer (columns); empty where it is unknown."""
     calibration: list[tuple[int, Real, Real]] = field(default_factory=list)
-    """Of records whose likeliest class has about one probability: how many, that probability's
-    mean, and the share that is right."""
+    """Bins of records by the probability of their likeliest class: number of records, mean
+    probability, and share that is right."""
     errors: dict[str, tuple[Real, Real, Real]] = field(default_factory=dict)
-    """Of a regression, as shares of the target's range and with their intervals at 95 %:
-    "mean_absolute", "root_mean_squared"; and "r_squared", which has no unit."""
+    """Errors of a regression with their 95 % intervals. "mean_absolute" and "root_mean_squared" are
+    shares of the target's range; "r_squared" has no unit."""
     target: list[Real] = field(default_factory=list)
-    """The least and the largest value of the number that a regression predicts."""
+    """Smallest and largest value of a regression's target."""
     baseline_loss: Real | None = None
-    """The mean loss of a model that has learnt nothing; None where only accuracies are compared."""
+    """Mean loss of a model that has learnt nothing; None where only accuracies are compared."""
     loss_interval: tuple[Real, Real] | None = None
-    """Of the loss, at 95 %; None where it was not measured."""
+    """95 % interval of the loss; None where it was not measured."""
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What the identification game found for the same rounds and noise, on other records."""
+    """Result of the identification game with the same rounds and noise, on other records."""
 
     name: str
-    """Of the rehearsal's run."""
+    """Name of the rehearsal's run."""
     data: str
-    """Name of the data that it was played on."""
+    """Name of the rehearsal's data set."""
     records: int
-    """In D there."""
+    """Number of records in D."""
     trials: int
-    """Trainings that were attacked."""
+    """Number of trainings that were attacked."""
     vantage: str
-    """From which the adversary looked."""
+    """Vantage of the adversary."""
     confidence: Real
-    """Of the interval."""
+    """Confidence of the interval."""
     advantage: Real | None
-    """True less false positive rate; None for no finding."""
+    """True less false positive rate; None where the trials cannot give it."""
     advantage_interval: Ends | None
-    """At this confidence."""
+    """Interval of the advantage."""
     rho_alpha: Real
-    """The bound on the advantage."""
+    """Bound on the advantage."""
     delta_prime: Real | None
-    """Share of the trials on D whose belief passed rho_beta."""
+    """Share of trials on D whose belief passed rho_beta."""
     rho_beta: Real
-    """The bound on the belief."""
+    """Bound on the belief."""
+
+
+@dataclass(frozen=True)
+class ClientMeasures:
+    """A client's confusion matrix of the trained model, on records that it held back."""
+
+    client: int
+    """Number of the client."""
+    epsilon: Real
+    """Epsilon of a held-out record for these measurements, over all attempts at the training. Each
+    answer is charged to the client's ledger."""
+    confusion: list[list[int]]
+    """Records by class (rows) and by the model's answer (columns). Each cell has discrete Laplace
+    noise, so that a count may be below 0."""
+    classes: list[OfClass]
+    """Recall and precision of each class, with intervals that include the noise."""
 
 
 @dataclass(frozen=True)
@@ -146,36 +162,36 @@ class ModelCard:
     purpose: str
     """run.purpose."""
     created: str
-    """When, in ISO 8601."""
+    """Time of creation, in ISO 8601."""
     fedsim: str
-    """The version that trained it."""
+    """Version of fedsim that trained the model."""
     data: str
     """Name of the data set."""
     records: int
-    """n, the public number that the sums are divided by."""
+    """n, the public number by which the sums are divided."""
     clients: int
-    """How many trained it."""
+    """Number of clients that trained the model."""
     classes: int
-    """How many it tells apart."""
+    """Number of classes."""
     network: str
     """model.name."""
     parameters: int
-    """Trained numbers."""
+    """Number of trained parameters."""
     rounds: int
-    """Of the training."""
+    """Rounds of the training."""
     optimizer: str
     """training.optimizer."""
     privacy: Privacy
-    """What protects the records."""
+    """The protection of the records."""
     utility: Utility | None
     """None where no records are held out."""
     rehearsal: Rehearsal | None
-    """None where none was named."""
+    """None where no rehearsal was named."""
     sha256: str
-    """Of model.safetensors."""
+    """SHA-256 of model.safetensors."""
     limits: list[str]
-    """What the guarantee does not say."""
+    """What the guarantee does not cover."""
     task: str = "classification"
     """model.task."""
     client_measures: list[ClientMeasures] = field(default_factory=list)
-    """Of the clients that agreed and whose ledgers allowed it."""
+    """Measurements of the clients that agreed and whose ledgers allowed it."""

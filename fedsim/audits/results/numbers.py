@@ -1,4 +1,4 @@
-"""Numbers of a report: infinite where they are, as "Infinity" in JSON, which has no infinity."""
+"""Numbers of a report. JSON has no infinity, so that report.json writes it as "Infinity"."""
 
 from typing import Annotated, Any, cast
 
@@ -9,7 +9,7 @@ from fedsim.common.strict_json import INFINITIES, real_json
 
 
 class _Infinite:
-    """Has pydantic read and write infinity as a word, and refuse other words and NaN."""
+    """Makes pydantic read and write infinity as a word, and refuse other words and NaN."""
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         word = core_schema.no_info_after_validator_function(
@@ -33,17 +33,17 @@ Real = Annotated[float, _Infinite()]
 
 
 class _Reals:
-    """Has pydantic read and write the floats of a class, and of what is in it, as `Real`.
+    """Makes pydantic read and write the floats of a class, and of classes inside it, as `Real`.
 
-    What the class has by default, a report must say, unless it is None.
+    A report must state a field that has a default, unless the default is None.
     """
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        found = handler(source)
-        _make_real(found, handler, handler.generate_schema(Real))
-        return found
+        made = handler(source)
+        _make_real(made, handler, handler.generate_schema(Real))
+        return made
 
 
 def _make_real(schema: Any, handler: GetCoreSchemaHandler, real: CoreSchema) -> None:
@@ -68,7 +68,7 @@ def _make_real(schema: Any, handler: GetCoreSchemaHandler, real: CoreSchema) -> 
 
 
 REALS = _Reals()
-"""Marks a class of `adversaries`, which knows no pydantic, as one of a report's."""
+"""Marks a class of `adversaries`, which does not use pydantic, as part of a report."""
 
 Ends = tuple[Real, Real]
 """The ends of an interval."""

@@ -1,6 +1,6 @@
-"""How good models are at each class, and how sure: of one model, or of the models of many trials.
+"""How well models do on each class, and how sure they are: one model, or those of many trials.
 
-`Quality` stands in report.json; the card of a model is shown by the same blocks.
+`Quality` is part of report.json. The card of a model uses the same blocks.
 """
 
 from dataclasses import dataclass
@@ -15,51 +15,51 @@ class Proportion:
     value: Real
     """In [0, 1]."""
     interval: Ends | None
-    """At the confidence of the whole; None where nothing says how much it varies."""
+    """At the confidence of the whole; None where the variation is unknown."""
 
 
 @dataclass(frozen=True)
 class OfClass:
-    """What is measured of one class."""
+    """Measurements of one class."""
 
     name: str
-    """Its number where a data set has no names."""
+    """Name of the class; its number where the data set has no names."""
     records: int
-    """Of the class, among those held out."""
+    """Held-out records of the class."""
     recall: Proportion | None
-    """The share of its records that is right; None where it has none."""
+    """Share of the class's records that the model gets right; None where it has no records."""
     precision: Proportion | None
-    """The share of its answers that is right; None where it is never answered."""
+    """Share of right answers among the answers of this class; None where there are none."""
 
 
 @dataclass(frozen=True)
 class SureRecords:
-    """Records whose likeliest class has about one probability: a bin of the calibration curve."""
+    """Records of one bin of the calibration curve, by the probability of their likeliest class."""
 
     records: Real
-    """How many; the mean over the models of several trials."""
+    """Number of records; the mean over the models of several trials."""
     confidence: Real
-    """The mean probability of their likeliest class."""
+    """Mean probability of their likeliest class."""
     accuracy: Proportion
-    """The share of them that is right."""
+    """Share of them that the model gets right."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How good models are at each class, and how sure, on records that nobody trained on."""
+    """How well models do on each class, and how sure they are, on held-out records."""
 
     confidence: Real
-    """Of every interval here, in (0, 1)."""
+    """Confidence of every interval here, in (0, 1)."""
     classes: list[OfClass]
-    """In the order of the labels."""
+    """Classes, in the order of the labels."""
     confusion: list[list[Real]]
-    """Records by class, a row each, and by the answer; the mean over the models of several
+    """Records by class (rows) and by answer (columns); the mean over the models of several
     trials."""
     calibration: list[SureRecords]
-    """The bins that have records, rising."""
+    """Bins that have records, rising."""
 
     @property
     def least_recall(self) -> tuple[str, float] | None:
-        """The class with the least recall, and that; None where no class has a record."""
-        known = [(each.name, each.recall.value) for each in self.classes if each.recall]
-        return min(known, key=lambda one: one[1], default=None)
+        """The class with the least recall, and that recall; None where no class has a record."""
+        recalls = [(each.name, each.recall.value) for each in self.classes if each.recall]
+        return min(recalls, key=lambda one: one[1], default=None)

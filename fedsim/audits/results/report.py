@@ -1,7 +1,7 @@
-"""The report of a run as one value, and report.json, which is that value written down.
+"""The report of a run as one typed value, which report.json holds.
 
-A number that is infinite is infinite here, and "Infinity" in JSON; what was not measured, or does
-not apply, is None and null. What is not as the types say is damage.
+An infinite number is "Infinity" in JSON. A number that was not measured, or does not apply, is None
+and null. A report.json that does not have these types is damaged.
 """
 
 import json
@@ -23,7 +23,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 
 @dataclass(frozen=True)
 class Report:
-    """What a run's report holds."""
+    """The report of a run."""
 
     __pydantic_config__: ClassVar = ConfigDict(
         strict=True, extra="forbid", use_attribute_docstrings=True
@@ -32,98 +32,98 @@ class Report:
     name: str
     """`run.name` of the configuration."""
     job: str
-    """"experiment", or "rehearsal" of the training of the same file."""
+    """"experiment", or "rehearsal" of a training with the same configuration."""
     created: str
-    """When, in UTC."""
+    """Time of creation, in UTC."""
     seed: int
-    """Of which batches, worlds and, unless noise_source says otherwise, the noise are drawn."""
+    """Seed of batches and worlds, and of the noise unless noise_source says otherwise."""
     versions: Mapping[str, str]
-    """Of the packages that played it."""
+    """Versions of the packages that played the run."""
     runtime: str
     """"in process", "Flower simulation" or "Flower deployment"."""
     device: str
-    """On which the server's models were, as torch names it."""
+    """Device of the server's models, as torch names it."""
     noise_source: str
     """"seed", or "system" for the operating system's entropy."""
     trust: str
-    """Who adds the noise: "local", "distributed" or "central"."""
+    """Source of the noise: "local", "distributed" or "central"."""
     vantage: str
-    """The configured one, of which `empirical` is."""
+    """The configured vantage, at which `empirical` is measured."""
     unit: str
-    """Whom the guarantee is for: "record" or "client"."""
+    """Unit of privacy: "record" or "client"."""
     neighbouring: str
     """How D' differs from D: "add-remove" or "replace"."""
     prior: Real
-    """The adversary's belief in D before it has seen anything."""
+    """The adversary's belief in D before the first round."""
     trials: int
-    """Trainings of the federation that were audited, T."""
+    """Number of audited trainings, T."""
     rounds: int
-    """In each."""
+    """Rounds of each training, k."""
     clients: int
-    """The adversary among them."""
+    """Number of clients, the adversary among them."""
     colluding: int
-    """How many of them disclosed their noise to the adversary."""
+    """Number of clients that disclosed their noise to the adversary."""
     data: setting.Data
-    """What D is and how it was divided."""
+    """D, and how it was divided among clients."""
     model: setting.Model
-    """What was trained."""
+    """The trained model."""
     precision: str
-    """The floating-point format of forward and backward passes."""
+    """Floating-point format of forward and backward passes."""
     training: setting.Training
-    """How it was trained."""
+    """Settings of the training."""
     audit_mode: str
-    """Who computed the beliefs: "participant", "oracle", or a seat of a user's own."""
+    """Adversary that computed the beliefs: "participant", "oracle", or one that the user wrote."""
     verdicts: list[VantageVerdict]
-    """Of every vantage, measured or stated by theory, the worst first."""
+    """Verdict at every vantage, measured or by theory, the worst first."""
     lowering: list[Change]
-    """What theory would allow with other settings, the run as it is first; empty where theory has
-    no say."""
+    """What theory would allow with other settings, the run as it is first; empty where theory
+    cannot tell."""
     challenge: setting.Challenge
     """The target."""
     mechanism: setting.Mechanism
-    """The noise and what it was scaled to."""
+    """The noise, and the sensitivity that scales it."""
     released: theory.Released | None
-    """None where the noise is the seed's."""
+    """None where the noise comes from the seed."""
     bounds: theory.Bounds
-    """At the configured vantage, of one training."""
+    """Bounds at the configured vantage, for one training."""
     dropouts: setting.Dropouts | None
     """None where no client may be missing."""
     budget: theory.Budget
-    """What the rounds spent, against its limit."""
+    """What the rounds spent, and the limit."""
     prediction: theory.Prediction
-    """At the configured vantage."""
+    """Prediction at the configured vantage."""
     empirical: measured.Empirical
-    """At the configured vantage."""
+    """Measurements at the configured vantage."""
     membership_inference: Mapping[str, measured.MembershipAttack]
     """Attacks by losses, by name."""
     membership_missing: str | None
-    """Why attacks that were asked for were not played."""
+    """Why configured attacks were not played; None if they were."""
     bayesian: theory.Bayesian | None
     """None where no distances of gradients were gathered."""
     one_run: OneRun | None
     """None where no canaries were planted."""
     utility: measured.Utility
-    """On records that nobody trained on."""
+    """Quality of the model on held-out records."""
     timing: setting.Timing
-    """Of all batches of trials together."""
+    """Times of all batches of trials together."""
     vantages: Mapping[str, measured.AtVantage]
-    """By vantage, the configured one among them."""
+    """Bounds and measurements by vantage, the configured one among them."""
     pac: theory.Pac
-    """In nats and probabilities, whatever the noise."""
+    """PAC privacy, in nats and probabilities, for any noise."""
     crafted: measured.Crafted | None
     """None where the target is one record of D."""
     residuals: Residuals | None
-    """None where the adversary formed none."""
+    """None where the adversary formed no residuals."""
     campaign: measured.Campaign
-    """How many trials there are and why."""
+    """Number of trials, and why there are no more."""
     contradictions: Mapping[str, str]
-    """What contradicts theory, by the check that found it."""
+    """Alarms: contradictions of theory, by the check that raised them."""
     alarms: int
-    """How many contradictions there are."""
+    """Number of contradictions."""
     chance_alarms: int
-    """How many checks an honest run fails by chance, each rarely."""
+    """Number of checks that an honest run could fail by chance, each rarely."""
     warnings: list[str]
-    """What every reader must know before the numbers, alarms first."""
+    """Warnings to read before the numbers, alarms first."""
 
 
 @cache
@@ -138,9 +138,10 @@ def encode(report: Report) -> dict[str, Any]:
 
 
 def decode(values: Mapping[str, Any]) -> Report:
-    """Return the report of which report.json has these values.
+    """Return the report that the values of report.json describe.
 
-    Raises ValueError, which names the first key that is missing, unknown or of another kind.
+    Raises:
+        ValueError: a key is missing, unknown or of another type; names the first one.
     """
     try:
         return _adapter().validate_json(json.dumps(values))
@@ -152,7 +153,7 @@ def read(directory: RunDirectory) -> Report:
     """Return report.json of a run.
 
     Raises:
-        InputError: there is none, or it is damaged.
+        InputError: the file is missing or damaged.
     """
     values = directory.read_json("report.json")
     with directory.reading("report.json"):

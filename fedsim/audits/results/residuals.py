@@ -1,4 +1,4 @@
-"""What residuals showed: tests of what is left of the aggregates beside what is known of them."""
+"""Tests of the residuals: the aggregates less all that the adversary knows of them."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,20 @@ from fedsim.audits.results.numbers import Ends, Real
 
 @dataclass(frozen=True)
 class NoiseTest:
-    """Whether residuals are as long as the claimed noise makes them."""
+    """Whether residuals have the length that the claimed noise gives them."""
 
     ratio: Real
-    """The noise that is there over the noise that is claimed."""
+    """Measured noise over claimed noise."""
     interval: Ends
-    """Of the ratio, at the confidence of the residuals."""
+    """Interval of the ratio, at the confidence of the residuals."""
     by_step: list[Real | None]
-    """The same of each step, None where it says nothing."""
+    """Ratio of each step; None where a step cannot tell."""
     p_value: Real
     """How often the claimed noise alone is as far off."""
     uneven: bool
     """Whether one step is further off than all together."""
     degrees_of_freedom: int
-    """Coordinates that were measured, over all trials and steps."""
+    """Coordinates measured, over all trials and steps."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class DirectionTest:
     """Whether residuals lean along a direction."""
 
     statistic: Real
-    """Standard normal if they lean nowhere."""
+    """Standard normal if residuals do not lean along the direction."""
     p_value: Real
     """How often noise alone leans as far."""
     cosine: Real
-    """The mean of residuals and direction, in [-1, 1]."""
+    """Mean cosine of residuals and direction, in [-1, 1]."""
     steps: int
-    """Of all trials, in which there was a direction."""
+    """Steps of all trials that had a direction."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class ScaleTest(DirectionTest):
     """Whether the sum is larger or smaller than expected."""
 
     factor: Real | None
-    """What it is of the expected sum."""
+    """The sum over the expected sum."""
     first_p_value: Real | None
-    """Of the first round alone."""
+    """p-value of the first round alone."""
 
 
 @dataclass(frozen=True)
@@ -52,44 +52,44 @@ class ShapeTest:
     """Whether the residuals' coordinates are normal."""
 
     ratio: Real
-    """Of their mean size to their root mean square."""
+    """Mean size of a coordinate over its root mean square."""
     normal: Real
-    """What that is of normal noise."""
+    """The same ratio of normal noise."""
     p_value: Real
     """How often normal noise alone is as far off."""
     coordinates: int
-    """Over all trials and steps."""
+    """Coordinates over all trials and steps."""
 
 
 @dataclass(frozen=True)
 class SamplingTest:
-    """Whether batches have the sizes that Poisson sampling gives them."""
+    """Whether batch sizes are those of Poisson sampling."""
 
     rate: Real
-    """The share of records that took part."""
+    """Share of records that took part."""
     dispersion: Real
-    """The variance of the sizes over that of the binomial."""
+    """Variance of the sizes over that of the binomial."""
     p_value: Real
     """How often Poisson sampling alone is as far off."""
     batches: int
-    """Over all trials and steps."""
+    """Batches over all trials and steps."""
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """Tests of what is left of the aggregates; None for those that could not be made."""
+    """Tests of the residuals; None for a test that could not be made."""
 
     noise: NoiseTest
-    """Whether they are as long as the noise that is claimed."""
+    """Whether residuals are as long as the claimed noise."""
     repeats: DirectionTest | None
-    """Whether the noise of a round looks like that of rounds before."""
+    """Whether the noise of a round resembles that of earlier rounds."""
     scale: ScaleTest | None
-    """Whether the sum under the noise is the one expected."""
+    """Whether the sum under the noise is the expected one."""
     shape: ShapeTest | None
     """Whether the noise is normal."""
     sampling: SamplingTest | None
     """None where every record takes part in every round."""
     confidence: Real
-    """Of the interval of the noise, in (0, 1)."""
+    """Confidence of the noise's interval, in (0, 1)."""
     note: str
-    """What residuals are, in a sentence."""
+    """What residuals are, in one sentence."""

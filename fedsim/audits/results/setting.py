@@ -1,6 +1,4 @@
-"""Who trained what on which data, where, and who is the target: the part of a report about a run's
-set-up.
-"""
+"""The set-up of a run: data, model, training, target and mechanism."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,22 +8,22 @@ from fedsim.audits.results.numbers import Real
 
 @dataclass(frozen=True)
 class Data:
-    """The data, and who held them."""
+    """The data, and which client holds what."""
 
     name: str
-    """Of the dataset."""
+    """Name of the dataset."""
     records: int
-    """In D."""
+    """Number of records in D."""
     held_out: int
-    """Records on which the model's worth was measured."""
+    """Records on which the model was evaluated."""
     partition: str
-    """The scheme by which records were dealt to clients."""
+    """Scheme that deals records to clients."""
     partition_key: str | None
-    """The column of which no value is split; None where there is none."""
+    """Column whose values are never split between clients; None without one."""
     client_sizes: list[int]
-    """Records of each client."""
+    """Number of records of each client."""
     label_skew: Mapping[str, Real] | None
-    """How unlike D the mixes of labels are, as measured and by chance."""
+    """How far the clients' label mixes are from D's, as measured and by chance."""
 
 
 @dataclass(frozen=True)
@@ -35,163 +33,163 @@ class Model:
     name: str
     """As in `model.name`."""
     parameters: int
-    """How many numbers are trained."""
+    """Number of trained parameters."""
     gradient_fallbacks: Mapping[str, str]
     """Layers whose gradients went through torch.func, with the reason."""
     frozen: str
     """Which layers or parameters are not trained, as configured."""
     frozen_parameters: int
-    """How many numbers are not trained."""
+    """Number of parameters that are not trained."""
     batch_norm: str
-    """What takes the place of batch normalisation."""
+    """Replacement for batch normalisation."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """The training's settings, but for those of the mechanism."""
+    """Settings of the training, except those of the mechanism."""
 
     learning_rate: Real
-    """The server's, of which the schedule takes a share in each round."""
+    """The server's learning rate, before the schedule scales it in each round."""
     local_learning_rate: Real
-    """Of a client's own steps; 0 for that of the server."""
+    """Learning rate of a client's own steps; 0 for the server's."""
     local_epochs: int
-    """Of a client's own training, where the unit of privacy is a client."""
+    """Epochs of a client's own training, where the unit of privacy is a client."""
     local_batches: int
-    """Of a client's own training, in place of whole epochs; 0 where those count."""
+    """Batches of a client's own training instead of whole epochs; 0 for epochs."""
     local_momentum: Real
-    """In [0, 1), of a client's own training."""
+    """Momentum of a client's own training, in [0, 1)."""
     proximal_term: Real
-    """How strongly a client's own training is drawn back to the model of the round."""
+    """How strongly a client's own training is pulled towards the round's model."""
     batch_size: int
-    """Records in a batch of a client's own training; 0 for all of them."""
+    """Records in a batch of a client's own training; 0 for all."""
     optimizer: str
-    """The server's."""
+    """The server's optimizer."""
     momentum: Real
-    """In [0, 1), of "sgd"."""
+    """Momentum of "sgd", in [0, 1)."""
     beta1: Real
-    """In [0, 1), of "adam": how much of the mean gradient is kept."""
+    """Decay of the mean gradient of "adam", in [0, 1)."""
     beta2: Real
-    """In [0, 1), of "adam": how much of the mean squared gradient is kept."""
+    """Decay of the mean squared gradient of "adam", in [0, 1)."""
     adam_epsilon: Real
-    """What "adam" adds to the root before it divides by it."""
+    """Number that "adam" adds to the root before it divides by it."""
     schedule: str
-    """By which the learning rate falls over the rounds."""
+    """Schedule by which the learning rate falls over the rounds."""
     warmup_rounds: int
-    """Over which the learning rate grows to its full value; 0 for none."""
+    """Rounds over which the learning rate grows to its full value; 0 for none."""
     decay_every: int
-    """Rounds between two falls, of the schedule "step"."""
+    """Rounds between two falls of the schedule "step"."""
     decay_factor: Real
-    """What each fall multiplies by, of the schedule "step"."""
+    """Factor of each fall of the schedule "step"."""
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What D has and D' has not."""
+    """The difference between D and D'."""
 
     record: int | None
-    """Its position in D; None where it is no one record."""
+    """Position of the target in D; None where it is not one record."""
     replacement: int | str | None
-    """What D' has in its place: a position in the pool, or in words; None for nothing."""
+    """What D' has in its place: a position in the pool, or words; None for nothing."""
     client: int
-    """Who has it."""
+    """Client that holds the target."""
     adversary: int
-    """Who is asked about it."""
+    """Client whose beliefs are measured."""
     choice: str
-    """How it was chosen: "max", "min" or "median" of the dissimilarity, or "given"."""
+    """How the target was chosen: "max", "min" or "median" of the dissimilarity, or "given"."""
     measure: str
-    """The dissimilarity by which it was chosen."""
+    """Dissimilarity by which the target was chosen."""
     distance: Real | None
-    """Its dissimilarity to the replacement, or to D, by the measure; None if unmeasured."""
+    """Dissimilarity of the target to its replacement, or to D; None if unmeasured."""
     kind: str
-    """"record" for one of D; otherwise how it was crafted."""
+    """"record" for a record of D; otherwise how the target was crafted."""
     copies: int
-    """How often D has it."""
+    """Number of copies of the target in D."""
     label: int | None
-    """Of a crafted record."""
+    """Label of a crafted record."""
     records: int
-    """In how many records D and D' differ."""
+    """Number of records in which D and D' differ."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What sending integers costs, under distributed trust."""
+    """Cost of sending integers, under distributed trust."""
 
     secure_aggregation: str
     """"simulated", in the clear, or "secagg+"."""
     note: str
     """How the messages were summed, in words that follow "they were"."""
     step: Real
-    """g, of the grid."""
+    """Step g of the grid."""
     bits: int
-    """Of an integer that is sent."""
+    """Bits of an integer that is sent."""
     limit: Real
-    """The largest coordinate that is sent."""
+    """Largest coordinate that is sent."""
     sensitivity: Real
-    """Of a sum of rounded messages; the noise is scaled to it."""
+    """Sensitivity of a sum of rounded messages, to which the noise is scaled."""
     relative_growth: Real
-    """By how much the sensitivity, and the noise with it, is larger for it."""
+    """Relative growth of the sensitivity, and of the noise, due to rounding."""
     total_variation: Real
-    """How far all rounds are from the Gaussian mechanism that is accounted for; 0 where that is
-    below what a double holds."""
+    """Total variation distance of all rounds from the accounted Gaussian mechanism; 0 where that is
+    below what a double can hold."""
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The mechanism as configured and as accounted for."""
+    """The mechanism, as configured and as accounted for."""
 
     noise_multiplier: Real
     """Nominal: standard deviation of all noise over the sensitivity."""
     effective_noise_multiplier: Real | None
-    """Of the noise that hides the target from the configured vantage; None where rounds differ."""
+    """Multiplier of the noise that the configured vantage faces; None where rounds differ."""
     clipping_norm: Real
-    """C: the largest length of what a record, or a client, contributes to a step."""
+    """C: largest norm that a record, or a client, contributes to a step."""
     clipping: bool
     """Whether C is enforced."""
     sensitivity: str
-    """What noise is scaled to: "global", or "local" for the challenge's own."""
+    """Sensitivity that scales the noise: "global", or "local" for the target's own."""
     noise: str
-    """"isotropic", or "pac" for noise that the candidates shaped."""
+    """"isotropic", or "pac" for noise shaped by the candidates."""
     steps: int
     """Noisy steps that are accounted for."""
     mu: Real
-    """Of Gaussian privacy, of all steps were none sampled."""
+    """Mu of Gaussian privacy, if no step were sampled."""
     local_steps: int
-    """Steps of every client on its own in a round."""
+    """Steps that each client takes on its own in a round."""
     sampling_rate: Real
-    """The probability that a record takes part in a step; 1 for always."""
+    """Probability that a record takes part in a step; 1 for always."""
     joining_rate: Real
-    """With which a client joins a round, where records are the unit and its coin is public."""
+    """Probability that a client joins, where records are the unit and its coin is public."""
     learning_rate: Real
-    """The server's, by which the released model moves."""
+    """The server's learning rate, by which the released model moves."""
     rounding: Rounding | None
-    """None where nothing is rounded."""
+    """None where messages are not rounded."""
     dp_guarantee: bool
-    """Whether everything that was released has a finite epsilon by noise nobody can take away."""
+    """Whether everything released has a finite epsilon, by noise that no observer can remove."""
     dp_note: str
     """What was released, or why there is no guarantee."""
 
 
 @dataclass(frozen=True)
 class Dropouts:
-    """Which rounds lacked clients."""
+    """Rounds with missing clients."""
 
     tolerated: int
-    """How many clients may be missing in a round."""
+    """Number of clients that may be missing from a round."""
     rounds_with_missing_clients: int
-    """Over all batches of trials and attempts; what the seed repeats counts once."""
+    """Over all batches of trials and attempts; rounds that the seed repeats count once."""
     fewest_shares: int
-    """Of how many clients the noise was at worst."""
+    """Smallest number of clients whose noise was in a round."""
     effective_noise_multiplier: tuple[Real, Real]
-    """The smallest and the largest that the configured vantage faced in a round."""
+    """Smallest and largest multiplier that the configured vantage faced in a round."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds."""
+    """Wall-clock times, in seconds."""
 
     federation: Real
     """From the first round of the trials to the last."""
     clients_computing: Real
-    """Of those, until the clients had answered."""
+    """Part of that time spent waiting for clients."""
     total: Real
-    """With all that came before and after."""
+    """Including preparation and report."""

@@ -1,4 +1,4 @@
-"""What theory allows and predicts: the part of a report that no trial has changed."""
+"""What theory allows and predicts: the part of a report that does not depend on the trials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,122 +13,121 @@ class VantageBounds:
     """What theory allows an adversary at one vantage."""
 
     trust: str
-    """The trust under which it looks, that of the run."""
+    """Trust model of the run."""
     vantage: str
     """"participant", "server" or "released-model"."""
     noise_multiplier: Real | None
-    """Of the noise that this vantage cannot remove; None where it differs between rounds."""
+    """Multiplier of the noise that this vantage cannot remove; None where rounds differ."""
     epsilon: Real
-    """Tight; infinite where there is no such noise."""
+    """Tight epsilon; infinite where there is no such noise."""
     rho_beta: Real
-    """The belief that the worst pair passes only with probability tail_probability."""
+    """Belief that the worst pair passes only with probability tail_probability."""
     rho_alpha: Real
-    """The advantage that no adversary exceeds there, in [0, 1]."""
+    """Advantage that no adversary at this vantage exceeds, in [0, 1]."""
     tail_probability: Real | None
     """How often the worst pair's privacy loss is above epsilon; None if unknown."""
     theorem2_rho_alpha: Real
-    """The paper's printed value, which is no bound."""
+    """The value that the paper prints, which is not a bound."""
     yeom_bound: Real
     """e^epsilon - 1; vacuous above 1."""
     note: str
-    """What a reader must know of these numbers; "" for nothing."""
+    """Caution about these numbers; "" for none."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What theory allows an adversary at the configured vantage, of one training, at delta."""
+    """What theory allows an adversary at the configured vantage, in one training, at delta."""
 
     epsilon: Real
-    """By the configured accountant."""
+    """Epsilon by the configured accountant."""
     delta: Real
-    """Of every epsilon here, in (0, 1)."""
+    """Delta of every epsilon here, in (0, 1)."""
     rho_beta: Real
-    """The belief that the worst pair passes only with probability tail_probability."""
+    """Belief that the worst pair passes only with probability tail_probability."""
     rho_alpha: Real
-    """The advantage that no adversary exceeds under the noise that was used."""
+    """Advantage that no adversary exceeds under the noise of the run."""
     tail_probability: Real | None
     """How often the privacy loss of the worst pair is above epsilon; None if unknown."""
     theorem2_rho_alpha: Real
-    """The paper's printed value, which is no bound."""
+    """The value that the paper prints, which is not a bound."""
     yeom_bound: Real
-    """e^epsilon - 1, on the advantage of membership inference; vacuous above 1."""
+    """e^epsilon - 1, a bound on the advantage of membership inference; vacuous above 1."""
     accountant: str
-    """Its name, as in `privacy.accountant`."""
+    """Name of the accountant, as in `privacy.accountant`."""
     tight_epsilon: Real
-    """By the privacy loss distribution."""
+    """Epsilon by the privacy loss distribution."""
     tight_rho_beta: Real
-    """The belief that belongs to tight_epsilon."""
+    """Belief bound of tight_epsilon."""
     tail_limit: Real
-    """How often any pair passes rho_beta at most."""
+    """Upper bound on how often any pair passes rho_beta."""
     vantages: list[VantageBounds]
-    """The same for each vantage, the configured one among them."""
+    """Bounds at each vantage, the configured one among them."""
 
 
 @dataclass(frozen=True)
 class Released:
-    """What all trainings released together, where the noise is no seed's."""
+    """What all trainings released together, where the noise does not come from the seed."""
 
     trainings: int
-    """How many models of the same people left, those of interrupted attempts included."""
+    """Number of models of the same people that were released, interrupted attempts included."""
     rounds: int
-    """Of all trainings together."""
+    """Rounds of all trainings together."""
     delta: Real
-    """Of every epsilon here."""
+    """Delta of every epsilon here."""
     vantage: str
-    """The configured one."""
+    """The configured vantage."""
     epsilon: Real
-    """Of everything, towards the vantage."""
+    """Epsilon of everything released, towards the vantage."""
     rho_beta: Real
-    """The belief that belongs to epsilon."""
+    """Belief bound of epsilon."""
     epsilon_of_one_training: Real
-    """Towards the same vantage, for comparison."""
+    """Epsilon of one training towards the same vantage, for comparison."""
     vantages: Mapping[str, Real]
-    """Epsilon of everything towards each vantage."""
+    """Epsilon of everything released, towards each vantage."""
     game: str
-    """Who knew the target, beside its client, and what of that is not guaranteed."""
+    """Parties beside the target's client that knew the target, and what is not guaranteed of it."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What the rounds of one training cost the worst client of the worst batch of trials, at
-    delta."""
+    """What the rounds of one training cost the worst-off client of the worst batch of trials."""
 
     stop_at: Real | None
-    """The epsilon at which training ends; None without a limit."""
+    """Epsilon at which training ends; None without a limit."""
     stop_at_delta: Real | None
-    """Of stop_at; None without a limit."""
+    """Delta of stop_at; None without a limit."""
     delta: Real
-    """Of every epsilon spent."""
+    """Delta of every epsilon spent."""
     accountant: str
-    """Its name, as in `privacy.accountant`."""
+    """Name of the accountant, as in `privacy.accountant`."""
     vantage: str
-    """Towards which `spent` is counted."""
+    """Vantage towards which `spent` is counted."""
     rounds_planned: int
-    """Of one training, as configured."""
+    """Rounds of one training, as configured."""
     rounds_run: int
-    """Of one training; at most rounds_planned."""
+    """Rounds of one training that were run; at most rounds_planned."""
     stopped: bool
     """Whether fewer rounds were run than planned."""
     epsilon: Mapping[str, Real]
-    """Spent towards each vantage."""
+    """Epsilon spent towards each vantage."""
     spent: Real
-    """What the limit is on: of everything released where the noise is no seed's."""
+    """Epsilon that the limit applies to: of everything released, where noise is not the seed's."""
     epsilon_by_round: list[Real]
-    """Spent after each round, towards the configured vantage."""
+    """Epsilon spent after each round, towards the configured vantage."""
     earlier_attempts: int
     """Rounds that interrupted attempts had released."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A Kolmogorov-Smirnov distance of log-odds from theory."""
+    """Kolmogorov-Smirnov distance of log-odds from theory."""
 
     statistic: Real
-    """In [0, 1]: the largest gap between the two distribution functions."""
+    """Largest gap between the two distribution functions, in [0, 1]."""
     p_value: Real
-    """How often chance alone brings so large a gap, or a larger one."""
+    """How often chance alone brings so large a gap."""
     trials: int
-    """Of this world."""
+    """Trials in this world."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +135,9 @@ class Fits:
     """How well the log-odds of each world follow theory; None where that cannot be told."""
 
     world_d: Fit | None
-    """Of the trials on D."""
+    """Fit of the trials on D."""
     world_d_prime: Fit | None
-    """Of the trials on D'."""
+    """Fit of the trials on D'."""
 
 
 @dataclass(frozen=True)
@@ -146,83 +145,83 @@ class Density:
     """A histogram of simulated final log-odds: n + 1 edges, n densities for each world."""
 
     edges: list[Real]
-    """Of the bins, in log-odds for D, rising."""
+    """Edges of the bins, in log-odds for D, rising."""
     world_d: list[Real]
-    """Per unit of log-odds, of trials on D."""
+    """Density of the trials on D, per unit of log-odds."""
     world_d_prime: list[Real]
-    """The same of trials on D'."""
+    """Density of the trials on D', per unit of log-odds."""
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What theory predicts for the trials of one vantage."""
+    """Theory's prediction for the trials at one vantage."""
 
     mu: Real | None
-    """Signal to noise of all steps; None where no one number says it."""
+    """Signal to noise of all steps; None where one number does not describe it."""
     advantage: Real | None
     """None where the log-odds have no closed form."""
     standard_error: Real | None
-    """Of a prediction by simulation."""
+    """Standard error of a simulated prediction."""
     method: str
-    """"closed form", "simulation", "none", or in words what was computed."""
+    """"closed form", "simulation", "none", or what was computed, in words."""
 
 
 @dataclass(frozen=True)
 class Prediction(Predicted):
-    """What theory predicts for the configured vantage, and how well the run follows it."""
+    """Theory's prediction for the configured vantage, and how well the run follows it."""
 
     deterministic: bool
     """Whether mu is the same in every trial."""
     fit: Fits
-    """Of the log-odds after the last round."""
+    """Fit of the log-odds after the last round."""
     density: Density | None
-    """Of sampled steps, which were simulated."""
+    """Simulated density, where steps are sampled."""
     distance: Annotated[Distance, REALS] | None = None
-    """None where nothing tells."""
+    """Distance of the advantage from its prediction; None where it cannot be told."""
 
 
 @dataclass(frozen=True)
 class Pac:
-    """What the run tells of the secret on average over its prior, and what that allows."""
+    """PAC privacy: information on the secret, on average over its prior, and what it allows."""
 
     mutual_information: Real
-    """Nats that all rounds tell at most."""
+    """Nats of information on the secret that all rounds reveal at most."""
     success_bound: Real
-    """On the probability that the adversary names the world, in [0.5, 1]."""
+    """Bound on the probability that the adversary names the right world, in [0.5, 1]."""
     advantage_bound: Real
     """2 success_bound - 1."""
     equivalent_epsilon: Real
-    """Of the DP that would allow as much; no DP guarantee."""
+    """Epsilon of the DP with the same bound on success; not a DP guarantee."""
     delta: Real
-    """Of equivalent_epsilon."""
+    """Delta of equivalent_epsilon."""
     realised_information: Real | None
-    """The mean over the trials of what PAC noise came to; None for other noise."""
+    """Realised information of PAC noise, mean over the trials; None for other noise."""
     released_information: Real | None
-    """Nats of all trials together; None where the noise is the seed's."""
+    """Nats of all trials together; None where the noise comes from the seed."""
     budgeted: bool
-    """Whether the noise was chosen by what it may tell."""
+    """Whether the noise was chosen to keep an information budget."""
     prior: str
     """"pair" for D and D', "halves" for random halves of the data."""
     prior_description: str
-    """The same in a sentence."""
+    """The prior in a sentence."""
     candidates: int
-    """How many secrets the prior has; 2 of a pair."""
+    """Number of secrets in the prior; 2 for a pair."""
     candidate_success_bound: Real | None
-    """How often anybody names the secret one of several candidates; None for a pair."""
+    """Bound on how often any adversary names one secret among the candidates; None for a pair."""
     success: Real | None
-    """Measured; None for a single training."""
+    """Measured success; None for a single training."""
     note: str
-    """What a reader must know of these numbers; "" for nothing."""
+    """Caution about these numbers; "" for none."""
 
 
 @dataclass(frozen=True)
 class OverTrials:
-    """An epsilon of several trials."""
+    """Epsilon over several trials."""
 
     mean: Real
-    """Over the trials."""
+    """Mean over the trials."""
     max: Real
-    """Of the worst trial."""
+    """Epsilon of the worst trial."""
 
 
 @dataclass(frozen=True)
@@ -230,40 +229,40 @@ class BayesianByRound:
     """Epsilons after some of the rounds."""
 
     rounds: list[int]
-    """After which, from 1, rising; some where all would be costly."""
+    """Rounds, from 1, rising; only some of them where all would be costly."""
     epsilon: list[Real]
-    """After each of them, the mean over the trials."""
+    """Mean over the trials, after each of these rounds."""
     epsilon_at_percentile: list[Real]
-    """The same, for the share of people that percentile tells."""
+    """The same, at the percentile of people."""
     dp_epsilon: list[Real]
-    """The tight epsilon of differential privacy after each of them."""
+    """Tight epsilon of differential privacy, after each of these rounds."""
 
 
 @dataclass(frozen=True)
 class Bayesian:
-    """What the Bayesian accountant says, from the distances that clients gathered."""
+    """Epsilon by the Bayesian accountant, from the distances that clients gathered."""
 
     delta: Real
-    """Of every epsilon here."""
+    """Delta of every epsilon here."""
     gamma: Real
-    """The probability that the estimate fails, in all rounds."""
+    """Probability that the estimate fails in any round."""
     pairs: int
-    """Distances in a round."""
+    """Number of distances in a round."""
     percentile: Real
-    """The share of people of whom each has epsilon_at_percentile."""
+    """Share of people, each of whom has epsilon_at_percentile."""
     trials: int
-    """With distances."""
+    """Trials with distances."""
     epsilon: OverTrials | None
     """None where it cannot be stated; the note says why."""
     epsilon_at_percentile: OverTrials | None
     """None where it cannot be stated."""
     orders: tuple[int, int] | None
-    """The smallest and the largest order that decided."""
+    """Smallest and largest order that decided."""
     dp_epsilon: Real
-    """At the same delta; holds for every record."""
+    """Epsilon of DP at the same delta; holds for every record."""
     worst_case_epsilon: Real | None
-    """Of this accountant, were every distance what clipping allows."""
+    """This accountant's epsilon if every distance were the longest that clipping allows."""
     by_round: BayesianByRound | None
     """None where epsilon cannot be stated."""
     note: str
-    """What a reader must know, and why there is no epsilon; "" for nothing."""
+    """Cautions, or why there is no epsilon; "" for neither."""

@@ -1,4 +1,4 @@
-"""The verdict of a run: what was measured at every vantage, beside what theory allows there."""
+"""The verdict of a run at each vantage: the measurement beside what theory allows."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,27 +14,27 @@ State = Literal[
     "below",
     "untested",
 ]
-"""How a measurement stands to theory, as report.json has it.
+"""State of a measurement against theory, as report.json has it.
 
-above: a check contradicts theory, as surely as an alarm must be.
+above: a check contradicts theory, with the confidence of an alarm.
 no-limit: theory sets the advantage no limit below 1.
 within-chance: the whole interval lies above the limit, but no check raised an alarm.
-not-contradicted: the interval holds the limit, so that the trials cannot tell.
+not-contradicted: the interval contains the limit, so that the trials cannot tell.
 attack-below: the whole interval lies below the limit, but a better attack may achieve more.
-below: the whole interval lies below the limit, and no adversary there does better.
-untested: nothing was measured that has an interval; theory alone speaks.
+below: the whole interval lies below the limit, and no adversary at this vantage does better.
+untested: no measurement has an interval; there is theory alone.
 """
 
 
 @dataclass(frozen=True)
 class StateWords:
-    """What is said of a state.
+    """How a page words a state.
 
     Attributes:
         text: a few words, without a full stop.
-        kind: "good", "open" where it cannot be told, "caution" or "alarm".
-        means: what it says, without a full stop.
-        advice: what a reader does about it.
+        kind: "good", "open" where the audit cannot tell, "caution" or "alarm".
+        means: meaning of the state, without a full stop.
+        advice: what the reader should do, without a full stop.
     """
 
     text: str
@@ -46,8 +46,8 @@ class StateWords:
 BELOW = StateWords(
     "Below the limit",
     "good",
-    "the whole interval lies below what theory allows, and no adversary there does better",
-    "rely on the limit, not on the measurement: it is of one target",
+    "the whole interval lies below what theory allows; no adversary at this vantage does better",
+    "rely on the limit, not on the measurement, which is of one target",
 )
 ATTACK_BELOW = StateWords(
     "Attack below the limit",
@@ -58,26 +58,26 @@ ATTACK_BELOW = StateWords(
 NOT_CONTRADICTED = StateWords(
     "Not contradicted",
     "open",
-    "what was measured agrees with what theory allows, and does not prove it",
-    "read which deviation the audit would have seen; more trials would see less",
+    "the measurement agrees with what theory allows, and does not prove it",
+    "read which deviation the audit would have detected; more trials would detect a smaller one",
 )
 NOT_MEASURED = StateWords(
     "Not measured",
     "open",
-    "theory alone speaks",
-    "measure it, if the measurement matters: with audit.vantages = all, canaries, or an auditor",
+    "there is theory alone",
+    "measure it if it matters: set audit.vantages = all, plant canaries, or add an auditor",
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",
     "open",
-    "there is a measurement, and no limit or interval to hold it against",
+    "there is a measurement, but no limit or interval to compare it with",
     "read the reasons: they name what would tell",
 )
 NO_PROTECTION = StateWords(
     "No protection",
     "caution",
-    "no noise hides anybody from whoever looks there",
-    "decide whether whoever looks there is trusted, or change the setting",
+    "no noise protects the records from an observer at this vantage",
+    "decide whether you trust that observer, or change the setting",
 )
 NO_LIMIT = StateWords(
     "No limit at this budget",
@@ -94,7 +94,7 @@ NO_GUARANTEE = StateWords(
 WITHIN_CHANCE = StateWords(
     "Above the limit, within chance",
     "caution",
-    "the whole interval lies above the limit, but not as surely as an alarm must be",
+    "the whole interval lies above the limit, but not with the confidence of an alarm",
     "repeat it with more trials and another seed",
 )
 ABOVE = StateWords(
@@ -106,7 +106,7 @@ ABOVE = StateWords(
 CONTRADICTS = StateWords(
     "Contradicts theory",
     "alarm",
-    "an alarm, at 99.99 %: something else than the advantage contradicts what is claimed",
+    "an alarm, at 99.99 %: a number other than the advantage contradicts the claim",
     "do not rely on ε; the warning names the likely cause",
 )
 
@@ -122,17 +122,17 @@ WORDS: dict[State, StateWords] = {
     "attack-below": ATTACK_BELOW,
     "below": BELOW,
 }
-"""Of the states whose words depend on nothing else."""
+"""Words of the states that depend on nothing else."""
 
 
 def standing(interval: Ends | None, limit: float, *, exact: bool, alarmed: bool = False) -> State:
-    """Return how the interval of an advantage stands to its limit.
+    """Return the state of an advantage's interval against its limit.
 
     Args:
-        interval: low and high end; None where nothing has an interval.
-        limit: that no adversary exceeds by theory; 1 for no limit.
+        interval: low and high end; None where no measurement has an interval.
+        limit: largest advantage that theory allows; 1 for no limit.
         exact: whether the adversary decides by the exact posterior, so that none does better.
-        alarmed: whether a check contradicts theory, as surely as an alarm must be.
+        alarmed: whether a check contradicts theory, with the confidence of an alarm.
     """
     if alarmed:
         return "above"
@@ -155,12 +155,12 @@ def words_of(
     measured: bool = False,
     unlimited: StateWords = NO_PROTECTION,
 ) -> StateWords:
-    """Return what is said of a state.
+    """Return the words of a state.
 
     Args:
-        over: of "above", whether the whole interval lies above the limit.
-        measured: of "untested", whether there is a measurement without an interval.
-        unlimited: of "no-limit", why there is none.
+        over: for "above", whether the whole interval lies above the limit.
+        measured: for "untested", whether there is a measurement without an interval.
+        unlimited: for "no-limit", the words that say why there is no limit.
     """
     if state == "above":
         return ABOVE if over else CONTRADICTS
@@ -178,31 +178,31 @@ Answer = Literal["meets", "misses", "cannot-tell"]
 
 @dataclass(frozen=True)
 class MeasuredThere:
-    """What the trials showed at a vantage."""
+    """Measurements of the trials at a vantage."""
 
     advantage: Real | None
-    """True less false positive rate, in [-1, 1]; None of a single training."""
+    """True less false positive rate, in [-1, 1]; None for a single training."""
     interval: Ends | None
-    """Of the advantage; None where all trials are of one world."""
+    """Interval of the advantage; None where all trials are of one world."""
     confidence: Real
-    """In (0, 1), of the interval and of the lower bound."""
+    """Confidence of the interval and of the lower bound, in (0, 1)."""
     trials: int
-    """How many there were."""
+    """Number of trials."""
     chance: Real | None
-    """The advantage that somebody who tosses a coin stays below in as many trials, with the same
-    confidence; None where there is no advantage."""
+    """Advantage that a coin toss stays below in as many trials, with the same confidence; None
+    where there is no advantage."""
     belief: Real
-    """The largest belief in D of any trial on D, at least even odds."""
+    """Largest belief in D of any trial on D, at least even odds."""
     passed: Real | None
-    """The share of trials on D whose belief passed rho_beta; None of a single training."""
+    """Share of trials on D whose belief passed rho_beta; None for a single training."""
     passed_interval: Ends | None
-    """Of `passed`, at the same confidence."""
+    """Interval of `passed`, at the same confidence."""
     passed_limit: Real | None
-    """The share of trials on D whose belief passed the organisation's limit; None without one."""
+    """Share of trials on D whose belief passed the organisation's limit; None without a limit."""
     epsilon: Real
-    """At least this is proven; 0 for nothing."""
+    """Lower bound on epsilon; 0 proves nothing."""
     epsilon_by: str
-    """The estimator that proved it, chosen in advance: "one_run" of canaries, else its name in
+    """Estimator of the lower bound, chosen in advance: "one_run" for canaries, else its name in
     `empirical.lower_bounds`."""
     exact_posterior: bool
     """Whether the adversary decides by the exact posterior, so that none does better."""
@@ -213,86 +213,86 @@ class Towards:
     """What theory allows at one vantage."""
 
     vantage: str
-    """Who looks."""
+    """Name of the vantage."""
     epsilon: Real
-    """Tight, at the delta of the report."""
+    """Tight epsilon, at the delta of the report."""
     rho_beta: Real
-    """Of this epsilon."""
+    """Belief bound of this epsilon."""
     rho_alpha: Real
-    """The advantage that no adversary exceeds."""
+    """Advantage that no adversary exceeds."""
 
 
 @dataclass(frozen=True)
 class AllowedThere:
-    """What theory allows at a vantage, of one training."""
+    """What theory allows at a vantage, for one training."""
 
     advantage: Real
-    """What no adversary exceeds, in [0, 1]: rho_alpha, or the bound of PAC privacy; 1 for no
-    limit."""
+    """Advantage that no adversary exceeds, in [0, 1]: rho_alpha, or the bound of PAC privacy; 1 for
+    no limit."""
     kind: Literal["rho-alpha", "pac", "none"]
-    """Which of them it is."""
+    """Which of the bounds `advantage` is."""
     rho_alpha: Real
-    """Of differential privacy, in [0, 1]."""
+    """Bound of differential privacy, in [0, 1]."""
     rho_beta: Real
-    """The belief that is passed only rarely."""
+    """Belief that is passed only rarely."""
     passed: Real
-    """In which share of the trials on D any pair passes rho_beta at most; 1 for no limit."""
+    """Upper bound on the share of trials on D in which any pair passes rho_beta; 1 for no limit."""
     epsilon: Real
-    """Tight; infinite where there is no noise that hides the target."""
+    """Tight epsilon; infinite where no noise hides the target."""
     delta: Real
-    """At which."""
+    """Delta of epsilon."""
     worst: Towards
-    """The same of the client who is worst off; the others are of the target's. Clients differ where
-    not all take part in every round and who does is known."""
+    """Bounds of the worst-off client; the others are of the target's client. Clients differ where
+    some miss rounds and it is public which ones."""
 
 
 @dataclass(frozen=True)
 class OwnLimit:
-    """How a vantage stands to a limit of the organisation's own."""
+    """A vantage against a limit that the organisation set."""
 
     of: Literal["advantage", "belief"]
-    """What is limited."""
+    """Quantity that is limited."""
     limit: Real
-    """As configured in `report`."""
+    """The limit, as configured in `report`."""
     answer: Answer
-    """For theory: of every pair of neighbours. For a measurement: of this target alone."""
+    """By theory it holds for every pair of neighbours; by measurement for this target alone."""
     by: Basis
-    """What the answer rests on; of one that is not there, what was asked last."""
+    """Basis of the answer; for "cannot-tell", the last one that was tried."""
     trials: int | None
-    """How many would tell with 80 %, if what was measured stays as it is; None where it is told, or
-    where no number would."""
+    """Trials that would tell with probability 80 %, if the measurement stays the same; None where
+    the answer is already known, or where no number would tell."""
 
 
 @dataclass(frozen=True)
 class VantageVerdict:
-    """One vantage."""
+    """The verdict at one vantage."""
 
     vantage: str
     """"server", "participant" or "released-model"."""
     state: State
-    """How what was measured stands to theory."""
+    """State of the measurement against theory."""
     basis: Basis
     """Whether anything was measured."""
     measured: MeasuredThere | None
-    """None where nothing was."""
+    """None where nothing was measured."""
     allowed: AllowedThere
-    """By theory."""
+    """What theory allows."""
     limits: list[OwnLimit]
     """One for each limit that is configured."""
     seen_below: Real | None = None
-    """The audit would have seen, with 95 %, noise below this share of what is claimed; 0 where no
-    shortfall can be named; None where nothing was measured, or nothing is claimed."""
+    """Share of the claimed noise below which the audit would have raised an alarm with probability
+    95 %. 0: it could detect no shortfall. None: nothing was measured, or nothing is claimed."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What theory would allow if one setting were another."""
+    """What theory would allow if one setting were different."""
 
     key: str
-    """Of the configuration, or "" for the run as it is."""
+    """Configuration key, or "" for the run as it is."""
     value: float | int | str | None
-    """That it would have; None for the run as it is."""
+    """Value that the key would have; None for the run as it is."""
     was: float | int | str | None
-    """That it has."""
+    """Value that the key has; None for the run as it is."""
     towards: list[Towards]
-    """By vantage, in the order of the configuration's values."""
+    """What theory would allow at each vantage."""

@@ -1,4 +1,4 @@
-"""Every check of a run against theory, from its transcript and the rest of its report."""
+"""All checks of a run against theory, from its transcript and its report."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.game.observers import at_server
 
 EXCESS = 1 + 1e-4
-"""By what factor the realised mu may be above that of the accounting: gradients are rounded."""
+"""Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
 
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
@@ -23,9 +23,9 @@ SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 def checks(run: AuditedRun, report: Report) -> list[Check]:
     """Return every check that the run allows.
 
-    At a confidence of their own: at the report's 95 % an honest mechanism would raise an alarm in
-    one report of twenty. Local steps leave only what rests on counted decisions: their log-odds are
-    no likelihood, so that what they say about the belief contradicts nothing.
+    Checks use `ALARM_CONFIDENCE`: at the report's 95 % an honest mechanism would raise an alarm in
+    one report of twenty. With local steps only checks of counted decisions remain. Their log-odds
+    are not a likelihood, so that beliefs cannot contradict theory.
     """
     return [
         *_advantage(run, report),
@@ -39,7 +39,7 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
 
 
 def _advantage(run: AuditedRun, report: Report) -> Iterator[Check]:
-    """Yield the checks of the counted decisions; none for trials of one world."""
+    """Yield the checks of counted decisions; none if all trials are of one world."""
     if not two_sided(run.worlds):
         return
     sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
@@ -47,8 +47,8 @@ def _advantage(run: AuditedRun, report: Report) -> Iterator[Check]:
     alarm, limit = None, report.bounds.rho_alpha
     if low > limit:
         alarm = (
-            f"The advantage is above its bound: at least {low:.3f} {SURE}, but rho_alpha is "
-            f"{limit:.3f}. The noise is not what was accounted for, or a clipped "
+            f"The advantage is above its bound: it is at least {low:.3f} {SURE}, but rho_alpha is "
+            f"{limit:.3f}. The noise is not the noise that was accounted for, or a clipped "
             f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
             "sensitivity."
         )
@@ -56,15 +56,15 @@ def _advantage(run: AuditedRun, report: Report) -> Iterator[Check]:
     alarm, limit = None, report.pac.advantage_bound
     if low > limit:
         alarm = (
-            f"The advantage is above what the mutual information allows: at least {low:.3f} "
-            f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not what was "
-            "budgeted, or the secret was not drawn from the stated prior."
+            f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
+            f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
+            "was budgeted, or the secret was not drawn from the stated prior."
         )
     yield Check("pac_advantage", alarm)
 
 
 def _beliefs(run: AuditedRun, report: Report) -> Iterator[Check]:
-    """Yield the checks of log-odds as a likelihood; none where they are an attack's score."""
+    """Yield the checks of log-odds as a likelihood; none if they are an attack's score."""
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
     if not at_server.is_exact(
         config.training.local_steps,
@@ -82,22 +82,22 @@ def _beliefs(run: AuditedRun, report: Report) -> Iterator[Check]:
         if low > limit:
             alarm = (
                 f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
-                f"{SURE}, but no pair passes it in more than {limit:.2g} under this noise."
+                f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
             )
         yield Check("delta_prime", alarm)
-    # The steps that were taken are known, and so is what they come to.
+    # The steps are known, and so is the mu that they compose to: this check has no chance in it.
     realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
     alarm = None
     if realised > EXCESS * mechanism.mu:
         alarm = (
-            f"More was released than is accounted for: the {report.rounds} rounds of the "
-            f"transcript come to mu = {realised:.3f}, but the accounting of "
-            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Rounds "
-            "were not all composed, or a difference exceeds the sensitivity."
+            f"More was released than was accounted for. The {report.rounds} rounds of the "
+            f"transcript compose to mu = {realised:.3f}, but the accounting of "
+            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Not all rounds were composed, or "
+            "a difference exceeds the sensitivity."
         )
     yield Check("composition", alarm, by_chance=False)
     sampled = config.participation.secret
-    theory = "those of sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
+    theory = "sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
     fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
     for world, fit in fits.items():
         if fit is None:

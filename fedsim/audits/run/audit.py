@@ -1,4 +1,4 @@
-"""From a transcript to a report: what the adversary achieved, beside what theory allows."""
+"""The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -48,7 +48,7 @@ def assemble(
     """Return the report of a run.
 
     Args:
-        rows: of the run's ledger, which says what was released; without any it is what was planned.
+        rows: rows of the run's ledger, which state what was released. Empty: what was planned.
     """
     run = AuditedRun(config, facts, transcript, confidence, delta, rows)
     report = _measured(run)
@@ -115,7 +115,7 @@ def _measured(run: AuditedRun) -> Report:
             delta,
             run.releases,
         ),
-        # A canary is one record, whatever the target group is.
+        # A canary is one record, even where the target is a group of records.
         one_run=one_run_report.report(config.game, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),
@@ -146,7 +146,7 @@ def _bounds(run: AuditedRun) -> Bounds:
 
 
 def _cautions(run: AuditedRun, report: Report) -> list[str]:
-    """Return what a reader must know before the numbers, beside the alarms."""
+    """Return the cautions to read before the numbers; alarms come before them."""
     config, trials = run.config, run.trials
     return [
         *cautions.cautions(config),
@@ -160,11 +160,10 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
 
 
 def _budget(run: AuditedRun) -> Budget:
-    """Return what the rounds of one training cost the worst client of the worst batch of trials, at
-    delta.
+    """Return the cost of one training's rounds for the worst-off client of the worst batch.
 
-    Colluders are left out: their records are no secret. What privacy.stop-at limits is of
-    everything released where the noise is the operating system's.
+    Colluding clients are left out: their records are not secret. Where the noise comes from the
+    operating system, privacy.stop-at limits the epsilon of everything released.
     """
     config, delta, rows = run.config, run.delta, run.rows
     spent = run.transcript[spending.EPSILON]
@@ -172,7 +171,7 @@ def _budget(run: AuditedRun) -> Budget:
         restated = config.privacy.model_copy(update={"delta": delta})
         config_then = config.model_copy(update={"privacy": restated})
         spent = spending.curve(config_then.scheme, run.noise_multiplier, rows)
-    # A budget is for those whom a guarantee is meant for.
+    # The budget protects only clients with a guarantee.
     worst = np.delete(spent, sorted(spending.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
     mine, released = worst[vantages.index(run.vantage)], run.together.released
@@ -193,10 +192,10 @@ def _budget(run: AuditedRun) -> Budget:
 
 
 def _pac(run: AuditedRun) -> Pac:
-    """Return what the run tells of the secret on average over its prior, and what that allows.
+    """Return PAC privacy of the run: information on the secret, averaged over its prior.
 
-    Anybody names the secret one of m random halves from p0 = 1/m on; of a pair the question of the
-    audit is which it was.
+    Among m random halves, guessing succeeds with probability p0 = 1/m. For a pair, the question is
+    the audit's own: which world was it?
     """
     config = run.config
     noise, halves = config.privacy.noise.mechanism, config.privacy.pac_prior == "halves"
@@ -213,13 +212,13 @@ def _pac(run: AuditedRun) -> Pac:
     )
     note = (
         "Bounds how often the secret is guessed on average over the stated prior, not for every "
-        "person in it. equivalent_epsilon is the epsilon whose bound on success is the same, not "
-        "a DP guarantee."
+        "person in it. equivalent_epsilon is the epsilon with the same bound on success, not a DP "
+        "guarantee."
     )
     return Pac(
         **asdict(pac.guarantee(information, run.delta)),
         realised_information=realised,
-        # Nats add up, whether the trials' secret was one or each had its own.
+        # Nats add up, whether the trials share one secret or each has its own.
         released_information=information * run.trials
         if adds_up(config.privacy.noise_source)
         else None,
@@ -236,7 +235,7 @@ def _pac(run: AuditedRun) -> Pac:
 
 
 def without_rates(report: Report) -> Report:
-    """Return the report of one training with None for everything that is a share of trials."""
+    """Return the report of one training, with None for every share of several trials."""
     return replace(
         report,
         empirical=replace(

@@ -1,4 +1,4 @@
-"""A run that is audited: what it was, what it left, and what several parts of its report need."""
+"""A run under audit: its configuration and transcript, and values that several parts need."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +29,11 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True, eq=False)
 class AuditedRun:
-    """A run of T trials and k rounds, at the confidence and delta at which it is reported.
+    """A run of T trials and k rounds, with the confidence and delta of its report.
 
     Attributes:
         transcript: arrays by name, as `run_transcript.read` returns them
-        rows: of the ledger, which says what was released; without any it is what was planned
+        rows: rows of the ledger, which state what was released; () for what was planned
     """
 
     config: Config
@@ -50,48 +50,48 @@ class AuditedRun:
 
     @property
     def final(self) -> Floats:
-        """The log-odds after the last round, [T]."""
+        """Log-odds after the last round, [T]."""
         return self.transcript["log_odds"][:, -1]
 
     @property
     def trials(self) -> int:
-        """How many trainings there were, T."""
+        """Number of trainings, T."""
         return len(self.worlds)
 
     @property
     def rounds(self) -> int:
-        """How many rounds each had, k."""
+        """Number of rounds of each training, k."""
         return int(self.transcript["log_odds"].shape[1])
 
     @property
     def noise_multiplier(self) -> float:
-        """As configured, or as calibrated."""
+        """The noise multiplier, as configured or calibrated."""
         return float(self.facts["noise_multiplier"])
 
     @property
     def vantage(self) -> Vantage:
-        """The configured one."""
+        """The configured vantage."""
         return self.config.federation.vantage
 
     @cached_property
     def played(self) -> Design:
-        """How the trials were played. Raises InputError for a number that was never planned."""
+        """Design of the trials. Raises InputError for a number of trials that was not planned."""
         return precision.design(self.config.trials, self.config.audit.confidence, self.trials)
 
     @cached_property
     def of_one(self) -> Releases:
-        """What one training released, towards one record."""
+        """Releases of one training, towards one record."""
         target = self.facts["challenge"]["client"]
         return spending.describe(self.config.scheme, self.noise_multiplier, self.rows, target)
 
     @cached_property
     def releases(self) -> Releases:
-        """What one training released, towards all records in which D and D' differ."""
+        """Releases of one training, towards all records in which D and D' differ."""
         return of_group(self.of_one, self.config.challenge.copies)
 
     @cached_property
     def worst_off(self) -> Mapping[Vantage, Releases]:
-        """The same of the client who is worst off towards each vantage."""
+        """Releases of one training towards the worst-off client, by vantage."""
         config, copies = self.config, self.config.challenge.copies
         return {
             vantage: of_group(
@@ -103,12 +103,12 @@ class AuditedRun:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The same as the configured vantage sees it."""
+        """The mechanism that the configured vantage sees."""
         return self.releases.towards(self.vantage)
 
     @cached_property
     def together(self) -> Guarantee:
-        """What everything that was released guarantees."""
+        """The guarantee for everything that was released."""
         config, rows = self.config, self.rows
         return guarantee.of(
             config,
@@ -144,7 +144,7 @@ class AuditedRun:
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """What trusts the claimed noise beside what does not."""
+        """Comparisons of methods that trust the claimed noise with methods that do not."""
         return self.proven.comparisons(self.prediction)
 
     @cached_property
@@ -154,5 +154,5 @@ class AuditedRun:
 
     @cached_property
     def advantage(self) -> Advantage:
-        """How often the adversary was right, at the configured vantage."""
+        """The adversary's advantage at the configured vantage."""
         return estimators.advantage(self.worlds, self.final, self.confidence, self.played)

@@ -1,4 +1,4 @@
-"""How precise a campaign was, why it ended, and what its design leaves valid."""
+"""How precise a campaign of trials was, why it ended, and which numbers its design leaves valid."""
 
 import math
 
@@ -14,38 +14,38 @@ from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.precision import halfwidth, interim_analyses
 
 COMMON = (
-    "Trials 2i and 2i + 1 share initial model, noise and sampling, and are in opposite worlds: the "
-    "pair is the independent unit. Valid as they are: whatever counts the trials of one world, or "
-    "bounds each world's rate on its own (delta', the Clopper-Pearson bound, the fit of each "
-    "world). Of pairs: the advantage and its interval, membership inference. Left out: bounds from "
-    "the difference of two independent samples, such as the Gaussian one."
+    "Trials 2i and 2i + 1 share initial model, noise and sampling, and are in opposite worlds. The "
+    "pair is the independent unit. Numbers that count the trials of one world, or bound each "
+    "world's rate on its own, stay valid: delta', the Clopper-Pearson bound, the fit of each "
+    "world. The advantage, its interval and membership inference are computed from pairs. Bounds "
+    "that need two independent samples, such as the Gaussian one, are left out."
 )
 STOPPED = (
-    "The trials were to stop by what they showed, at one of {count} interim analyses planned in "
-    "advance, each with its share of the significance. At this one it is {share:.3g}: every "
-    "interval and bound is computed at that much of 1 - confidence and holds with the stated "
-    "confidence whichever the last one is. Those of a one-run audit alone keep all of 1 - "
-    "confidence: they are of trial 0, which is the same wherever the trials stop."
+    "The trials could stop early, by their results, at one of {count} interim analyses planned in "
+    "advance. Each analysis has its share of the significance; this one has {share:.3g}. Every "
+    "interval and bound is computed at that share of 1 - confidence, and holds with the stated "
+    "confidence at whichever analysis the trials stop. Only the numbers of a one-run audit use "
+    "all of 1 - confidence: they are of trial 0, which is the same wherever the trials stop."
 )
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
-    "{trials} trials planned in advance: they hold if what the first {first} showed did not decide "
-    "whether to go on. The betting bound, and the interval of the advantage in its details, hold "
-    "either way."
+    "{trials} trials planned in advance. They hold if the results of the first {first} trials did "
+    "not decide whether to continue. The betting bound, and the interval of the advantage in its "
+    "details, hold either way."
 )
 
 NEGLIGIBLE = 1e-9
-"""An advantage below this is none."""
+"""Advantage below which no trial is decided."""
 
 
 def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
     """Return the `campaign` of the report.
 
-    The variance is that of the advantage's estimate under common random numbers against independent
-    ones of the same rates, as measured and as predicted where the log-odds are normal.
+    The variance is that of the advantage under common random numbers, over that of independent
+    trials with the same rates: as measured, and as predicted where the log-odds are normal.
 
     Args:
-        ends: of the advantage's interval; None where there is none.
+        ends: ends of the advantage's interval; None without an interval.
     """
     config, trials, predicted = run.config.trials, run.trials, run.prediction.advantage
     schedule = interim_analyses(config, run.config.audit.confidence)
@@ -79,22 +79,22 @@ def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
 def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     """Return the variance of the estimate with common random numbers over that without them.
 
-    Where Lambda = l +- mu^2/2 + mu Z, l = logit(prior), with the same normal Z in both worlds, that
-    on D is won with probability p1 = Phi(mu/2 + l/mu) and that on D' with p0 = Phi(mu/2 - l/mu).
-    Both are won with p1 + p0 - 1 = Adv, and never both lost. The mean score of a pair then has
-    variance Adv (1 - Adv), that of independent trials p1 (1 - p1) + p0 (1 - p0). From even odds the
-    ratio is (2p - 1)/p; from others it is larger. 0 for an advantage below `NEGLIGIBLE`, where
-    next to no trial is decided by what is seen, and neither estimate varies.
+    Let Lambda = l +- mu^2/2 + mu Z with l = logit(prior), and the same normal Z in both worlds. The
+    trial on D is won with probability p1 = Phi(mu/2 + l/mu), that on D' with p0 = Phi(mu/2 - l/mu).
+    Both are won with probability p1 + p0 - 1 = Adv, and never both lost. The mean score of a pair
+    has variance Adv (1 - Adv), and that of independent trials p1 (1 - p1) + p0 (1 - p0). From even
+    odds the ratio is (2p - 1)/p; from other odds it is larger. It is 0 for an advantage below
+    `NEGLIGIBLE`, where almost no trial depends on the observations.
 
     Args:
         advantage: Adv, in [0, 1].
-        prior: the adversary's, of D.
+        prior: prior of D.
     """
     if not NEGLIGIBLE < advantage < 1:
         return 1.0 if advantage >= 1 else 0.0
     lead = abs(float(logit(prior)))
 
-    def rates(mu: float) -> tuple[float, float]:  # of being won on D, and of being lost on D'
+    def rates(mu: float) -> tuple[float, float]:  # of winning on D, and of losing on D'
         return float(ndtr(lead / mu + mu / 2)), float(ndtr(lead / mu - mu / 2))
 
     def excess(mu: float) -> float:
@@ -112,7 +112,7 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
 
 
 def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
-    """Return what a reader must know of a campaign of so many trials that was extended."""
+    """Return the caution about a campaign that was extended to this many trials; else []."""
     first = trials_config.first
     if not 0 < first < trials or trials_config.until_halfwidth:
         return []
@@ -120,10 +120,10 @@ def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
 
 
 def imprecise(campaign: Campaign) -> list[str]:
-    """Return what a reader must know of a `campaign` that ended before it was precise enough."""
+    """Return the caution about a campaign that ended before it was precise enough; else []."""
     if campaign.precise is not False:
         return []
-    return [f"The advantage is not as precise as asked: {campaign.reason}."]
+    return [f"The advantage is not as precise as configured: {campaign.reason}."]
 
 
 def _reason(run: AuditedRun) -> str:
@@ -136,10 +136,10 @@ def _reason(run: AuditedRun) -> str:
         half = halfwidth(config, confidence, run.worlds, run.final)
         return (
             f"after {trials} trials, at the last interim analysis, half the interval's length was "
-            f"{half:.4g}, above trials.until-halfwidth = "
-            f"{wanted:g}, because {(run.final == 0).sum()} trials are ties, which count as lost at "
-            "the interval's low end and as won at its high end; the interim analyses have spent "
-            "all of the significance"
+            f"{half:.4g}, above trials.until-halfwidth = {wanted:g}. The cause is that "
+            f"{(run.final == 0).sum()} trials are ties, which count as lost at the interval's low "
+            "end and as won at its high end. The interim analyses have spent all of the "
+            "significance"
         )
     if stopped_at is None:
         return (

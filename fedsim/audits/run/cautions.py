@@ -1,4 +1,4 @@
-"""What every reader must know of a run before the numbers, in whole sentences."""
+"""The cautions to read before the numbers of a run."""
 
 from fedsim.audits.results.theory import Budget
 from fedsim.config import Config
@@ -6,26 +6,26 @@ from fedsim.config.refused_kinds import UNBOUNDED
 from fedsim.privacy.trust.model import Vantage
 
 UNCLIPPED = f"gradients are not clipped: {UNBOUNDED}"
-"""Why no vantage has a guarantee where clipping is off."""
+"""Why no vantage has a guarantee without clipping."""
 
 
 SYSTEM_NOISE = (
-    "Noise was keyed by the operating system's entropy (a Philox stream for each trial, round "
-    "and client) and scaled to the global sensitivity."
+    "The operating system's entropy keyed the noise (a Philox stream for each trial, round and "
+    "client), which was scaled to the global sensitivity."
 )
-"""What the noise is of a run that gives a guarantee."""
+"""Source of the noise of a run with a guarantee."""
 
 
 ONE_TRAINING = (
-    "One training has no statistics: how often an adversary is right cannot be told from it, nor "
-    "whether its noise is what was claimed. Measure that beforehand, with many trials on data that "
-    "need no protection."
+    "One training has no statistics. It cannot tell how often an adversary is right, or whether "
+    "the noise is as claimed. Measure that beforehand, with many trials on data that need no "
+    "protection."
 )
-"""What stands in place of the rates of a single training, which are shares of several trials."""
+"""Caution that replaces the rates of a single training, which are shares of several trials."""
 
 
 def dp_failings(config: Config) -> list[str]:
-    """Return every reason why the run gives nobody a guarantee."""
+    """Return every reason why the run gives no guarantee."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
     failings = []
@@ -36,102 +36,103 @@ def dp_failings(config: Config) -> list[str]:
     if config.privacy.sensitivity == "local":
         failings.append(
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
-            "data: a measurement of tightness, not a DP guarantee."
+            "data. This measures tightness; it is not a DP guarantee."
         )
     if config.model.initialisation == "worst-case":
         failings.append(
-            "The first model was fitted to the records of D, without noise: a worst case for the "
-            "challenge, not a DP guarantee. Protecting people needs model.initialisation = "
+            "The first model was fitted to the records of D without noise. This is a worst case "
+            "for the challenge, not a DP guarantee. To protect people, set model.initialisation = "
             '"random".'
         )
     if config.privacy.noise_source == "seed":
         failings.append(
-            "Noise came from the run's seed, so that the experiment can be repeated; whoever knows "
-            'the seed can remove it. Protecting people needs privacy.noise-source = "system".'
+            "The noise came from the run's seed, so that the experiment can be repeated. Anyone "
+            "who knows the seed can remove the noise. To protect people, set "
+            'privacy.noise-source = "system".'
         )
     if config.federation.summed_in_the_clear:
         failings.append(
-            "Secure aggregation was simulated: the server saw every message under a share of the "
-            "noise only, and what is stated towards it is as if aggregated securely. Protecting "
-            'people needs federation.secure-aggregation = "secagg+".'
+            "Secure aggregation was simulated: the server saw every message, with only a share of "
+            "the noise. The numbers towards the server assume secure aggregation. To protect "
+            'people, set federation.secure-aggregation = "secagg+".'
         )
     if config.federation.colluding and not config.federation.trust.model.server_draws:
         failings.append(
-            f"{config.federation.colluding} clients sent their noise to the adversary by way of "
-            "the server, in the clear: their own records had no protection. Protecting people "
-            "needs federation.colluding = 0."
+            f"{config.federation.colluding} clients sent their noise to the adversary through the "
+            "server, in the clear, so that their own records had no protection. To protect "
+            "people, set federation.colluding = 0."
         )
     if at_server.seat(config.audit.mode).reads_noise:
-        handed = (
+        disclosed = (
             "the challenge record's gradient"
             if config.privacy.unit == "record"
             else "the target client's update"
         )
         failings.append(
-            f"This was an oracle audit: clients handed their noise and {handed} to the auditor, "
-            "which is a measurement, not a DP guarantee. Protecting "
-            'people needs audit.mode = "participant".'
+            f"This was an oracle audit: clients gave their noise and {disclosed} to the auditor. "
+            "This is a measurement, not a DP guarantee. To protect people, set "
+            'audit.mode = "participant".'
         )
     if config.audit.bayesian_pairs:
         failings.append(
-            "Clients released norms or distances of their records' gradients for the Bayesian "
-            "accountant, without protection. Protecting people needs audit.bayesian-pairs = 0."
+            "Clients released norms or distances of their records' gradients, without protection, "
+            "for the Bayesian accountant. To protect people, set audit.bayesian-pairs = 0."
         )
     return failings
 
 
 def cautions(config: Config) -> list[str]:
-    """Return what the configuration does to the meaning of the numbers."""
+    """Return how the configuration changes the meaning of the numbers."""
     found = []
     if caution := config.federation.trust.model.caution:
         found.append(caution)
     if config.training.local_steps > 1:
         found.append(
-            "Clients took local steps, whose noisy models the adversary does not see: its log-odds "
+            "Clients took local steps, whose noisy models the adversary does not see. Its log-odds "
             "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
             "from belief or from sensitivities, and the prediction describe that score and raise "
-            "no alarm; the advantage and the Clopper-Pearson bound count decisions and stay valid."
+            "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
     if config.federation.adversary_rounds == "own":
         found.append(
-            "The participant was itself sampled and saw the models of its own rounds alone: its "
+            "The participant was itself sampled, and saw only the models of its own rounds. Its "
             "log-odds are the score of an attack along a replay between them, not an exact "
-            "posterior. Belief and delta' describe that score and raise no alarm; the advantage "
+            "posterior. Belief and delta' describe that score and raise no alarm. The advantage "
             "and the Clopper-Pearson bound count decisions and stay valid."
         )
     if config.federation.vantage is Vantage.RELEASED_MODEL:
         found.append(
-            "The adversary saw the released model alone: its log-odds are the score of an attack "
+            "The adversary saw only the released model. Its log-odds are the score of an attack "
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
-            "prediction describe that score and raise no alarm; the advantage and the "
+            "prediction describe that score and raise no alarm. The advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
         )
     if config.challenge.copies > 1:
         found.append(
-            f"The challenge is {config.challenge.copies} records together: bounds and predictions "
-            "are those of the group, and the ledger, the budget and 'crafted' state what one "
-            "record's are."
+            f"The challenge is a group of {config.challenge.copies} records. Bounds and "
+            "predictions are those of the group. The ledger, the budget and 'crafted' are about "
+            "one record."
         )
     if config.trials.worlds == "d-only" and config.trials.count > 1:
         found.append(
-            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1, and "
-            'bounds and intervals, which need both worlds (trials.worlds = "both"), are left out.'
+            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1. "
+            'Bounds and intervals need both worlds (trials.worlds = "both"), and are left out.'
         )
     if config.run.precision != "float32" and config.privacy.unit == "record":
         found.append(
-            f"Forward and backward passes ran in {config.run.precision}; the beliefs are about the "
-            "challenge's gradients in full precision, which the sums hold rounded."
+            f"Forward and backward passes ran in {config.run.precision}. The beliefs are about the "
+            "challenge's gradients in full precision, which the sums contain rounded."
         )
     if config.audit.prior != 0.5:
         found.append(
-            f"The adversary decides from a prior of {config.audit.prior:g}; rho_beta, beliefs and "
-            "delta' are stated from even odds, which is what epsilon bounds."
+            f"The adversary decides from a prior of {config.audit.prior:g}. rho_beta, beliefs and "
+            "delta' are stated from even odds, which epsilon bounds."
         )
     return found
 
 
 def budget_cautions(budget: Budget) -> list[str]:
-    """Return what ended the training early, or was released in vain; budget: of the report."""
+    """Return the cautions about a training that ended early, or about interrupted attempts."""
     found = []
     epsilon, spent = (
         f"epsilon {value:.4g} at delta {budget.delta:g}"
@@ -141,13 +142,13 @@ def budget_cautions(budget: Budget) -> list[str]:
         elsewhere = f" (at delta {budget.stop_at_delta:g})"
         found.append(
             f"The training was stopped after {budget.rounds_run} of {budget.rounds_planned} "
-            f"rounds, at {spent}: one more would have exceeded privacy.stop-at = "
+            f"rounds, at {spent}. One more round would have exceeded privacy.stop-at = "
             f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
         )
     if budget.earlier_attempts:
         found.append(
-            f"Interrupted attempts released {budget.earlier_attempts} rounds of the same "
-            f"trials under noise of their own. The bounds count them ({epsilon}), but the "
-            "adversary of this transcript did not see them."
+            f"Interrupted attempts released {budget.earlier_attempts} rounds of the same trials "
+            f"with noise of their own. The bounds include them ({epsilon}), but the adversary of "
+            "this transcript did not see them."
         )
     return found

@@ -1,7 +1,7 @@
 """What a crafted target, or a group of copies, proves about one record.
 
-Two adversaries of the same trials side by side: the one of identification, and that of Jagielski et
-al., which sees the released model alone (`fedsim.game.observers.released_model`).
+The same trials have two adversaries: the one of the identification game, and that of Jagielski et
+al., which sees only the released model (`fedsim.game.observers.released_model`).
 """
 
 from dataclasses import asdict, replace
@@ -30,16 +30,16 @@ WHAT = {
     "the first model likes least (ClipBKD)",
     "mislabelled": "a record of D with another label",
     "blank": "a record of zeros",
-    "gradient": "a gradient of the clipping norm that no record has",
+    "gradient": "a gradient of the clipping norm, which no record has",
 }
-"""What each challenge.kind is."""
+"""Description of each challenge.kind."""
 
 
 def measure(run: AuditedRun) -> Crafted | None:
     """Return the `crafted` of the report; None where the target is one record of D.
 
-    Each of lower_bounds is about one record, by group privacy, at delta; the released model's is
-    absent where no score was kept.
+    All lower_bounds are about one record, by group privacy, at delta. The released model has one
+    only where its score was kept.
     """
     config, delta, confidence = run.config, run.delta, run.confidence
     kind, copies = config.challenge.kind, config.challenge.copies
@@ -80,12 +80,12 @@ def bounds(
     not_gaussian: str | None = None,
     played: Design = INDEPENDENT,
 ) -> dict[str, LowerBound]:
-    """Return lower bounds on the epsilon of one record, by who sees what.
+    """Return lower bounds on the epsilon of one record, by adversary.
 
-    "identification": of the log-odds, at the threshold 0; "identification_gaussian": of the same,
-    by mu_k = k mu, lessened where the trials' mu vary slightly; "released_model": of the poison's
-    score, at a threshold that half of the trials choose. Those and "_mu_gdp": what counts prove of
-    a Gaussian mechanism, where the score's threshold is the one chosen for that.
+    "identification" uses the log-odds at the threshold 0. "identification_gaussian" uses the same
+    by mu_k = k mu, reduced where the trials' mu vary slightly. "released_model" uses the poison's
+    score, at a threshold that half of the trials choose. With "_mu_gdp", the counts bound mu of a
+    Gaussian mechanism, and the score has the threshold that suits this bound.
 
     Args:
         transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
@@ -113,21 +113,20 @@ def bounds(
         found["identification_gaussian"] = replace(
             bound,
             epsilon=gaussian.epsilon(mu, delta),
-            method=f"{bound.method}, of which one of {copies} has its share",
+            method=f"{bound.method}, divided among {copies} records",
         )
     return {name: replace(bound, confidence=confidence) for name, bound in found.items()}
 
 
 def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
-    """Return what counted rates prove of one of k records whose steps are Gaussian mechanisms.
+    """Return what counted rates prove about one of k records whose steps are Gaussian mechanisms.
 
-    TPR >= t and FPR <= f, that hold together, force mu_k >= Phi^-1(t) - Phi^-1(f) of the group,
-    whose mu_k is k times that of one at most, and epsilon(mu_k/k, delta) converts: unlike (epsilon,
-    delta), mu loses nothing when it is divided.
+    If TPR >= t and FPR <= f hold together, the group's mu_k is at least Phi^-1(t) - Phi^-1(f). It
+    is at most k times the mu of one record, so that epsilon(mu_k/k, delta) is a bound for one. Mu
+    loses nothing when it is divided, unlike (epsilon, delta).
 
     Args:
-        bound: of the Clopper-Pearson kind, with the limits t and f among its details, at 0 < delta
-            < 1.
+        bound: a Clopper-Pearson bound at 0 < delta < 1, with the limits t and f in its details.
     """
     rates = bound.details
     true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
@@ -144,7 +143,7 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
 def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[Check]:
     """Return the check of the released model's bound against the epsilon of one record.
 
-    The log-odds' own bounds are checked by `bounds_audit`.
+    `bounds_audit` checks the bounds of the log-odds.
     """
     if report is None or "poison_scores" not in transcript:
         return []
@@ -155,8 +154,8 @@ def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[C
     alarm = None
     if bound.epsilon > epsilon:
         alarm = (
-            f"The released model betrays what was put into D beyond what the noise allows: epsilon "
-            f"of one record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, "
-            f"but {epsilon:.3f} at delta {report.delta:g} by theory."
+            "The released model reveals the target beyond what the noise allows: epsilon of one "
+            f"record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
+            f"theory allows {epsilon:.3f} at delta {report.delta:g}."
         )
     return [Check("poison_score", alarm)]

@@ -1,11 +1,9 @@
-"""The least deviation of the noise that an audit would have seen with 95 %.
+"""The smallest shortfall of the noise that an audit would have detected with probability 95 %.
 
-An audit that finds nothing has only shown what it could have seen. Each function here takes the
-statistic that one kind of audit raises its alarm by, and returns the largest share f of the claimed
-noise such that noise of f times the claimed standard deviation, or of less, would have raised the
-alarm with probability `POWER`. Run reports, app audits, transcripts and live audits state it.
-
-A result of 0 means that the audit would have seen no shortfall with that probability.
+An audit without an alarm shows only what it could have detected. Each function takes the statistic
+of one kind of alarm, and returns a share f of the claimed noise. Noise with f times the claimed
+standard deviation, or less, would have raised the alarm with probability `POWER`. A share of 0
+means that the audit can detect no shortfall. Runs, apps, transcripts and live audits report it.
 """
 
 import math
@@ -19,20 +17,19 @@ from adversaries.statistics.noise_limit import RATIOS
 from adversaries.statistics.noncentral import lower_limit, upper_limit
 
 POWER = 0.95
-"""With which an audit would have raised its alarm."""
+"""Probability with which the audit would have raised its alarm."""
 
 
 def by_energy(freedom: float, tail: float, beside: float = 0.0) -> float:
     """Return the share for an alarm at a small sum of squares.
 
-    The squares of noise over its claimed variance sum up to f^2 times a chi-square variable. The
-    alarm is raised where the sum is below the quantile `tail` of that of the claimed noise.
+    The squares of the noise over its claimed variance sum to f^2 times a chi-square variable. The
+    alarm is raised where the sum is below the quantile `tail` of the claimed noise.
 
     Args:
-        freedom: how many coordinates of noise are summed, over all steps.
+        freedom: number of noisy coordinates in the sum, over all steps.
         tail: how often the claimed noise raises the alarm, in (0, 1).
-        beside: the variance, over the claimed one, of what is summed and no noise, such as
-            rounding.
+        beside: variance over the claimed one of the parts that are not noise, such as rounding.
     """
     if freedom <= 0:
         return 0.0
@@ -46,8 +43,8 @@ def by_separation(
 ) -> float:
     """Return the share for an alarm at a large standardised difference of two samples.
 
-    Less noise moves the samples apart: f of it makes the signal mu/f. The two-sample statistic is
-    noncentral t; the alarm is raised where the lower limit of mu is above `limit`.
+    Less noise moves the samples apart: noise f makes the signal mu/f. The two-sample statistic is
+    noncentral t. The alarm is raised where the lower limit of mu is above `limit`.
 
     Args:
         signal: mu of the samples under the claimed noise, >= 0.
@@ -55,7 +52,7 @@ def by_separation(
         with_d: size of one sample, at least 2.
         without: size of the other, at least 2.
         tail: how often a signal at the limit raises the alarm, in (0, 1).
-        checked: whether samples that do not look normal raise none.
+        checked: whether samples that do not look normal raise no alarm.
     """
     if min(with_d, without) < 2 or not 0 < signal < math.inf or limit >= LARGEST_EFFECT:
         return 0.0
@@ -66,7 +63,7 @@ def by_separation(
 
     if above(LARGEST_EFFECT) <= 0:
         return 0.0
-    # The least effect that raises the alarm, and the signal that has it often enough.
+    # The smallest effect that raises the alarm, and the signal that has it often enough.
     least = brentq(above, 0.0, LARGEST_EFFECT, xtol=1e-9)
     missed = 1 - POWER - NORMALITY_LEVEL * checked
     needed = upper_limit(least / scale, freedom, missed) * scale
@@ -74,15 +71,15 @@ def by_separation(
 
 
 def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
-    """Return the share for an alarm at a large number of trials that were won.
+    """Return the share for an alarm at a large number of won trials.
 
-    The log-odds are N(+-mu^2/2, mu^2) under the claimed noise, and f of it makes mu mu/f. The alarm
-    is raised where Clopper and Pearson's lower limit of the advantage is above `limit`.
+    The log-odds are N(+-mu^2/2, mu^2) under the claimed noise; noise f makes mu mu/f. The alarm is
+    raised where Clopper and Pearson's lower limit of the advantage is above `limit`.
 
     Args:
         signal: mu under the claimed noise, >= 0.
-        limit: the advantage that the claimed noise allows, in [0, 1].
-        tail: of the lower limit, in (0, 1).
+        limit: advantage that the claimed noise allows, in [0, 1].
+        tail: error of the lower limit, in (0, 1).
     """
 
     def alarms(wins: int) -> bool:
@@ -90,11 +87,11 @@ def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
 
     if not 0 < signal < math.inf or not alarms(trials):
         return 0.0
-    low, high = 0, trials  # the least number of wins that alarms is between them
+    low, high = 0, trials  # bisection for the smallest number of wins that raises the alarm
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if alarms(middle) else (middle + 1, high)
-    # The share of wins at which fewer than these come with probability 1 - POWER.
+    # The rate of wins at which fewer wins than these have probability 1 - POWER.
     chance = brentq(lambda p: float(bdtr(low - 1, trials, p)) - (1 - POWER), 0.0, 1.0)
     needed = 2 * float(ndtri(chance))
     return min(1.0, signal / needed) if needed > 0 else 0.0
@@ -103,12 +100,12 @@ def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
 def by_limit(limit: float) -> float:
     """Return the share for an alarm of the e-process that limits noise without knowing records.
 
-    With noise of `limit` times the claimed refuted, what of the coordinates is no noise has at most
-    the variance limit^2 - 1 beside the claimed 1. Noise of f leaves f^2 + limit^2 - 1, which is
-    refuted too where it is below 1; one step of the grid is left for chance.
+    If noise of `limit` times the claimed one is refuted, the parts of the coordinates that are not
+    noise have variance at most limit^2 - 1 beside the claimed 1. Noise f leaves f^2 + limit^2 - 1,
+    which is refuted too where it is below 1. One step of the grid is left for chance.
 
     Args:
-        limit: of `NoiseLimit.limit` at the confidence of an alarm, of noise as it is claimed.
+        limit: `NoiseLimit.limit` of noise as claimed, at the confidence of an alarm.
     """
     left = 2 - limit**2
     step = float(RATIOS[1] / RATIOS[0])

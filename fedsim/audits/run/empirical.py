@@ -1,4 +1,4 @@
-"""What the trials show at the configured vantage, Yeom's membership inference included."""
+"""Measurements at the configured vantage, Yeom's membership inference included."""
 
 import math
 
@@ -32,18 +32,18 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 SENSITIVITY_NOTE = (
-    "Local sensitivities are measured on the data: they say how tight the theory is, and are never "
-    "part of a DP release."
+    "Local sensitivities are measured on the data. They show how tight the theory is, and are "
+    "never part of a DP release."
 )
 
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
-"""Their names in a report."""
+"""Names of the attacks in a report."""
 
 
 def measure(run: AuditedRun) -> Empirical:
-    """Return what the trials show. Raises InputError as the estimators do."""
+    """Return the measurements of the trials. Raises InputError as the estimators do."""
     config, worlds, advantage = run.config, run.worlds, run.advantage
-    # Epsilon bounds the privacy loss, which is the log-odds without what the prior put in.
+    # Epsilon bounds the privacy loss: the log-odds without the prior.
     loss = run.final - logit(config.audit.prior)
     level = run.played.level(run.confidence)
     exceeded = estimators.delta_prime(worlds, loss, run.bounds.epsilon, level)
@@ -85,27 +85,26 @@ def measure(run: AuditedRun) -> Empirical:
 def advantage_interval(run: AuditedRun) -> Ends | None:
     """Return the advantage's interval; None for trials on D alone.
 
-    They measure 2 TPR - 1, which is no advantage and has no bound.
+    Those measure 2 TPR - 1, which is not an advantage and has no bound.
     """
-    found = run.advantage.interval
-    return (found.low, found.high) if two_sided(run.worlds) else None
+    interval = run.advantage.interval
+    return (interval.low, interval.high) if two_sided(run.worlds) else None
 
 
 def distance(run: AuditedRun) -> estimators.Distance | None:
-    """Return how far the advantage is from the one predicted; None where nothing tells.
+    """Return the distance of the advantage from its prediction; None where it cannot be told.
 
-    Of trials that share their random numbers no law of the wins follows from an advantage.
+    For trials that share random numbers, an advantage implies no law of the wins.
     """
     predicted = run.prediction.advantage
     if predicted is None or run.played.common:
         return None
-    found = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
-    return estimators.distance(found, predicted)
+    measured = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
+    return estimators.distance(measured, predicted)
 
 
 def utility(run: AuditedRun) -> Utility:
-    """Return accuracy and loss of the global models that were evaluated."""
-
+    """Return accuracy and loss of the evaluated global models."""
     accuracies = run.transcript["accuracies"]
     return Utility(
         rounds=list(range(len(accuracies))),
@@ -124,10 +123,10 @@ def utility(run: AuditedRun) -> Utility:
 
 
 def _quality(run: AuditedRun) -> Quality | None:
-    """Return what was measured of each class; None where nothing was."""
+    """Return the quality of the final models by class; None where it was not measured."""
     if "confusions" not in run.transcript:
         return None
-    # The two trials of a pair share their random numbers: one of each is independent of the others.
+    # The two trials of a pair share random numbers, so that only one of them is independent.
     step = 2 if run.played.common else 1
     confusions, calibrations = (
         run.transcript[name][::step] for name in ("confusions", "calibrations")
@@ -145,7 +144,7 @@ def _mean(transcript: Arrays, name: str) -> float | None:
 
 
 def _series(curves: npt.NDArray[np.float64]) -> Series:
-    """Return mean and 5 and 95 % quantiles of each row."""
+    """Return mean, 5 % quantile and 95 % quantile of each row."""
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
     return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
 
@@ -164,9 +163,9 @@ def _by_client(transcript: Arrays) -> ByClient | None:
 
 
 def _sensitivity_bound(run: AuditedRun) -> float | None:
-    """Return what clipping allows in a round, None where nothing bounds it.
+    """Return the largest sensitivity of a round that clipping allows; None where nothing bounds it.
 
-    Clipping bounds a step; the worlds may drift further apart over a client's own steps.
+    Clipping bounds a single step. Over a client's own steps the worlds may drift further apart.
     """
     training = run.config.training
     if run.config.scored_by_counts:
@@ -178,10 +177,10 @@ def _sensitivity_bound(run: AuditedRun) -> float | None:
 
 
 def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) -> float | None:
-    """Return the paper's estimator by one accountant; None where no one distance is the pair's.
+    """Return the paper's estimate by one accountant; None where no single distance describes D, D'.
 
-    Of sampled steps it takes every step of a trial at the trial's root mean square ratio. Under
-    replace neighbours these depend on both gradients, and not only on how far they lie apart.
+    For sampled steps it uses the trial's root mean square ratio for every step. Under replace
+    neighbours, sampled steps depend on both gradients, not only on their distance.
     """
     config, steps = run.config, run.rounds
     q = config.participation.rate
@@ -202,7 +201,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
 
 
 def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
-    """Return what the attacks achieved; nothing where clients protect their records."""
+    """Return the results of Yeom's attacks; {} where clients protect their records."""
     config, transcript = run.config, run.transcript
     if membership_audit.withheld(transcript):
         return {}
@@ -219,10 +218,10 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
 
 def _against_all(run: AuditedRun) -> MembershipAttack:
     rates = run.transcript["true_positive_rate"], run.transcript["false_positive_rate"]
-    if run.played.common:  # pairs are what is independent
+    if run.played.common:  # the pairs are independent, not the trials
         rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
     false_positives = float(rates[1].mean())
-    # Of random halves, half of the records that the attack takes for members are none.
+    # With random halves, half of the records that the attack calls members are none.
     if run.config.privacy.pac_prior == "halves":
         return MembershipAttack(None, None, fpr=false_positives)
     level = run.played.level(run.confidence)

@@ -1,7 +1,6 @@
-"""What a guarantee may state of a run: epsilon of everything that it released, or why it has none.
+"""The guarantee of a run: epsilon of everything that it released, or why there is none.
 
-`fedsim.game.mechanisms.composition` says why this is another number than the one that an audit
-compares with.
+`fedsim.game.mechanisms.composition` says why the audit compares with another epsilon.
 """
 
 import math
@@ -17,25 +16,25 @@ from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 PLAYED = (
-    "The server played the game with a copy of the records of its own; the guarantee is of what "
-    "the clients sent."
+    "The server played the game with its own copy of the records. The guarantee covers what the "
+    "clients sent."
 )
 DISCLOSED = (
-    "An adversary that knows the records handed its findings to the server without noise; the "
-    "guarantee is of what the clients sent in the rounds."
+    "An adversary that knows the records sent its results to the server without noise. The "
+    "guarantee covers what the clients sent in the rounds."
 )
-"""Who knew the target records, beside their client, and what of that is not guaranteed."""
+"""Parties beside the target's client that knew the target, and what is not guaranteed of it."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Whether a run guarantees anything, and what.
+    """Whether a run has a guarantee, and which.
 
     Attributes:
-        given: whether everything that was released has a finite epsilon by noise that nobody can
-            take away.
+        given: whether everything released has a finite epsilon by noise that no observer can
+            remove.
         note: what was released, or why there is no guarantee.
-        released: of all trainings together; None where the noise is the seed's.
+        released: releases of all trainings together; None where the noise comes from the seed.
     """
 
     given: bool
@@ -55,11 +54,11 @@ def of(
     """Return what a run guarantees by privacy.accountant at delta towards a vantage.
 
     Args:
-        everything: what all of them did (`spending.describe_everything`); None for noise from the
-            seed.
-        vantage: towards whom; None for the configured one.
-        disclosed: whether an adversary's node disclosed its findings; None for what clients allow
-            who protect their records.
+        everything: releases of all trainings (`spending.describe_everything`); None for noise from
+            the seed.
+        vantage: None: the configured one.
+        disclosed: whether an adversary's node disclosed its results. None: what clients allow that
+            protect their records.
     """
     where = config.federation.vantage if vantage is None else vantage
     chosen_accountant = accountant(config.privacy.accountant)
@@ -75,16 +74,16 @@ def of(
     failings = cautions.dp_failings(config)
     released: Released | None = None
     if everything is not None:
-        found = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}
+        epsilons = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}
         released = Released(
             trainings=trainings,
             rounds=everything.count,
             delta=delta,
             vantage=where.value,
-            epsilon=found[where.value],
-            rho_beta=identifiability.rho_beta_of_epsilon(found[where.value]),
+            epsilon=epsilons[where.value],
+            rho_beta=identifiability.rho_beta_of_epsilon(epsilons[where.value]),
             epsilon_of_one_training=epsilon(training, where),
-            vantages=found,
+            vantages=epsilons,
             game=DISCLOSED if disclosed else PLAYED,
         )
     if failings or released is None:
@@ -95,16 +94,16 @@ def of(
 
 
 def stated(released: Released) -> str:
-    """Return what all trainings released, which number is not it, and who played, in words."""
+    """Return in words what all trainings released, and which parties knew the target."""
     count = released.trainings
     where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:
         return (
-            f"Everything released, by one training: epsilon {released.epsilon:.4g} {where}. "
+            f"One training released everything: epsilon {released.epsilon:.4g} {where}. "
             f"{released.game}"
         )
     return (
-        f"Everything released, by {count} trainings together: epsilon {released.epsilon:.4g} "
-        f"{where}. Epsilon of one of them, {released.epsilon_of_one_training:.4g}, is what an "
-        f"audit compares with, and guarantees nobody anything. {released.game}"
+        f"{count} trainings together released everything: epsilon {released.epsilon:.4g} {where}. "
+        f"One of them has epsilon {released.epsilon_of_one_training:.4g}, which an audit compares "
+        f"with; it is not a guarantee. {released.game}"
     )

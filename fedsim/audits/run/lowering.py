@@ -1,4 +1,4 @@
-"""What would lower what an adversary may achieve: one setting at a time, by theory alone."""
+"""Settings that would lower what an adversary may achieve, one at a time, by theory alone."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,34 +16,33 @@ from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 MORE_NOISE, FEWER_ROUNDS, SAMPLED = 2.0, 2, 0.1
-"""By what the noise is multiplied and the rounds divided, and the sampling rate where there is
-none; a rate that there is is multiplied by it."""
+"""Factor of the noise, divisor of the rounds, and factor of the sampling rate, for a change."""
 
 
 ByVantage = Mapping[Vantage, Releases]
-"""Of the client who is worst off towards each vantage."""
+"""Releases towards the worst-off client, by vantage."""
 
 
 def measure(run: AuditedRun) -> list[Change]:
     """Return the run as it is, and what theory allows with each of a few settings changed.
 
-    Nothing where theory has no say: noise that candidates shaped, gradients that are not clipped.
+    Empty where theory cannot tell: noise shaped by candidates, no noise, or no clipping.
     """
     config = run.config
-    if config.privacy.noise.mechanism.by_candidate or not config.training.clipping:
+    shaped = config.privacy.noise.mechanism.by_candidate
+    if shaped or not config.training.clipping or not run.noise_multiplier:
         return []
-    if not run.noise_multiplier:
-        return []
-    known: dict[Mechanism, Towards] = {}
-    found = [Change("", None, None, _towards(run, run.worst_off, known))]
+    # Changes often lead to equal mechanisms, whose composition is slow.
+    computed: dict[Mechanism, Towards] = {}
+    changes = [Change("", None, None, _towards(run, run.worst_off, computed))]
     for key, was, value in _changes(run):
         if (releases := _changed(run, key, value)) is not None:
-            found.append(Change(key, value, was, _towards(run, releases, known)))
-    return found
+            changes.append(Change(key, value, was, _towards(run, releases, computed)))
+    return changes
 
 
 def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
-    """Yield the key of each change, the value that it has, and the one that it would have."""
+    """Yield the key of each change, its current value, and its new value."""
     config = run.config
     noise = run.noise_multiplier
     yield "privacy.noise-multiplier", noise, MORE_NOISE * noise
@@ -58,7 +57,7 @@ def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
 
 
 def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
-    """Return what the changed experiment would release; None where it is refused."""
+    """Return what the changed experiment would release; None if the configuration refuses it."""
     noise: dict[str, Scalar] = {
         "privacy.noise-multiplier": run.noise_multiplier,
         "privacy.rho-beta": 0.0,
@@ -79,15 +78,15 @@ def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
 
 
 def _towards(
-    run: AuditedRun, releases: ByVantage, known: dict[Mechanism, Towards]
+    run: AuditedRun, releases: ByVantage, computed: dict[Mechanism, Towards]
 ) -> list[Towards]:
-    found = []
+    rows = []
     for vantage in Vantage:
         mechanism = releases[vantage].towards(vantage)
-        if mechanism not in known:
-            known[mechanism] = towards(vantage, mechanism, run.delta)
-        found.append(Towards(**vars(known[mechanism]) | {"vantage": vantage.value}))
-    return found
+        if mechanism not in computed:
+            computed[mechanism] = towards(vantage, mechanism, run.delta)
+        rows.append(Towards(**vars(computed[mechanism]) | {"vantage": vantage.value}))
+    return rows
 
 
 def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:

@@ -1,4 +1,4 @@
-"""What the final models of the trials are worth, class by class."""
+"""Quality of the trials' final models, by class."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ def over_trials(
 ) -> Quality:
     """Return the quality of the final models of E trials on the same records.
 
-    Intervals are over trainings like these, on these records.
+    The intervals are over trainings like these, on these records.
 
     confusions: [E, c, c], a row for each label.
-    calibrations: [E, b, 3], as of `fedsim.learning.training.quality.calibrations`.
-    names: of the c classes.
-    confidence: of every interval, in (0, 1).
+    calibrations: [E, b, 3], from `fedsim.learning.training.quality.calibrations`.
+    names: names of the c classes.
+    confidence: confidence of every interval, in (0, 1).
     """
     of_class, answers = confusions.sum(2), confusions.sum(1)
     right = confusions.diagonal(axis1=1, axis2=2)
@@ -52,18 +52,17 @@ def over_trials(
 def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | None:
     """Return the ratio of two means over trials, with Student's interval of its linearisation.
 
+    None where the denominator is 0. Source: Cochran, "Sampling techniques" (1977), section 2.11,
+    the variance of a ratio of means.
+
     counted, of: [E].
     confidence: in (0, 1).
-    Returns: the ratio; None where there is nothing of which it would be a share.
-
-    Source:
-        Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
     """
     if not of.sum():
         return None
     value = float(counted.sum() / of.sum())
     apart = (counted - value * of) / of.mean()
-    if len(of) < 2 or np.ptp(apart) < 1e-12:  # what did not vary does not say how much it varies
+    if len(of) < 2 or np.ptp(apart) < 1e-12:  # values that did not vary do not show their variance
         return Proportion(value, None)
-    found = mean_interval(apart, confidence)
-    return Proportion(value, (max(0.0, value + found.low), min(1.0, value + found.high)))
+    interval = mean_interval(apart, confidence)
+    return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))

@@ -1,4 +1,4 @@
-"""How a run was set up: data, model, training, challenge and mechanism of its report."""
+"""The set-up of a run in its report: data, model, training, challenge and mechanism."""
 
 from fedsim.audits.measurements import trust_report
 from fedsim.audits.results.setting import Challenge, Data, Mechanism, Model, Timing, Training
@@ -6,11 +6,11 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.privacy.mechanism import Mechanism as Accounted
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
-"""Keys of the training that the report lists under the mechanism."""
+"""Keys of the training table that the report lists under the mechanism."""
 
 
 def data(run: AuditedRun) -> Data:
-    """Return the data, and who held them."""
+    """Return the data, and which client holds what."""
     config, facts = run.config, run.facts
     return Data(
         name=facts["dataset"],
@@ -24,7 +24,7 @@ def data(run: AuditedRun) -> Data:
 
 
 def model(run: AuditedRun) -> Model:
-    """Return the network."""
+    """Return the trained model."""
     facts, configured = run.facts, run.config.model
     return Model(
         name=configured.name,
@@ -42,7 +42,7 @@ def training(run: AuditedRun) -> Training:
 
 
 def mechanism(run: AuditedRun) -> Mechanism:
-    """Return the mechanism; a guarantee speaks of everything that was released alone."""
+    """Return the mechanism; its guarantee covers only what was released."""
     config, nominal = run.config, run.noise_multiplier
     return Mechanism(
         noise_multiplier=nominal,
@@ -64,42 +64,42 @@ def mechanism(run: AuditedRun) -> Mechanism:
 
 
 def challenge(run: AuditedRun) -> Challenge:
-    """Return the challenge, with how many records it is and what D' has in its place."""
-    found = run.facts["challenge"]
-    replacement = found["replacement"]
+    """Return the challenge: the target, and what D' has in its place."""
+    target = run.facts["challenge"]
+    replacement = target["replacement"]
     if run.config.challenge.is_crafted and replacement is not None:
-        # Its position is beyond the records of the pool.
+        # Its position is not one of the pool.
         replacement = "the original record"
     return Challenge(
-        record=found["record"],
+        record=target["record"],
         replacement=replacement,
-        client=found["client"],
-        adversary=found["adversary"],
-        choice="given" if found["measure"] == "given" else run.config.challenge.choice,
-        measure=found["measure"],
-        distance=found["distance"],
-        kind=found["kind"],
-        copies=found["copies"],
-        label=found["label"],
+        client=target["client"],
+        adversary=target["adversary"],
+        choice="given" if target["measure"] == "given" else run.config.challenge.choice,
+        measure=target["measure"],
+        distance=target["distance"],
+        kind=target["kind"],
+        copies=target["copies"],
+        label=target["label"],
         records=target_records(run),
     )
 
 
 def timing(run: AuditedRun) -> Timing:
-    """Return what took how long."""
+    """Return the wall-clock times, in seconds."""
     seconds = run.facts["timing"]
     return Timing(seconds["federation"], seconds["clients_computing"], seconds["total"])
 
 
 def target_records(run: AuditedRun) -> int:
-    """Return how many records the neighbouring datasets differ in."""
+    """Return the number of records in which D and D' differ."""
     if run.config.privacy.unit == "record":
         return run.config.challenge.copies
     return int(run.facts["client_sizes"][run.facts["challenge"]["client"]])
 
 
 def _common_noise_multiplier(mechanism: Accounted) -> float | None:
-    """Return the noise multiplier of all steps: 0 if any has none, None where they differ."""
+    """Return the noise multiplier of all steps: 0 if any step has none, None if they differ."""
     multipliers = {group.noise_multiplier for group in mechanism.groups}
     if mechanism.noiseless:
         return 0.0

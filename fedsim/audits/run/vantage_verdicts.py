@@ -1,11 +1,11 @@
-"""The verdict of a run: every vantage's measurement beside its bound, the worst first.
+"""The verdict of a run: the measurement at every vantage beside its bound, the worst first.
 
-Worst is where most may be achieved by what is known. First what contradicts theory, whose bound is
-worth nothing then and puts all others in doubt; then where theory sets no limit; then by the
-advantage that theory allows, the largest first. Of equals the vantage that sees more comes first.
+Contradictions of theory come first: the bound is worth nothing then, and all others are in doubt.
+Vantages without a limit come next, then the others by the advantage that theory allows, the largest
+first. Of two equal vantages, the one that sees more comes first.
 
-A verdict also states the shortfall of the noise that the audit would have seen: the most that one
-of the checks of `fedsim.audits.run.alarms` would have seen, since any of them raises the alarm.
+A verdict also states the shortfall of the noise that the audit would have detected. It is that of
+the best check of `fedsim.audits.run.alarms`, since any of them raises the alarm.
 """
 
 import math
@@ -42,20 +42,21 @@ from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage
 
 FIRST = {"above": 0, "no-limit": 1}
-"""The states that come before all others, in their order."""
+"""States that come before all others, in their order."""
 
 ELSEWHERE = "advantage_"
-"""What the names of alarms about other vantages than the configured one begin with."""
+"""Prefix of the names of alarms about a vantage other than the configured one."""
 
 
 def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
     """Return the verdict on every vantage, the worst first."""
-    return sorted((_verdict(run, report, vantage) for vantage in Vantage), key=_order)
+    sight = [vantage.value for vantage in Vantage]
 
+    def order(verdict: VantageVerdict) -> tuple[int, float, int]:
+        first = FIRST.get(verdict.state, len(FIRST))
+        return first, -verdict.allowed.advantage, sight.index(verdict.vantage)
 
-def _order(found: VantageVerdict) -> tuple[int, float, int]:
-    sight = [vantage.value for vantage in Vantage].index(found.vantage)
-    return FIRST.get(found.state, len(FIRST)), -found.allowed.advantage, sight
+    return sorted((_verdict(run, report, vantage) for vantage in Vantage), key=order)
 
 
 def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
@@ -78,19 +79,19 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
 def state(
     report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
 ) -> State:
-    """Return how what was measured stands to theory."""
+    """Return the state of a measurement against theory."""
     mine = vantage == report.vantage
     alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
     )
-    # A weak attack says nothing of a better one.
+    # A weak attack says nothing about a better one.
     exact = measured is not None and measured.exact_posterior
     interval = None if measured is None else measured.interval
     return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
 
 
 def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:
-    """Return what theory allows; PAC privacy bounds also whoever sees less than was bounded."""
+    """Return what theory allows. A bound of PAC privacy also holds where an observer sees less."""
     sight = list(Vantage)
     pac = report.mechanism.noise == "pac" and sight.index(vantage) >= sight.index(run.vantage)
     limit = report.pac.advantage_bound if pac else row.rho_alpha
@@ -116,10 +117,10 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
 def _measured(
     run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
 ) -> MeasuredThere | None:
-    found = row.empirical
-    if found is None:
+    shown = row.empirical
+    if shown is None:
         return None
-    epsilon, by = found.lower_bound.epsilon, "clopper_pearson"
+    epsilon, by = shown.lower_bound.epsilon, "clopper_pearson"
     if vantage is run.vantage:
         epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
         if report.one_run is not None:
@@ -129,13 +130,13 @@ def _measured(
             )
     single = run.trials == 1
     return MeasuredThere(
-        advantage=None if single else found.advantage,
-        interval=None if single else found.advantage_interval,
-        confidence=found.confidence,
+        advantage=None if single else shown.advantage,
+        interval=None if single else shown.advantage_interval,
+        confidence=shown.confidence,
         trials=run.trials,
-        chance=None if single else guessing(run.trials, found.confidence),
-        belief=found.belief,
-        passed=None if single else found.delta_prime,
+        chance=None if single else guessing(run.trials, shown.confidence),
+        belief=shown.belief,
+        passed=None if single else shown.delta_prime,
         passed_interval=None if single else _passed_interval(run, vantage, row),
         passed_limit=None if single else _passed(run, vantage),
         epsilon=epsilon,
@@ -145,11 +146,7 @@ def _measured(
 
 
 def guessing(trials: int, confidence: float) -> float:
-    """Return the advantage that tossing a coin stays within, above or below 0.
-
-    Args:
-        confidence: with which, in (0, 1).
-    """
+    """Return the advantage, above or below 0, that a coin toss keeps with this confidence."""
     return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)
 
 
@@ -157,12 +154,12 @@ def _passed_interval(run: AuditedRun, vantage: Vantage, row: AtVantage) -> Ends:
     seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
     level = run.played.level(run.confidence)
-    found = estimators.delta_prime(seen["worlds"], loss, row.epsilon, level).interval
-    return found.low, found.high
+    interval = estimators.delta_prime(seen["worlds"], loss, row.epsilon, level).interval
+    return interval.low, interval.high
 
 
 def _passed(run: AuditedRun, vantage: Vantage) -> float | None:
-    """Return how often the belief in D passed the organisation's limit where D was used."""
+    """Return the share of trials on D whose belief passed the organisation's limit."""
     limit = run.config.report.limit_belief
     seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     if not limit or not seen["worlds"].any():
@@ -180,7 +177,7 @@ def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterato
 
 
 def _doubted(report: Report, verdict: VantageVerdict) -> bool:
-    """Return whether an alarm puts theory in doubt there; about the noise it does everywhere."""
+    """Return whether an alarm puts theory in doubt; alarms about the noise do so everywhere."""
     return verdict.state == "above" or not all(
         name.startswith(ELSEWHERE) for name in report.contradictions
     )
@@ -196,14 +193,14 @@ def _of_advantage(
     if kept and not _doubted(report, verdict):
         return OwnLimit("advantage", limit, "meets", "theory", None)
     if measured is None or measured.interval is None or measured.advantage is None:
-        # Where nothing hides the target whoever looks there is always right.
+        # Where nothing hides the target, an observer is always right.
         hopeless = allowed.kind == "none" and allowed.epsilon == math.inf
         answer: Answer = "misses" if hopeless else "cannot-tell"
         return OwnLimit("advantage", limit, answer, "theory", None)
     low, high = measured.interval
     if low > limit:
         return OwnLimit("advantage", limit, "misses", "measured", None)
-    # A better attack than one that is not the exact posterior may still pass the limit.
+    # An attack that is not the exact posterior shows nothing about better attacks.
     if high <= limit and measured.exact_posterior:
         return OwnLimit("advantage", limit, "meets", "measured", None)
     point = measured.advantage
@@ -215,15 +212,15 @@ def _of_advantage(
 def _trials(run: AuditedRun, point: float, limit: float, confidence: float) -> int | None:
     try:
         return sample_size.trials_to_tell(point, limit, confidence, run.played)
-    except InputError:  # more than anybody plays
+    except InputError:  # more trials than anyone would play
         return None
 
 
 def _of_belief(run: AuditedRun, report: Report, verdict: VantageVerdict, limit: float) -> OwnLimit:
     """Return how a vantage stands to a limit b of the belief, which is epsilon = ln(b / (1 - b)).
 
-    A measurement can show that a limit is missed, by proving that much of epsilon, and not that it
-    is met: somebody else's record may be believed in more.
+    A measurement can prove enough epsilon to show that a limit is missed. It cannot show that the
+    limit is met, since the belief may be larger for another record.
     """
     measured, allowed = verdict.measured, verdict.allowed
     if max(allowed.rho_beta, allowed.worst.rho_beta) <= limit and not _doubted(report, verdict):
@@ -240,9 +237,9 @@ def _of_belief(run: AuditedRun, report: Report, verdict: VantageVerdict, limit: 
 def _trials_for_epsilon(
     run: AuditedRun, report: Report, vantage: str, measured: MeasuredThere, epsilon: float
 ) -> int | None:
-    """Return how many trials prove an epsilon; None where no number does, or none is known.
+    """Return how many trials would prove an epsilon; None if no number would, or it is unknown.
 
-    It takes log-odds that are normal, as of rounds in which everybody takes part.
+    The formula needs normal log-odds, as in rounds in which all clients take part.
     """
     predicted = report.vantages[vantage].prediction
     normal = predicted is not None and predicted.method == "closed form"
@@ -257,11 +254,10 @@ def _trials_for_epsilon(
 
 
 def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> float | None:
-    """Return the share of the claimed noise below which the audit would have seen a shortfall.
+    """Return the share of the claimed noise below which the audit would have detected a shortfall.
 
-    Returns:
-        The share, with `detectable.POWER`; 0 where no shortfall can be named, and None where
-        nothing was measured or there is no limit to fall short of.
+    It is 0 where no shortfall can be named, and None where nothing was measured or nothing is
+    limited. The audit detects the shortfall with probability `detectable.POWER`.
     """
     if row.empirical is None:
         return None
@@ -276,7 +272,7 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
     error = 1 - run.played.level(ALARM_CONFIDENCE)
     configured = vantage is run.vantage
     if configured and report.residuals is not None:
-        # Two-sided, and twice: of all steps together, and of the one that is furthest off.
+        # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
     if (
@@ -299,7 +295,7 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
 
 
 def _by_separation(run: AuditedRun, epsilon: float, trial_mu: Floats, error: float) -> float:
-    """Return the share for the Gaussian bound, which is lessened where sensitivities vary."""
+    """Return the share for the Gaussian bound, which is reduced where sensitivities vary."""
     share = mixed_share(trial_mu, float(trial_mu.max()))
     if share > LARGEST_SHARE or not math.isfinite(epsilon):
         return 0.0

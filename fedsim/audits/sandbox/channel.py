@@ -1,7 +1,7 @@
-"""Code of somebody else in a process of its own, so that nothing it does there is a verdict.
+"""Runs a user's code in its own process, so that nothing it does there becomes a verdict.
 
-The audit sends a line of JSON over a private socket and gets one back. A process that ends,
-falls silent past the time limit or answers something else is an error.
+The audit sends a line of JSON over a private socket and gets one back. It is an error if the
+process ends, exceeds the time limit, or sends anything else.
 """
 
 import contextlib
@@ -25,41 +25,41 @@ from pydantic_core import to_json
 from adversaries.errors import InputError
 
 LONGEST_ANSWER = 64 * 2**20
-"""Bytes: thousands of rounds of hundreds of clients."""
+"""Bytes; enough for thousands of rounds of hundreds of clients."""
 
 LONGEST_LINE = 4096
-"""Bytes of what the code prints that are shown as one line."""
+"""Most bytes of the code's output that are shown as one line."""
 
 MOST_LINES = 1000
-"""Lines of what the code prints that are shown."""
+"""Most lines of the code's output that are shown."""
 
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-"""What moves a terminal's cursor or colours its text."""
+"""Control sequences that move a terminal's cursor or colour its text."""
 
 BAR = re.compile(r"\d+%\|?|\d+/\d+ \[|\d+it \[")
-"""Where the part of a progress bar begins that changes while it runs."""
+"""Start of the part of a progress bar that changes while it runs."""
 
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-"""Has PyTorch's threads sleep while they wait for each other. On a busy machine with two cores a
-step of a small network took 7.5 ms of the processor so, and 11 ms where they wait in a loop."""
+"""Makes PyTorch's threads sleep while they wait for each other. On a busy machine with two cores, a
+step of a small network took 7.5 ms of CPU this way, and 11 ms with busy waiting."""
 
 GRACE = 2.0
-"""Seconds in which a process may end in order before it is killed."""
+"""Seconds in which a process may end by itself before it is killed."""
 
-NO_MEASUREMENT = "the {}'s process answered with something else than measurements; no verdict"
+NO_MEASUREMENT = "the {}'s process sent something other than measurements; there is no verdict"
 
 
 class AppFailedError(RuntimeError):
-    """The code that is audited failed, or did not do what it is to do."""
+    """The audited code failed, or did not do its task."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the process says, or why it does not.
+    """An answer of the process, or why there is none.
 
     Attributes:
-        refused: what is wrong with what was asked, an InputError there.
-        failed: what is wrong with the code, an AppFailedError there.
+        refused: text of an InputError in the process: the request is at fault.
+        failed: text of an AppFailedError in the process: the code is at fault.
     """
 
     refused: str | None = None
@@ -74,20 +74,21 @@ class Channel:
 
     def __init__(
         self,
-        what: str,
+        kind: str,
         channel: socket.socket,
         process: subprocess.Popen[bytes],
         time_limit: float,
     ) -> None:
-        self._what, self._channel = what, channel
+        self._kind, self._channel = kind, channel
         self._process, self._time_limit = process, time_limit
 
     def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
-        """Return what the process says to a message.
+        """Return the process's answer to a message.
 
         Raises:
-            AppFailedError: the code fails; the process ended, is silent past the time limit, does
-                not stop, or says something else.
+            InputError: the process refused the request.
+            AppFailedError: the code fails, or the process ended, exceeded the time limit, or sent
+                something else.
         """
         try:
             answer = answers.validate_json(self._exchange(_line(message)), strict=True)
@@ -105,7 +106,7 @@ class Channel:
             self._channel.settimeout(self._time_limit)
             self._channel.sendall(request)
             while not received.endswith(b"\n"):
-                # Not only by the end of the process: others that it started may keep the socket.
+                # A deadline too: processes that the code started may keep the socket open.
                 self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
                 part = self._channel.recv(2**16)
                 if not part:
@@ -115,43 +116,43 @@ class Channel:
                     raise self.no_measurement()
         except TimeoutError:
             raise AppFailedError(
-                f"the {self._what} did not answer within {self._time_limit:g} s, and there is no "
-                "verdict; give it a longer time limit"
+                f"the {self._kind} did not answer within {self._time_limit:g} s, so that there is "
+                "no verdict; give it a longer time limit"
             ) from None
         except (BrokenPipeError, ConnectionResetError):
             raise AppFailedError(self._ended()) from None
         return bytes(received)
 
     def no_measurement(self) -> AppFailedError:
-        """Return the error of an answer that is no measurement."""
-        return AppFailedError(NO_MEASUREMENT.format(self._what))
+        """Return the error of an answer that is not a measurement."""
+        return AppFailedError(NO_MEASUREMENT.format(self._kind))
 
     def _ended(self) -> str:
-        """Say how the process ended, which it did without an answer."""
+        """Return how the process ended without an answer."""
         try:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
             return (
-                f"the {self._what}'s process closed its channel without an answer; there is no "
+                f"the {self._kind}'s process closed its channel without an answer; there is no "
                 "verdict"
             )
         how = f"with exit status {status}"
         if status < 0:
-            how = f"by signal {-status}" + (", for want of memory perhaps" * (status == -9))
-        return f"the {self._what}'s process ended {how} before it was measured; there is no verdict"
+            how = f"by signal {-status}" + (", perhaps for lack of memory" * (status == -9))
+        return f"the {self._kind}'s process ended {how} before it was measured; there is no verdict"
 
 
 @contextlib.contextmanager
 def started(
-    module: str, what: str, time_limit: float, show: Callable[[str], None]
+    module: str, kind: str, time_limit: float, show: Callable[[str], None]
 ) -> Iterator[Channel]:
     """Start a process that ends with the block, and yield it.
 
     Args:
-        module: that the process runs, with the number of its socket's descriptor as an argument.
-        time_limit: in seconds, of every answer.
-        show: called, in a thread, with every line that is printed there, of `LONGEST_LINE` bytes at
-            most.
+        module: module that the process runs, with its socket's descriptor as an argument.
+        kind: kind of the audited code in messages, such as "app".
+        time_limit: seconds for every answer.
+        show: called in a thread with every printed line, of at most `LONGEST_LINE` bytes.
     """
     channel, theirs = socket.socketpair()
     with channel:
@@ -163,24 +164,24 @@ def started(
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
                 env=WAITING | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                # A group to kill; no terminal, which the code could write a verdict to.
+                # A group, so that it can be killed; no terminal, where code could write a verdict.
                 start_new_session=True,
             )
         assert process.stdout is not None
         relay = threading.Thread(target=_relay, args=[process.stdout, show], daemon=True)
         relay.start()
         try:
-            yield Channel(what, channel, process, time_limit)
+            yield Channel(kind, channel, process, time_limit)
         finally:
-            channel.close()  # it ends by itself then, unless its code holds it up
+            channel.close()  # ends the process, unless its code delays it
             relay.join(GRACE)
-            with contextlib.suppress(ProcessLookupError):  # neither it nor what it started is left
+            with contextlib.suppress(ProcessLookupError):  # the whole group has ended already
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
 def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
-    """Answer, in the process, until nobody asks any more. Its argument is the descriptor.
+    """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor.
 
     Args:
         answers: takes the first message and the later ones, and yields an answer to each.
@@ -188,34 +189,34 @@ def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         channel.set_inheritable(False)
         try:
-            with channel.makefile("rb") as asked:
-                first = asked.readline()
-                if not first:  # the audit ended before it asked for anything
+            with channel.makefile("rb") as messages:
+                first = messages.readline()
+                if not first:  # the audit ended before its first message
                     return
-                for answer in answers(first, asked):
+                for answer in answers(first, messages):
                     channel.sendall(_line(answer))
         except InputError as error:
             channel.sendall(_line(Reply(refused=str(error))))
         except AppFailedError as error:
             channel.sendall(_line(Reply(failed=str(error))))
-        except BrokenPipeError:  # the audit was interrupted, and says so
+        except BrokenPipeError:  # the audit was interrupted, and reports that itself
             return
 
 
 def _line(message: object) -> bytes:
-    """Return a message as a line of JSON, which has NaN and infinity."""
+    """Return a message as a line of JSON with NaN and infinity."""
     return to_json(message, inf_nan_mode="constants") + b"\n"
 
 
 def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
-    """Show what the code prints, once for each line that differs by more than its numbers.
+    """Show the code's output, once for each line that differs by more than its numbers.
 
-    An audit runs the code hundreds of times, and a progress bar writes over its line: of that the
-    last state is shown, once for each description that bars have.
+    An audit runs the code hundreds of times, and a progress bar overwrites its line. The last state
+    of a bar is shown once for each description.
     """
     shown, pending = set[str](), b""
 
-    def tell(line: bytes) -> None:
+    def show_once(line: bytes) -> None:
         text, kind = _worded(line)
         if kind not in shown and len(shown) < MOST_LINES:
             shown.add(kind)
@@ -225,17 +226,17 @@ def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
         while chunk := os.read(output.fileno(), 2**16):
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                tell(_last_state(line)[:LONGEST_LINE])
+                show_once(_last_state(line)[:LONGEST_LINE])
             pending = _last_state(pending)
             while len(pending) > LONGEST_LINE:
-                tell(pending[:LONGEST_LINE])
+                show_once(pending[:LONGEST_LINE])
                 pending = pending[LONGEST_LINE:]
         if pending.strip():
-            tell(pending)
+            show_once(pending)
 
 
 def _last_state(line: bytes) -> bytes:
-    """Return what is left of an unfinished line once a progress bar has written over it."""
+    """Return the visible part of an unfinished line that a progress bar has overwritten."""
     *before, last = line.split(b"\r")
     if not before:
         return line
@@ -246,9 +247,9 @@ def _last_state(line: bytes) -> bytes:
 
 
 def _worded(line: bytes) -> tuple[str, str]:
-    """Return a line as it is shown, and what it has in common with others that are not.
+    """Return a line as it is shown, and its part that similar lines share.
 
-    Of a progress bar that is its description alone: its units and what stands behind it change.
+    For a progress bar this is its description: its units and the text after it change.
     """
     states = CONTROL.sub(b"", line).rstrip(b"\r").split(b"\r")
     last = next((each for each in reversed(states) if each.strip()), b"")
@@ -258,7 +259,7 @@ def _worded(line: bytes) -> tuple[str, str]:
 
 
 def set_seeds(seed: int) -> None:
-    """Set the global seeds that an app's noise may come from: Python's, NumPy's, PyTorch's."""
+    """Set the global seeds of an app's noise: Python's, NumPy's and PyTorch's."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
     torch = sys.modules.get("torch")

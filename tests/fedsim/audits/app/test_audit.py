@@ -148,7 +148,7 @@ def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it
     outcome = audited("noise-renamed", FOUR_SIGMA, CLAIM, trials=20)
     assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
     assert outcome.verdict is Verdict.NOT_JUDGED
-    assert "code of the app's own makes the noise" in outcome.reasons[0]
+    assert "the app's own code makes the noise" in outcome.reasons[0]
     assert [finding for finding in outcome.findings if finding.breaks] == []
 
 
@@ -190,7 +190,7 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
     assert [finding for finding in outcome.findings if finding.breaks] == []
     of_records = replace(outcome, claim=replace(claim, unit="record"))
     assert of_records.verdict is Verdict.NOT_JUDGED
-    assert "the claim is of a record" in of_records.reasons[0]
+    assert "the claim is about a record" in of_records.reasons[0]
     # Noise for records is none for a client's whole update.
     assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
 

@@ -73,7 +73,7 @@ def test_a_directory_without_an_app_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pyproject"), opened(tmp_path, 2, {}):
         pass
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
-    with pytest.raises(InputError, match="describes no Flower app"), opened(tmp_path, 2, {}):
+    with pytest.raises(InputError, match="does not describe a Flower app"), opened(tmp_path, 2, {}):
         pass
     (tmp_path / "pyproject.toml").write_text("[project\n", encoding="utf-8")
     with pytest.raises(InputError, match="is not valid TOML"), opened(tmp_path, 2, {}):
@@ -91,7 +91,7 @@ def test_an_undeclared_key_is_refused_with_the_nearest() -> None:
         ('serverapp = "nowhere:app"\nclientapp = "audited_client:app"', "cannot be loaded"),
         ('serverapp = "audited_server:none"\nclientapp = "audited_client:app"', "cannot be loaded"),
         ('serverapp = "audited_client:app"\nclientapp = "audited_client:app"', "not a ServerApp"),
-        ('serverapp = "json:app"\nclientapp = "audited_client:app"', "loaded already"),
+        ('serverapp = "json:app"\nclientapp = "audited_client:app"', "already loaded"),
     ],
 )
 def test_components_that_are_none_are_refused(tmp_path: Path, components: str, why: str) -> None:

@@ -57,7 +57,7 @@ def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
         ("messages:analytics", "client:asked", r"trains no model: .* 3 messages of type 'query'"),
         ("messages:analytics", "client:broken", r"trains no model: .* 3 messages of type 'query'"),
         ("strategy:trees", "client:app", r"no floating-point numbers"),
-        ("messages:trains", "client:app", r"3 messages of type 'train' itself"),
+        ("messages:trains", "client:app", r"itself sent 3 messages of type 'train'"),
     ],
 )
 def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(
@@ -81,7 +81,7 @@ def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path
         app.execute(0)
     assert re.search(
         "ValueError: no valid replies; before that, client 0 failed: ModuleNotFoundError: No "
-        "module named 'nowhere'; not installed of its dependencies: 'nowhere-to-be-had>=3';",
+        "module named 'nowhere'; these dependencies are not installed: 'nowhere-to-be-had>=3';",
         str(failure.value),
     )
 
@@ -89,8 +89,8 @@ def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        ("nowhere", r"'nowhere'; not installed .*: 'nowhere-to-be-had>=3'; install"),
-        ("flwr.client.nowhere", rf"nowhere'; flwr {re.escape(version('flwr'))}, which is inst"),
+        ("nowhere", r"'nowhere'; these .*: 'nowhere-to-be-had>=3'; install"),
+        ("flwr.client.nowhere", rf"nowhere'; the installed flwr {re.escape(version('flwr'))} has"),
     ],
 )
 def test_a_missing_package_is_named_as_the_app_names_it(

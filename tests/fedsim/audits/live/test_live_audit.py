@@ -298,5 +298,5 @@ def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) ->
         }
     )
     _, recorded, _ = _audited(config, tmp_path)
-    with pytest.raises(InputError, match="known to their clients alone"):
+    with pytest.raises(InputError, match="Only the clients know which records"):
         replayed(LiveAudit(), recorded.rounds)

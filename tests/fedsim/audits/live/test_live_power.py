@@ -24,7 +24,7 @@ def _lacking(audit: LiveAudit, trials: int, bound: float) -> str:
 @pytest.mark.parametrize("bound", [0.05, 0.34, 0.99])
 def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -> None:
     said = _lacking(LiveAudit(), 4, bound)
-    enough = int(re.findall(r"it takes (\d+)", said)[0])
+    enough = int(re.findall(r"(\d+) are needed", said)[0])
     assert _lacking(LiveAudit(), enough - 2, bound) != ""
     assert _lacking(LiveAudit(), enough, bound) == ""
     worlds = np.arange(enough) % 2 == 0
@@ -70,7 +70,7 @@ def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
         return float(np.mean([each.interval.low > claimed for each in effects if each]))
 
     # Two a side, which were once taken for enough.
-    enough = int(re.findall(r"it takes (\d+);", _lacking(planted(4), 4, 0.9))[1])
+    enough = int(re.findall(r"(\d+) are needed;", _lacking(planted(4), 4, 0.9))[1])
     assert _lacking(planted(enough - 2), 4, 0.9) != ""
     assert _lacking(planted(enough), 4, 0.9) == ""
     assert told(enough) >= 0.9  # chance leaves 200 runs of 95 % below that once in a thousand times

@@ -139,7 +139,7 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     rounds, worlds = seen
     report = _report(_claiming(rounds, 30.0), worlds)
     assert report["alarms"] == 1
-    assert "the noise is not what was claimed" in report["contradictions"][0]
+    assert "the noise is not as claimed" in report["contradictions"][0]
     assert "Alarm: The advantage is at least" in _summary(report)
 
 
@@ -203,8 +203,11 @@ def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopp
 @pytest.mark.parametrize(
     ("told", "lacking"),
     [
-        (None, "8 trials were seen of a run that may stop before its 60 (trials.until-halfwidth)"),
-        (20, "8 of 20 trials were seen"),
+        (
+            None,
+            "8 trials were observed of a run that may stop before its 60 (trials.until-halfwidth)",
+        ),
+        (20, "8 of 20 trials were observed"),
         (8, ""),
     ],
 )
@@ -272,7 +275,7 @@ def test_without_the_worlds_nobody_says_who_was_right(
 
 
 def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:
-    with pytest.raises(InputError, match="has 59 trials, but the one that was recorded has 60"):
+    with pytest.raises(InputError, match="has 59 trials, but the recorded run has 60"):
         _report(seen[0], seen[1][:59])
 
 

@@ -241,7 +241,7 @@ def test_what_an_audit_of_texts_lacks_is_one_line(
 
 
 def test_texts_are_planted_in_a_decoder_alone() -> None:
-    with pytest.raises(InputError, match=r"are for a decoder, but the run's model\.task is"):
+    with pytest.raises(InputError, match=r"need a decoder, but the run's model\.task is"):
         watching([Canaries(SEED, COUNT, "text")], from_run_config({}))
 
 

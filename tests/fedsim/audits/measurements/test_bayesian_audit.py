@@ -337,7 +337,7 @@ def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config)
     assert found is not None
     for name in ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round"):
         assert getattr(found, name) is None, name
-    assert "no distances were kept of the 7 rounds" in found.note
+    assert "7 rounds that interrupted attempts released have no distances" in found.note
     expected = PLD.epsilon(Mechanism.alike(8.0, 37), 0.01)
     assert found.dp_epsilon == pytest.approx(expected, rel=1e-12)
 
@@ -354,7 +354,7 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
     budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)
     assert report.bayesian.epsilon is report.bayesian.by_round is None
-    assert "no distances were kept of the 1 rounds that interrupted attempts released" in page
+    assert "1 rounds that interrupted attempts released have no distances" in page
     assert "stays below the first ε" not in page
     assert "Interrupted attempts had released 1 rounds before the first." in page
 

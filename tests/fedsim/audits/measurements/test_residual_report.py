@@ -175,16 +175,16 @@ def _found(**changes: Any) -> Residuals:
             "by round, from 0.2 to 1.4 times",
         ),
         ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a seed that is used again"),
-        ({"repeats": {"cosine": 0.1}}, "residual_repeats", "alike in all rounds"),
+        ({"repeats": {"cosine": 0.1}}, "residual_repeats", "share the same error"),
         (
             {"repeats": {"cosine": 0.9}, "noise": {"by_step": [5.0, 5.0]}},
             "residual_repeats",
-            "alike in all rounds",
+            "share the same error",
         ),
         (
             {"repeats": {"cosine": 0.9}, "scale": {"first_p_value": 1e-9}},
             "residual_repeats",
-            "alike in all rounds",
+            "share the same error",
         ),
         (
             {"scale": {"factor": 0.1}, "repeats": {"cosine": 0.9}, "noise": {"by_step": [3.0]}},
@@ -195,7 +195,7 @@ def _found(**changes: Any) -> Residuals:
         ({"scale": {"factor": 1.4}}, "residual_scale", "weighted"),
         ({"shape": {"ratio": 0.866}}, "residual_shape", "uniform noise"),
         ({"shape": {"ratio": 0.707}}, "residual_shape", "Laplace"),
-        ({"sampling": {"dispersion": 0.0}}, "sampling", "fixed size"),
+        ({"sampling": {"dispersion": 0.0}}, "sampling", "of one size"),
         ({"sampling": {"rate": 0.3}}, "sampling", "The sampling rate is not"),
     ],
 )

@@ -106,7 +106,7 @@ def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Mak
     config = small(keys)
     missing = trust_report.dropouts(config.scheme, 2.0, [_row(0, 1, 1, 4)])
     (said,) = trust_report.cautions(config.federation, None, missing)
-    assert "the worst had 4 of 5" in said
+    assert "The worst round had 4 of 5" in said
     assert ("effective noise multiplier" in said) == (trust == "local")
 
 
@@ -118,9 +118,9 @@ def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(smal
     assert not cautions.dp_failings(small(secure))
     assert not cautions.dp_failings(small(real | helped))  # they have no noise to tell
     for keys, reason in (
-        (shared, "the server saw every message under a share of the noise only"),
+        (shared, "the server saw every message, with only a share of the noise"),
         (secure | helped, "2 clients sent their noise to the adversary"),
-        (real | helped | {"federation.trust": "local"}, "in the clear: their own records"),
+        (real | helped | {"federation.trust": "local"}, "in the clear, so that their own records"),
     ):
         (failing,) = cautions.dp_failings(small(keys))
         assert reason in failing

@@ -125,7 +125,7 @@ def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[s
         transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
         report = judged(transcript, TRUTH + 0.01)
         assert (report["claim"]["verdict"], alarms(report)) == ("supported", [])
-        assert report["release"]["weighting_basis"] == "what was declared"
+        assert report["release"]["weighting_basis"] == "the declaration"
 
 
 def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:
@@ -155,7 +155,7 @@ def test_a_client_that_reports_an_epsilon_leaves_open_whom_a_claim_protects(
 ) -> None:
     # Honest for clients at epsilon 8, and for records at what they report.
     transcript = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, **DECLARED)
-    assert "('epsilon'), so that it may be of their records" in " ".join(
+    assert "('epsilon'), so that it may be about their records" in " ".join(
         judged(transcript, 2.0)["claim"]["reasons"]
     )
     assert judged(transcript, 2.0)["claim"]["verdict"] == "not judged"
@@ -174,7 +174,7 @@ def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_li
         strategy.rate = rate
         report = judged(recorded(strategy, **DECLARED), TRUTH + 0.01)
         assert report["claim"]["verdict"] == "not judged"
-        assert "a server learning rate below 1" in report["claim"]["reasons"][0]
+        assert "A server learning rate below 1" in report["claim"]["reasons"][0]
         assert alarms(report) == []
 
 
@@ -184,7 +184,7 @@ def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
     report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
     assert report["release"]["noise"] == "as claimed"
     assert report["claim"]["verdict"] == "not judged"
-    assert "alike in rounds, beyond chance" in report["claim"]["reasons"][0]
+    assert "alike in several rounds, beyond chance" in report["claim"]["reasons"][0]
     assert alarms(report) == []
 
 
@@ -193,7 +193,7 @@ def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]
     open_ended = Transcript(whole.facts, whole.rounds, False, "", 0)
     claim = judged(open_ended, TRUTH + 0.01)["claim"]
     assert claim["verdict"] == "not judged"
-    assert "does not say that the run has ended" in claim["reasons"][0]
+    assert "does not state that the run has ended" in claim["reasons"][0]
 
 
 def test_canaries_disprove_claims_about_updates_alone() -> None:
@@ -205,7 +205,8 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
         model = model + canary.coin * direction(canary.seed, 50)
     transcript = Transcript(Facts("participant", "a test", node=0), tuple(seen), False, "", 0)
     assert (
-        "nothing says that the claim is of that" in judged(transcript, 2.0)["claim"]["reasons"][0]
+        "the claim does not state that it is about that"
+        in judged(transcript, 2.0)["claim"]["reasons"][0]
     )
     assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
     assert judged(transcript, 1e6, "client")["claim"]["verdict"] == "not judged"
@@ -221,7 +222,7 @@ def test_reports_of_an_epsilon_are_composed() -> None:
     assert anew == client_noise.Reported(2, 0.5, 1.5, False, ("eps",))
     kept = client_noise.composed([of(0.5, 0.7, 0.9)])
     assert kept == client_noise.Reported(1, 0.9, 0.9, True, ("eps",))
-    assert "one engine's, whose last word counts" in str(kept)
+    assert "as one engine's do, so that the last one counts" in str(kept)
     said = client_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0})
     assert said == Epsilon(3.0, "dp-epsilon")
     assert client_noise.reported_epsilon({"adam_eps": 1e-8}) is None

@@ -108,7 +108,7 @@ def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: 
         for name in ("parts.fedt", "own.fedt")
     )
     assert "clipped to more than the norm" in _alarms(parts)
-    assert "the size of the very batch" in _alarms(own)
+    assert "the size of the drawn batch" in _alarms(own)
     assert {parts["claim"]["verdict"], own["claim"]["verdict"]} == {"suspect"}
 
 
@@ -134,7 +134,7 @@ def test_a_step_that_cannot_be_recorded_ends_the_recording_and_not_the_training(
     assert caplog.text.count("RECORDING STOPPED") == 1
     found = read(tmp_path / "steps.fedt")
     assert found.rounds == () and found.incomplete
-    with pytest.raises(InputError, match="the unit is 'person'"):
+    with pytest.raises(InputError, match="unit is 'person'"):
         Recorder(tmp_path / "other.fedt", unit="person")
 
 

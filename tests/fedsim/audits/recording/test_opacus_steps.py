@@ -318,7 +318,7 @@ def test_noise_of_the_same_seed_in_every_round_is_found(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_the_line_is_said_before_training(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="neither an Opacus optimiser nor a PrivacyEngine"):
+    with pytest.raises(InputError, match="neither an Opacus optimizer nor a PrivacyEngine"):
         opacus(object(), tmp_path / "steps.fedt")
     path = tmp_path / "steps.fedt"
     Training().run(opacus(PrivacyEngine(), path), 1)

@@ -244,7 +244,9 @@ def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path: Path) -> N
 
 
 def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"flwr\.server\.strategy\.fedavg\.FedAvg is no strategy"):
+    with pytest.raises(
+        InputError, match=r"flwr\.server\.strategy\.fedavg\.FedAvg is not a strategy"
+    ):
         record(OlderFedAvg(), tmp_path / "t")  # type: ignore[type-var]
     assert not (tmp_path / "t").exists()
 
@@ -252,9 +254,9 @@ def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ({"clipping_norm": 0.0}, "clipping norm is 0"),
-        ({"clipping_norm": 1.0, "noise_multiplier": float("nan")}, "noise multiplier is nan"),
-        ({"noise_multiplier": 1.0}, "declare clipping_norm too"),
+        ({"clipping_norm": 0.0}, "clipping_norm is 0"),
+        ({"clipping_norm": 1.0, "noise_multiplier": float("nan")}, "noise_multiplier is nan"),
+        ({"noise_multiplier": 1.0}, "in units of clipping_norm"),
         ({"unit": "person"}, "one of client, record"),
     ],
 )
@@ -267,7 +269,7 @@ def test_a_declaration_that_says_nothing_is_refused(
 
 def test_what_flower_says_of_itself_cannot_be_declared_otherwise(tmp_path: Path) -> None:
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 0.1, NODES)
-    with pytest.raises(InputError, match="are read off it"):
+    with pytest.raises(InputError, match="states its clipping and noise"):
         record(strategy, tmp_path / "t", clipping_norm=1.0, noise_multiplier=2.0)
 
 

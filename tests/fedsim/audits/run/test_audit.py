@@ -108,7 +108,7 @@ def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config:
     transcript["noise_stds"] = transcript["noise_stds"] / 1.01
     alarms = audit.assemble(config, facts, transcript, 0.95, 0.01).contradictions
     assert list(alarms) == ["composition"]
-    assert "Rounds were not all composed" in alarms["composition"]
+    assert "Not all rounds were composed" in alarms["composition"]
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensiti
     assert "not a DP guarantee" in note
     guaranteed, note = claimed(noise_source="seed")
     assert not guaranteed
-    assert "whoever knows the seed can remove it" in note
+    assert "who knows the seed can remove the noise" in note
 
 
 def test_the_server_under_central_trust_is_unprotected(config: Config) -> None:
@@ -257,7 +257,7 @@ def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Confi
     alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01).contradictions
     assert {"advantage", "world_d"} <= set(alarms)
     assert "gaussian" not in alarms
-    assert "those of sampled steps" in alarms["world_d"]
+    assert "do not follow sampled steps" in alarms["world_d"]
 
 
 @pytest.mark.slow
@@ -376,7 +376,7 @@ def test_an_oracle_audit_guarantees_nothing(small: Make) -> None:
     )
     mechanism = _report(config).mechanism
     assert not mechanism.dp_guarantee
-    assert "handed their noise" in mechanism.dp_note
+    assert "gave their noise" in mechanism.dp_note
 
 
 def _everywhere(config: Config, strength: float = 1.0) -> tuple[dict[str, Any], Arrays]:
@@ -493,4 +493,4 @@ def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None
     report = audit.assemble(config, facts, transcript, 0.95, 0.01)
     assert report.contradictions == {}
     assert report.empirical.lower_bounds["gaussian"].epsilon == 0
-    assert any("released model alone" in warning for warning in report.warnings)
+    assert any("only the released model" in warning for warning in report.warnings)

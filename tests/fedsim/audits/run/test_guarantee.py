@@ -46,10 +46,10 @@ def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: 
     assert found.released.epsilon == pytest.approx(157.09, abs=0.01)
     assert found.released.epsilon_of_one_training == pytest.approx(2.1972, abs=1e-4)
     assert found.released.rounds == 12_000
-    assert "by 400 trainings together: epsilon 157.1 at delta 0.001" in found.note
-    assert "guarantees nobody anything" in found.note
+    assert "400 trainings together released everything: epsilon 157.1 at delta 0.001" in found.note
+    assert "it is not a guarantee" in found.note
     alone = of(small(CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}))
-    assert "by one training: epsilon 2.197 at delta 0.001" in alone.note
+    assert "One training released everything: epsilon 2.197 at delta 0.001" in alone.note
 
 
 def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(small: Make) -> None:
@@ -99,7 +99,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     console = Console(record=True, width=800)
     console.print(summary(written))
     page, shown = (directory.path / "report.html").read_text(), console.export_text()
-    assert "no loss of any left them" in page
+    assert "so that no loss left them" in page
     for text in (written.mechanism.dp_note, page, shown):
         assert guarantee.PLAYED in text
     assert "betray its members" not in page

@@ -167,8 +167,8 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
     for folder, claimed, options, status, said in (
         (protected, 100, worlds, 0, "is supported."),
         # What one training keeps, all twenty together do not.
-        (protected, 2.2, worlds, 4, "is not supported: the noise that the server says allows"),
-        (protected, 100, (), 3, "is not judged: nothing was held against the noise"),
+        (protected, 2.2, worlds, 4, "is not supported: the noise that the server states allows"),
+        (protected, 100, (), 3, "is not judged: no measurement could have refuted the noise"),
         (
             protected,
             100,
@@ -187,12 +187,12 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
 def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "2 trials, had all been won, would not refute it with confidence 0.9999: it takes 26"
+    said = "2 trials, all won, would not refute it with confidence 0.9999: 26 are needed"
     few = _federation(tmp_path, 2, "system")
     claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
     assert command(few / "transcripts", *claim) == 3
     printed = " ".join(capsys.readouterr().err.split())
-    assert "is not judged: nothing was held against the noise" in printed
+    assert "is not judged: no measurement could have refuted the noise" in printed
     assert said in printed
     assert "give --worlds" not in printed
     assert "until the worlds are told" not in printed
@@ -234,13 +234,13 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((federation / "run",), "is made by fedsim report"),
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "so leave it out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
-        ((recorded, "--worlds", fewer / "run"), "is not the run that was recorded"),
+        ((recorded, "--worlds", fewer / "run"), "is not the recorded run"),
         ((recorded, "--delta", "1e-3"), "leave it out"),
         ((recorded, "--claimed-epsilon", "1"), "give both"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
         ((recorded, "--no-challenge"), "give their seeds with --canary-seed-file"),
         ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),
-        ((elsewhere, "--out", out), "say where this machine has them with --data-root"),
+        ((elsewhere, "--out", out), "give this machine's folder with --data-root"),
         ((recorded, "--out", tmp_path / "words"), "cannot write"),
         ((tmp_path / "empty",), "holds no transcript"),
     ):

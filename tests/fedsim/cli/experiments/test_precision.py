@@ -255,7 +255,7 @@ def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     found = json.loads((out / "report.json").read_text())
     assert found["campaign"]["until_halfwidth"] == 0.2
     assert found["campaign"]["halfwidth"] > 0.2
-    assert "Warning: The advantage is not as precise as asked:" in " ".join(err.split())
+    assert "Warning: The advantage is not as precise as configured:" in " ".join(err.split())
     precise = tmp_path / "precise"
     status, _, err = fedsim("run", experiment, "--out", precise, "--until-halfwidth", 0.9)
     assert (status, "not as precise" in err) == (0, False)

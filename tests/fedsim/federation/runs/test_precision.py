@@ -177,7 +177,7 @@ def test_trials_with_ties_end_at_the_last_look(
     assert (found["trials"], found["campaign"]["precise"]) == (last, False)
     assert f"{found['empirical']['ties']} trials are ties" in found["campaign"]["reason"]
     assert precision.design(config.trials, config.audit.confidence, last).share == planned[last]
-    assert any("not as precise as asked" in warning for warning in found["warnings"])
+    assert any("not as precise as configured" in warning for warning in found["warnings"])
     directory = RunDirectory.create(tmp_path / "killed", config)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         _stop_before(patched, last // 4 - 1)
