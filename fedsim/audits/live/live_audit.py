@@ -100,7 +100,7 @@ class LiveAudit:
         if self.config is None or given != self._given:
             config = from_run_config(given | {"run.device": self._device_name, "run.threads": 0})
             # Whoever wrote the transcript does not choose what is read here, or fetched.
-            config = config.reading_data_from(self._data_root, as_they_are=True)
+            config = config.reading_data_from(self._data_root, offline=True)
             config = config.starting_from(self._weights)
             if self._challenge and config.run.job != "training":  # nobody is challenged there
                 check(config)

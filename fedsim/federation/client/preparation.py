@@ -75,7 +75,7 @@ def configured(context: Context) -> Config:
         _check_reading(config.data.name, config.run.job, node)
     if protects or consent.DATA in node:
         # A client's files are where the client says, and nobody else needs to know.
-        config = config.reading_data_from(str(node.get(consent.DATA, "")), as_they_are=True)
+        config = config.reading_data_from(str(node.get(consent.DATA, "")), offline=True)
     weights = str(node.get(consent.WEIGHTS, config.model.weights))
     digest = config.model.weights_sha256
     if digest:

@@ -64,4 +64,4 @@ def _recorded(observed: ObservedRound, data_root: str) -> Config:
         raise InputError(
             "this run has no canaries to score (canaries.count is 0); plant them before it begins"
         )
-    return config.reading_data_from(data_root, as_they_are=True) if data_root else config
+    return config.reading_data_from(data_root, offline=True) if data_root else config

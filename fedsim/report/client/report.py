@@ -141,7 +141,7 @@ def _measured(
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
-    config = training.config.reading_data_from(node.data, as_they_are=True)
+    config = training.config.reading_data_from(node.data, offline=True)
     known = _records_of(node, config, mine[-1].records)
     if known is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}
