@@ -27,7 +27,7 @@ import fedsim
 from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.deployment.answering import Answering
-from fedsim.federation.protocol import patience, versions
+from fedsim.federation.protocol import node_machine
 from fedsim.federation.runtimes.flower_command import environment, executable
 from fedsim.federation.runtimes.flower_services import Runtime
 
@@ -71,8 +71,8 @@ def start(place: Path) -> None:
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
     own = environment(place / "flower") | {
-        versions.NODE: fedsim.__version__,
-        patience.NODE: f"{kit.deadline(place)}",
+        node_machine.VERSION: fedsim.__version__,
+        node_machine.DEADLINE: f"{kit.deadline(place)}",
     }
     with (runtime / "secret").open("rb") as held:
         # From now on the other process has the lock, to its end: `starts_apps` asks for it.

@@ -476,7 +476,7 @@ def test_all_colluders_disclose_their_noise_and_nobody_else(
         return reply
 
     for fault, who, reason in (
-        (intruding, client, "it has a 'disclosed' that nobody asked for"),
+        (intruding, client, "it has a record 'disclosed', which was not"),
         (silent, colluder, "it has no 'disclosed' of noise"),
     ):
         directory = RunDirectory.create(tmp_path / fault.__name__, config)
@@ -585,7 +585,7 @@ def test_a_false_share_unmasks_nothing(small: Make, chosen: Roles, tmp_path: Pat
         return reply
 
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(SecureAggregationError, match=r"do not fit together.*nothing of the sum"):
+    with pytest.raises(SecureAggregationError, match=r"contradict each other.*nothing of the sum"):
         _run(config, directory, forged)
 
 
@@ -630,9 +630,9 @@ def _endless_shares(record: ConfigRecord) -> None:
 
 DEFECTS = {
     "a key that is none": (_a_key_that_is_none, "invalid reply"),
-    "one key twice": (_one_key_twice, "its public keys are not its own alone"),
+    "one key twice": (_one_key_twice, "another node sent one of its public keys"),
     "shares for one alone": (_shares_for_one_alone, "its shares are not those that were asked"),
-    "endless shares": (_endless_shares, "its shares are no shares"),
+    "endless shares": (_endless_shares, "its shares have a wrong type or length"),
 }
 
 
@@ -686,7 +686,7 @@ class LateGrid(FaultyGrid):
 @pytest.mark.parametrize(
     ("stage", "reason"),
     [
-        (Stage.SHARE_KEYS, "it answered a stage of which it had no part"),
+        (Stage.SHARE_KEYS, "it answered a stage that it has no part in"),
         (Stage.COLLECT_MASKED_VECTORS, "it had no part in the exchange of keys"),
     ],
 )

@@ -21,9 +21,9 @@ from fedsim.deployment import kit
 from fedsim.deployment.checks import connection, supernode
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger, seen_models, seen_trainings
+from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
-from fedsim.federation.protocol import consent, patience
+from fedsim.federation.protocol import consent, node_machine
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
@@ -96,7 +96,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     if agreed is None:
         yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
         return
-    yield "consent", OK, agreed.said or "to nothing but plain training"
+    yield "consent", OK, agreed.consent or "to nothing but plain training"
     yield from _measures(path, values, agreed)
     state = (place / "work" / agreed.state).resolve()
     yield from budget(agreed, state)
@@ -128,8 +128,10 @@ def _patience(place: Path, state: Path) -> Iterator[Line]:
     files = (state / seen_models.FOLDER).glob(f"*/{seen_models.CONFIG}")
     if latest := max(files, key=lambda file: file.stat().st_mtime, default=None):
         with suppress(InputError):  # a configuration of another fedsim
-            config = seen_trainings.of(latest.parent).config
-            if said := patience.complaint(kit.deadline(place), config.federation.timeout):
+            config = seen_models.of(latest.parent).config
+            if said := node_machine.deadline_complaint(
+                kit.deadline(place), config.federation.timeout
+            ):
                 yield "deadline", NOTE, f"in the latest training, {config.run.name}, {said}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.config import Config
+from fedsim.config import Config, to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
@@ -72,7 +72,7 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
     ("line", "what", "complaint"),
     [
         ("partition-id = 7", "node.toml", "partition-id is 7: client-0 of 2 has 0"),
-        ('consent = "everything"', "consent", "'everything', which is none of central"),
+        ('consent = "everything"', "consent", "'everything'; give some of central"),
     ],
 )
 def test_a_node_with_a_wrong_config(
@@ -117,10 +117,11 @@ def test_a_node_that_computes_longer_than_the_server_waits_says_so(
     place = written / "clients" / "client-0"
     model = np.zeros(3, np.float32)
     assert said() == []  # no server has said yet how long it waits
-    seen_models.keep(place / "state", "5", small({"federation.timeout": 100.0}), 1, model)
+    values = to_run_config(small({"federation.timeout": 100.0}))
+    seen_models.keep(place / "state", "5", values, 1, model)
     ((state, message),) = said()
     assert state == NOTE
-    assert message.endswith("does not read; set DEADLINE=100")
+    assert message.endswith("not read an answer, so set DEADLINE=100")
     settings = place / "settings.env"
     settings.write_text(settings.read_text().replace("DEADLINE=3600", "DEADLINE=100"))
     assert said() == []
