@@ -209,7 +209,9 @@ def test_other_batches_than_the_looks_were_planned_for_are_refused(
         _go(directory)
     other = config.with_batch(10)
     directory.write_text("config.toml", dump(other.placed_at("")))
-    with pytest.raises(InputError, match=f"trials.batch = {config.trials.batch}, but it now says 10"):
+    with pytest.raises(
+        InputError, match=f"trials.batch = {config.trials.batch}, but it now says 10"
+    ):
         _go(RunDirectory.open(directory.path))
     _tell(directory, {"trials.batch": None})
     with pytest.raises(InputError, match=r"is damaged \(it has no 'trials.batch'\)"):
