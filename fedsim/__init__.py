@@ -1,7 +1,7 @@
-"""fedsim: a Flower federation with DP-SGD clients and an identifiability adversary inside it.
+"""fedsim: a Flower federation with DP-SGD clients and an embedded identifiability adversary.
 
-The Python API (docs/reference/api.md) is here by name and loaded with its first use: a client loads
-this module too, and none of that. `__init__.pyi` says the same to type checkers.
+This module has the names of the Python API (docs/reference/api.md) and loads them at their first
+use, since a client imports this module too. `__init__.pyi` has the same names for type checkers.
 """
 
 import tomllib
@@ -13,10 +13,10 @@ DISTRIBUTION = "fedsim-identifiability"
 
 
 def _version(project_file: Path) -> str:
-    """Return the version that pyproject.toml states, which Flower wants to find there.
+    """Return the version in pyproject.toml, which Flower requires.
 
-    A clone and a Flower app have that file beside the package, and may be another version than the
-    one installed; an installed package has it as its metadata.
+    A clone or a Flower app has that file beside the package, and may differ from the installed
+    version. An installed package has its version in its metadata.
     """
     if project_file.exists():
         project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
@@ -55,7 +55,7 @@ API = {
     "account": "fedsim.studies.guarantees.accounting",
     "calibrate": "fedsim.studies.guarantees.calibration",
 }
-"""Where each name of the Python API is."""
+"""The module of each name of the Python API."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The Flower ClientApp of a node: a client's, or an auditor's.
 
-Flower may start a process for every message, on cores that others use too. An auditor's node
-computes nothing, so that what computes is only imported where a client's node needs it.
+Flower may start a process for each message, on cores that others use too. An auditor's node
+computes nothing, so computations are imported only where a client's node needs them.
 """
 
 import math
@@ -11,27 +11,27 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsim.audits.live import app as auditor
-from fedsim.federation.protocol import messages, patience, versions
+from fedsim.federation.protocol import messages, node_machine
 from fedsim.federation.protocol.consent import discreet
 
 
 def same_version(
     message: Message, context: Context, answer: Callable[[Message, Context], Message]
 ) -> Message:
-    """Return the answer to a message, unless this node has another fedsim than the server.
+    """Return the answer to a message, if this node has the same fedsim as the server.
 
     Args:
         message: as received.
-        context: of the node.
-        answer: what answers it.
+        context: the node's Flower context.
+        answer: the handler of the message.
 
     Returns:
-        What it answers.
+        The handler's answer.
 
     Raises:
-        InputError: it has.
+        InputError: this node has another version of fedsim.
     """
-    versions.check()
+    node_machine.check_version()
     return answer(message, context)
 
 
@@ -40,15 +40,16 @@ app = ClientApp(mods=[same_version, discreet])
 
 @app.query("identify")
 def identify(message: Message, context: Context) -> Message:
-    """Return which partition this node holds, or that it is an auditor's.
+    """Return the partition of this node, or that it is an auditor's node.
 
-    It is the first message of a run: a setting of the node that does not fit it is logged here.
+    This is the first message of a run. Here the node logs a setting that does not fit the run.
 
     Args:
         message: as received.
-        context: of the node.
+        context: the node's Flower context.
     """
-    patience.warn(float(context.run_config.get("federation.timeout", math.inf)))
+    timeout = float(context.run_config.get("federation.timeout", math.inf))
+    node_machine.warn_of_deadline(timeout)
     if auditor.is_auditor(context):
         return messages.reply(message, messages.AUDITOR)
     return messages.reply(message, messages.partition(context))
@@ -59,8 +60,8 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
 
     Args:
-        message: with the model.
-        context: of the node.
+        message: the request with the model.
+        context: the node's Flower context.
     """
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
@@ -69,11 +70,11 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 @app.query("data")
 def data(message: Message, context: Context) -> Message:
-    """Return the digest of what all nodes must hold alike.
+    """Return the digest of the data that all nodes must have in common.
 
     Args:
         message: as received.
-        context: of the node.
+        context: the node's Flower context.
     """
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
@@ -82,11 +83,11 @@ def data(message: Message, context: Context) -> Message:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return what a client adds to the sum of a round; an auditor takes note of what it brings.
+    """Return a client's part of a round's sum; an auditor's node records the round.
 
     Args:
-        message: with the model.
-        context: of the node.
+        message: the request with the model.
+        context: the node's Flower context.
     """
     if auditor.is_auditor(context):
         return auditor.record(message, context)
@@ -101,11 +102,11 @@ def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and the last aggregate, from which an adversary concludes.
 
     Args:
-        message: with both.
-        context: of the node.
+        message: the final model and the last aggregate.
+        context: the node's Flower context.
 
     Returns:
-        A reply without anything of the node's data.
+        A reply without data of the node.
     """
     if auditor.is_auditor(context):
         return auditor.record(message, context)
@@ -116,11 +117,11 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query("findings")
 def findings(message: Message, context: Context) -> Message:
-    """Return the adversary's findings to whoever audits the run, after its last round.
+    """Return the adversary's findings to the auditor, after the last round.
 
     Args:
         message: as received.
-        context: of the node.
+        context: the node's Flower context.
     """
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
@@ -132,8 +133,8 @@ def measures(message: Message, context: Context) -> Message:
     """Return the noisy confusion matrix of the trained model on records that the client held back.
 
     Args:
-        message: with the model.
-        context: of the node.
+        message: the request with the model.
+        context: the node's Flower context.
     """
     from fedsim.federation.client import measures_node  # noqa: PLC0415
 

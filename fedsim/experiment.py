@@ -1,6 +1,7 @@
-"""One experiment, carried out: what is wrong with it found before it begins, then the federation.
+"""The execution of one experiment: its checks, then its federation.
 
-Shared by the command line and the Python API. Flower and torch are imported when a run needs them.
+The command line and the Python API share it. It imports Flower and torch only when a run needs
+them.
 """
 
 from pathlib import Path
@@ -16,17 +17,17 @@ from fedsim.config.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import preparing, progress
 
-if TYPE_CHECKING:  # torch, which takes a second
+if TYPE_CHECKING:  # torch takes a second to import
     from fedsim.federation.server.batch_run import Trainer
     from fedsim.federation.server.plan import Plan
 
 
 def in_process(plan: "Plan", console: Console) -> RunDirectory:
-    """Carry an experiment out in this process, or what is left of it.
+    """Carry out an experiment in this process, or its remaining trials.
 
     Args:
-        plan: one that has finished with the same configuration is left as it is.
-        console: where progress is shown.
+        plan: the plan of the experiment. A finished run with the same configuration stays as it is.
+        console: the console for the progress.
 
     Returns:
         The directory of the finished run.
@@ -35,11 +36,11 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
         InputError: the run cannot be begun or continued.
     """
     run, federation = plan.config.run, plan.config.federation
-    # A deployed client has a share of its own in node.toml.
+    # A deployed client has its own share in node.toml.
     if run.job == "training" and federation.measures_epsilon and not federation.measures_share:
         raise InputError(
-            "federation.measures-epsilon is given, but federation.measures-share is 0, so that no "
-            "record is held back to measure the model on; give a share, such as 0.2"
+            "federation.measures-epsilon is set, but federation.measures-share is 0, so no record "
+            "is held back to measure the model on; give a share, such as 0.2"
         )
     with preparing(console) as searched:
         directory = plan.begin(searched)
@@ -52,33 +53,33 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
 
 
 def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":
-    """Return the plan of an experiment, with nothing written.
+    """Return the plan of an experiment. It writes nothing.
 
     Args:
-        config: of the experiment; its directory is `run.out`, or a new one.
-        deployed: whether its clients are other machines, which know where their own records are.
-        processes: how many share the memory of this machine.
+        config: the experiment; its directory is `run.out`, or a new one.
+        deployed: whether its clients are other machines, which know the paths of their records.
+        processes: number of processes that share the memory of this machine.
 
     Raises:
-        InputError: what is wrong with it.
+        InputError: the experiment is impossible.
     """
     from fedsim.federation.server import plan  # noqa: PLC0415  (Flower takes a second)
 
     if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
         raise InputError(
-            f"data.root is '{config.data.root}', where all clients would read the same; name the "
-            f"records of each, with {CLIENT} where its number belongs"
+            f"data.root is '{config.data.root}', so all clients would read the same records; put "
+            f"{CLIENT} in the path, in place of the client's number"
         )
     return plan.prepare(with_absolute_paths(config), processes)
 
 
 def with_absolute_paths(config: Config) -> Config:
-    """Return the configuration with its paths resolved here, and the digest of model.weights.
+    """Return the configuration with absolute paths, and with the digest of model.weights.
 
     Flower's processes have other working directories, and nodes on other machines other copies.
 
     Raises:
-        InputError: there are no such weights.
+        InputError: the file of model.weights is missing.
     """
     from fedsim.federation.server.plan import default_directory  # noqa: PLC0415
     from fedsim.learning.training import pretrained  # noqa: PLC0415  (torch is slow to import)
@@ -98,23 +99,22 @@ def with_absolute_paths(config: Config) -> Config:
 
 
 def _absolute(path: str) -> str:
-    """Return the path of files as it is seen from everywhere; the name of code as it is."""
+    """Return the absolute path of files; the name of code stays as it is."""
     return path if not path or is_code(path) else str(Path(path).expanduser().absolute())
 
 
 def check_ledger(
     plan: "Plan", directory: RunDirectory, accept_epsilon: float | None = None
 ) -> None:
-    """Find out whether what is left of the budget is enough, before a runtime is started.
+    """Check that the rest of the budget suffices, before a runtime is started.
 
     Args:
-        plan: of the run.
-        directory: of the run, whose lock the caller holds.
-        accept_epsilon: what the run may cost in the end, where it was interrupted; None to accept
-            nothing.
+        plan: the plan of the run.
+        directory: the run directory, whose lock the caller holds.
+        accept_epsilon: accepted final epsilon of an interrupted run; None: accept nothing.
 
     Raises:
-        InputError: the budget is not enough.
+        InputError: the budget does not suffice.
     """
     if accept_epsilon is not None:
         from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
@@ -126,11 +126,11 @@ def check_ledger(
 def run_in_process(
     plan: "Plan", directory: RunDirectory, elsewhere: "Trainer | None" = None
 ) -> None:
-    """Train all trials in this process, and write what they leave.
+    """Train all trials in this process, and write the results.
 
     Args:
-        plan: of the run.
-        directory: of the run, whose lock the caller holds.
+        plan: the plan of the run.
+        directory: the run directory, whose lock the caller holds.
         elsewhere: trains the batches in other processes instead.
     """
     import logging  # noqa: PLC0415
@@ -138,7 +138,7 @@ def run_in_process(
     from fedsim import client_app, server_app  # noqa: PLC0415
     from fedsim.federation.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
 
-    # After the import, which sets the level: the progress bar and the report say what Flower logs.
+    # After the import, which sets the level. The progress bar and the report replace Flower's log.
     logging.getLogger("flwr").setLevel(logging.WARNING)
     config = plan.config
     grid = InProcessGrid(
@@ -148,11 +148,11 @@ def run_in_process(
 
 
 def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
-    """Train all trials with Flower's simulation, in processes of their own.
+    """Train all trials with Flower's simulation, in other processes.
 
     Args:
-        plan: of the run.
-        directory: of the run, which those processes lock and write.
+        plan: the plan of the run.
+        directory: the run directory, which those processes lock and write.
     """
     from fedsim.federation.runtimes.simulation import simulation  # noqa: PLC0415
 

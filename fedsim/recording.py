@@ -1,7 +1,7 @@
-"""Recording somebody else's training: one line in a Flower app, a training loop, or a framework.
+"""Recorders for trainings outside fedsim: one line in a Flower app, a loop, or a framework.
 
-Each name is loaded with its first use: a loop that has nothing to do with Flower does not import
-it. `recording.pyi` says the same to type checkers.
+A name is loaded at its first use, so that a loop without Flower does not import Flower.
+`recording.pyi` has the same names for type checkers.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ RECORDERS = {
     "pfl": "fedsim.audits.recording.pfl_mechanism",
     "NVFlareFilter": "fedsim.audits.recording.nvflare_filter",
 }
-"""Where each recorder is."""
+"""The module of each recorder."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The Flower ServerApp: runs every batch of trials, then audits what the adversary found."""
+"""The Flower ServerApp: it runs every batch of trials, then writes the report."""
 
 import platform
 import time
@@ -18,7 +18,8 @@ from adversaries.attacks.posterior import log_odds
 from fedsim.common import device
 from fedsim.config import Config, from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
-from fedsim.federation.runs import batches, ledger, precision, spending
+from fedsim.federation.runs import ledger, precision, spending
+from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import batch_run, model_training
@@ -38,19 +39,19 @@ from fedsim.report import model_card, training_report, writing
 app = ServerApp()
 
 DISMISS_TIMEOUT = 30.0
-"""Seconds that an auditor has to fetch what it was sent last."""
+"""Seconds in which an auditor may fetch its last messages."""
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the experiment that the run config describes; results go to `run.out`.
+    """Run the experiment of the run config. The results go to `run.out`.
 
     Args:
-        grid: that Flower gives the app.
-        context: with the run config.
+        grid: the app's grid.
+        context: Flower's context with the run config.
     """
     plan = prepare(_placed(from_run_config(context.run_config)))
-    # Between machines, that is; a simulation's grid has a short interval of its own.
+    # Only a deployment needs it: a simulation's grid already has a short interval.
     between_machines = RUNTIMES.get(type(grid).__name__) == DEPLOYMENT
     directory = plan.begin()
     if between_machines:
@@ -59,10 +60,10 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _placed(config: Config) -> Config:
-    """Return the experiment with the directory of its run, as the server's own files have it.
+    """Return the experiment with its run directory, and with the server's own data paths.
 
-    The server of a deployment reads its data where the configuration of a prepared directory says:
-    what all nodes are told names no folder.
+    The server of a deployment takes its data paths from the configuration in the prepared
+    directory, since the run config that all nodes receive has no paths.
     """
     path = default_directory(config.run)
     if not config.data.root and (path / "config.toml").exists():
@@ -74,14 +75,13 @@ def _placed(config: Config) -> Config:
 def carry_out(
     grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | None = None
 ) -> None:
-    """Do what the run is for: train a model, or run all trials and report what they showed.
+    """Train a model, or run all trials and write the report, depending on the run's job.
 
     Args:
-        grid: with a node for each client.
-        plan: of the run.
-        directory: of the run; where it names the clients' nodes, no others are let in.
-        elsewhere: trains the batches of an experiment in other processes; None for the nodes of
-            the grid.
+        grid: a grid with a node for each client.
+        plan: the plan of the run.
+        directory: the run directory. If it names the clients' nodes, no others may be clients.
+        elsewhere: trains the batches of an experiment in other processes; None: the grid's nodes.
 
     Raises:
         InputError: the directory is damaged, or another process runs it.
@@ -95,9 +95,9 @@ def carry_out(
 
 
 def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
-    """Train what is left of a model, and write the model and its card."""
+    """Train the remaining rounds of a model, and write the model and its card."""
     start = time.perf_counter()
-    if directory.has(CARD):  # an interruption left its report alone
+    if directory.has(CARD):  # only the report is missing
         training_report.write(directory)
         directory.log_event(phase="done", seconds=time.perf_counter() - start)
         return
@@ -157,10 +157,11 @@ def _train(
     start: float,
     elsewhere: Trainer | None,
 ) -> tuple[list[range], float | None]:
-    """Train the batches that are not finished, until all are or the advantage is precise enough.
+    """Train the unfinished batches, until all are finished or the advantage is precise enough.
 
-    start: when the run began, on `time.perf_counter`. Returns the trials of all finished batches,
-    and half the length of the advantage's interval where that ended the run.
+    start: the beginning of the run, on `time.perf_counter`.
+    Returns: the trials of all finished batches; and half the length of the advantage's interval if
+    it ended the run.
     """
     config, chosen = plan.config, plan.challenge()
     book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
@@ -177,68 +178,68 @@ def _train(
     )
     campaign = Campaign(plan, chosen, nodes, worlds, book, directory)
     train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, known)
-    finished: list[range] = []
-    odds: list[npt.NDArray[np.float64]] = []
-    accuracies: list[npt.NDArray[np.float64]] = []
-    interim_analyses, stopped_at = (
-        precision.interim_analyses(config.trials, config.audit.confidence),
-        None,
-    )
-    for trials in plan.batches:
-        drawn = worlds[trials.start : trials.stop]
-        if not campaign.is_finished(trials):
-            train_batch(campaign, trials)
-        findings = _findings(directory, trials.start, drawn)
-        finished.append(trials)
-        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
-        accuracies += [findings["accuracies"]] if "accuracies" in findings else []
-        shown = precision.look(
-            config.audit.confidence,
-            config.trials.pairing,
-            worlds[: trials.stop],
-            np.concatenate(odds),
-            accuracies,
-            len(finished),
-        )
-        directory.log_event(phase="batch", trials=[trials.start, trials.stop], **shown)
-        # A function of the finished batches of trials in their order: a resumed run decides the
-        # same.
-        if trials.stop in interim_analyses:
-            reached = precision.halfwidth(
-                config.trials, config.audit.confidence, worlds[: trials.stop], np.concatenate(odds)
-            )
-            precise = reached <= config.trials.until_halfwidth
-            if precise or trials.stop == max(
-                interim_analyses
-            ):  # nothing is left to look again with
-                stopped_at = reached if precise else None
-                directory.log_event(stopped=trials.stop, halfwidth=reached)
-                break
+    finished, stopped_at = _train_batches(campaign, train_batch)
     auditors.dismiss(grid, DISMISS_TIMEOUT)
     return finished, stopped_at
 
 
+def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range], float | None]:
+    """Train the unfinished batches; return what `_train` returns.
+
+    The decision to stop is a function of the finished batches in order, so that a resumed run
+    decides the same.
+    """
+    config, directory, worlds = campaign.plan.config, campaign.directory, campaign.worlds
+    finished: list[range] = []
+    odds: list[npt.NDArray[np.float64]] = []
+    accuracies: list[npt.NDArray[np.float64]] = []
+    interim_analyses = precision.interim_analyses(config.trials, config.audit.confidence)
+    for trials in campaign.plan.batches:
+        if not campaign.is_finished(trials):
+            train_batch(campaign, trials)
+        findings = _findings(directory, trials.start, worlds[trials.start : trials.stop])
+        finished.append(trials)
+        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
+        accuracies += [findings["accuracies"]] if "accuracies" in findings else []
+        so_far = worlds[: trials.stop], np.concatenate(odds)
+        results = precision.look(
+            config.audit.confidence, config.trials.pairing, *so_far, accuracies, len(finished)
+        )
+        directory.log_event(phase="batch", trials=[trials.start, trials.stop], **results)
+        if trials.stop not in interim_analyses:
+            continue
+        reached = precision.halfwidth(config.trials, config.audit.confidence, *so_far)
+        precise = reached <= config.trials.until_halfwidth
+        # After the last planned analysis no significance is left for another one.
+        if precise or trials.stop == max(interim_analyses):
+            directory.log_event(stopped=trials.stop, halfwidth=reached)
+            return finished, reached if precise else None
+    return finished, None
+
+
 def _findings(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
-    """Return the findings of a finished batch of these worlds. Raises InputError."""
+    """Return the findings of a finished batch. Raises InputError if it is damaged.
+
+    worlds: the batch's worlds by the seed.
+    """
     file = directory.batch_file(first)
     findings = directory.read_arrays(file)
     with directory.reading(file):
         if findings["worlds"].tolist() != worlds.tolist():
-            raise ValueError("its worlds are not those of this seed")
+            raise ValueError("its worlds differ from the worlds of this seed")
         if findings["ratios"].ndim != 2 or len(findings["ratios"]) != len(worlds):
             raise ValueError(f"its 'ratios' is {list(findings['ratios'].shape)}")
     return findings
 
 
 def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:
-    """Join the finished batches of trials' findings into arrays over all their trials."""
+    """Return the findings of the finished batches, joined into arrays over all their trials."""
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     for trials in finished:
         for name, array in directory.read_arrays(directory.batch_file(trials.start)).items():
-            if name != batches.EXPERIMENT:
+            if name != EXPERIMENT:
                 parts.setdefault(name, []).append(array)
-    # A node that was restarted forgot the losses of a batch of trials: those of the others are of
-    # no use.
+    # A restarted node loses the losses of a batch. Losses of the other batches are then useless.
     if len(parts.get("loss_trajectory", ())) < len(finished):
         parts.pop("loss_trajectory", None)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
@@ -255,12 +256,12 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
         for ending in endings
         if f"ratios{ending}" in joined
     }
-    of_what = batches.transcript_mark(config, directory, range(finished[-1].stop))
-    return {**odds, **joined, batches.EXPERIMENT: of_what}
+    mark = Batches(config, directory).transcript_mark(range(finished[-1].stop))
+    return {**odds, **joined, EXPERIMENT: mark}
 
 
 def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
-    """Return what the report says about the run besides its configuration and transcript."""
+    """Return the facts of the report beside its configuration and transcript."""
     config = plan.config
     clients, named = range(config.federation.clients), config.data.public_schema
     return {
@@ -293,10 +294,10 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
 
 
 def _of_public_data(target: Challenge, known: Federation) -> dict[str, Any]:
-    """Return the target record and the digest of D where anybody may see both; else nothing."""
+    """Return the target record and the digest of D for a public data set; else nothing."""
     if known.split.dataset.name not in record_display.PUBLIC:
         return {}
-    found: dict[str, Any] = {"data_sha256": record_display.digest(known.split)}
+    facts: dict[str, Any] = {"data_sha256": record_display.digest(known.split)}
     if target.kind == "record" and target.record is not None:
-        found["target"] = record_display.shown(known.split, target.record)
-    return found
+        facts["target"] = record_display.shown(known.split, target.record)
+    return facts

@@ -1,6 +1,6 @@
-"""What a worker of a campaign does: one batch of trials, in a federation of its own.
+"""The worker of a campaign: it trains one batch of trials in its own in-process federation.
 
-It reads its data where the configuration says, writes nothing, and hands its findings back.
+It reads its data from the path in the configuration, writes nothing, and returns its findings.
 """
 
 import logging
@@ -19,14 +19,14 @@ from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.challenge import Challenge
 
 _ONE_AT_A_TIME = threading.Lock()
-"""A Dask worker may have several threads; Flower's task and torch's settings are the process's."""
+"""A Dask worker may have several threads, but Flower's task and torch's settings are global."""
 
 
 def train_batch(task: Task) -> Done:
     """Train a batch of trials.
 
     Returns:
-        What was found. The process that runs the campaign has charged its rounds.
+        The findings and events. The process that runs the campaign has charged the rounds.
 
     Raises:
         InputError: the worker has another program, another kind of device or other data.

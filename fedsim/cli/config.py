@@ -107,7 +107,8 @@ def explain(
         console.print("Requirements with other keys:")
     for row in map(_row, rows):
         console.print(
-            f"- where {row['where']}, {row['needs']} ({row['because']}); or {row['instead']}"
+            f"- If {row['where']}, then {row['needs']}. {row['because']} Otherwise, "
+            f"{row['instead']}."
         )
 
 

@@ -1,7 +1,7 @@
-"""Work that is cut into blocks, which threads share.
+"""Work in blocks, which threads share.
 
-Kernels run on one thread each (`fedsim.common.device`); blocks run beside each other. Results come
-in the order of the blocks, so that sums do not depend on the number of threads.
+Each kernel runs on one thread (`fedsim.common.device`), and blocks run at the same time. Results
+come in the order of the blocks, so that sums do not depend on the number of threads.
 """
 
 import math
@@ -20,15 +20,16 @@ Result = TypeVar("Result")
 def slices(length: int, step: int) -> list[slice]:
     """Return slices that cover a length.
 
-    step: how long a slice may be, at least 1.
+    step: largest length of a slice, at least 1.
     """
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def even(length: int, most: float) -> int:
-    """Return the length of parts that are not too long, and as even as can be.
+    """Return the length of equal parts of a whole that are at most so long.
 
-    length: of the whole, at least 1.
+    length: length of the whole, at least 1.
+    most: largest length of a part.
     """
     return math.ceil(length / math.ceil(length / max(1, int(most))))
 
@@ -36,9 +37,9 @@ def even(length: int, most: float) -> int:
 def run(
     function: Callable[..., Result], blocks: Sequence[tuple[slice, ...]], threads: int
 ) -> Iterator[Result]:
-    """Yield the results of all blocks in order; threads work a little ahead.
+    """Yield the results of all blocks in order. Threads work a little ahead.
 
-    threads: how many share the work, at least 1.
+    threads: number of threads, at least 1.
     """
     _keep_freed_memory()
     if threads == 1 or len(blocks) == 1:
@@ -54,7 +55,7 @@ def run(
         while ahead:
             yield ahead.popleft().result()
     finally:
-        # After an error nothing may go on in the background.
+        # After an error, nothing may continue in the background.
         for future in ahead:
             future.cancel()
         wait(ahead)
@@ -62,22 +63,22 @@ def run(
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return a pool that lasts: new threads would touch new memory in every call."""
+    """Return a permanent pool, since new threads would touch new memory in every call."""
     return ThreadPoolExecutor(threads, thread_name_prefix="fedsim")
 
 
 @cache
 def _keep_freed_memory() -> None:
-    """Keep glibc from returning every block's memory to the kernel, to be faulted in again.
+    """Keep glibc from returning every block's memory to the kernel, which would fault it in again.
 
-    Freeing one large allocation raises its thresholds, up to 32 MiB (mallopt(3),
-    M_MMAP_THRESHOLD); the memory of this one is never touched. Elsewhere it does nothing.
+    Freeing one large allocation raises glibc's thresholds up to 32 MiB (mallopt(3),
+    M_MMAP_THRESHOLD). This allocation is never touched. Other libraries ignore it.
     """
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
 
 
 class Pool(Generic[Result]):
-    """Keeps things that one thread at a time may use, and makes as many as are needed at once."""
+    """Objects that one thread at a time may use, made as they are needed."""
 
     def __init__(self, make: Callable[[], Result]) -> None:
         self._make = make
@@ -85,7 +86,7 @@ class Pool(Generic[Result]):
 
     @contextmanager
     def lend(self) -> Iterator[Result]:
-        """Yield one to use inside of the block; after an error it is not lent again."""
+        """Yield an object to use within the block. After an error it is not lent again."""
         try:
             thing = self._idle.pop()
         except IndexError:

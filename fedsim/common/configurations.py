@@ -1,4 +1,4 @@
-"""The configurations that come with the program: a clone's configs/, a wheel's fedsim/configs/."""
+"""The bundled configurations: a clone's configs/, a wheel's fedsim/configs/."""
 
 import itertools
 import re
@@ -7,58 +7,57 @@ from pathlib import Path
 from adversaries.errors import InputError
 
 PACKED = "fedsim/configs"
-"""Where a wheel has them; pyproject.toml says the same to the builder of wheels."""
+"""Folder of the configurations in a wheel, as in pyproject.toml."""
 
 
 def folder() -> Path:
-    """Return the folder that holds them. Raises InputError if they were not installed."""
+    """Return the folder of the bundled configurations. Raises InputError if it is missing."""
     package = Path(__file__).parents[1]
     for place in (package / "configs", package.parent / "configs"):
         if (place / "digits.toml").is_file():
             return place
     raise InputError(
-        "the configurations were not installed with this program; install it anew from a wheel "
-        "or a clone"
+        "the configurations were not installed with this program; install it again from a "
+        "wheel or a clone"
     )
 
 
 def listing() -> dict[str, str]:
-    """Return the first sentence of the comment that each begins with, by its name.
+    """Return the first sentence of each bundled configuration's comment, by name.
 
-    Raises InputError if they were not installed.
+    Raises InputError if the configurations are missing.
     """
-    found = {}
+    sentences = {}
     for file in sorted(folder().glob("*.toml")):
         text = file.read_text(encoding="utf-8").splitlines()
         lines = itertools.takewhile(lambda line: line.startswith("#"), text)
         comment = " ".join(line.strip("# \n") for line in lines)
-        found[file.stem] = re.split(r"(?<=[.?]) ", comment)[0]
-    return found
+        sentences[file.stem] = re.split(r"(?<=[.?]) ", comment)[0]
+    return sentences
 
 
-def bundled(given: Path) -> Path:
-    """Return the file of a configuration: the one that is named, or else a bundled one.
+def bundled(named: Path) -> Path:
+    """Return the file of a configuration: the named file, or else a bundled one.
 
-    given: a path; "digits", "digits.toml" and "configs/digits.toml" also stand for the bundled
+    named: a path. "digits", "digits.toml" and "configs/digits.toml" also mean the bundled
     digits.toml.
-    Returns: the path as it was given, unless there is nothing and a bundled one is called so.
+    Returns: the path itself, unless it does not exist and a bundled configuration has its name.
     """
-    if given.exists() or given.parent not in (Path(), Path("configs")):
-        return given
+    if named.exists() or named.parent not in (Path(), Path("configs")):
+        return named
     try:
-        return path(given.name.removesuffix(".toml"))
+        return path(named.name.removesuffix(".toml"))
     except InputError:
-        return given
+        return named
 
 
 def path(name: str) -> Path:
-    """Return the file of one of them.
+    """Return the file of a bundled configuration. Raises InputError if no one has this name.
 
     name: without its ending.
-    Raises InputError if there is none of this name.
     """
-    found = folder() / f"{name}.toml"
-    if not found.is_file():
-        known = ", ".join(sorted(one.stem for one in folder().glob("*.toml")))
-        raise InputError(f"no configuration is called '{name}'; there are {known}")
-    return found
+    file = folder() / f"{name}.toml"
+    if not file.is_file():
+        names = ", ".join(sorted(one.stem for one in folder().glob("*.toml")))
+        raise InputError(f"no configuration is called '{name}'; choose one of {names}")
+    return file

@@ -1,4 +1,4 @@
-"""Where the tensors live, how many threads work on them, and in what precision."""
+"""The device of the tensors, the threads that work on them, and their precision."""
 
 import os
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ def resolve(name: str) -> torch.device:
 
 
 def _repeatable() -> None:
-    """Make CUDA's libraries choose kernels that repeat their results, in full float32.
+    """Make CUDA's libraries choose kernels with repeatable results, in full float32.
 
-    cuBLAS reads its variable when it is loaded, which is at the first product.
+    cuBLAS reads its variable at the first product.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.deterministic = True
@@ -41,9 +41,9 @@ def _repeatable() -> None:
 def threads(requested: int) -> int:
     """Return the number of threads that share the trials of a batch.
 
-    requested: as configured; 0 for one per core that this process may use.
+    requested: run.threads; 0: one thread for each core that this process may use.
     """
-    if hasattr(os, "sched_getaffinity"):  # what this process may use, where the system says so
+    if hasattr(os, "sched_getaffinity"):  # the cores of this process, if the system has such limits
         return requested or len(os.sched_getaffinity(0))
     return requested or os.cpu_count() or 1
 
@@ -51,16 +51,15 @@ def threads(requested: int) -> int:
 def single_threaded_kernels() -> None:
     """Make a kernel's sums independent of the machine.
 
-    PyTorch splits a sum over its threads, so that a result depends on how many there are, and Ray
-    gives its workers fewer than a shell has. fedsim runs kernels on one thread each and spreads
-    trials over threads instead.
+    PyTorch splits a sum over its threads, so its result depends on their number, and Ray's workers
+    have fewer than a shell. fedsim runs kernels on one thread each and spreads trials over threads.
     """
     torch.set_num_threads(1)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run kernels inside on one thread, so that other machines compute the same to the bit."""
+    """Run kernels within the block on one thread, so that all machines compute the same bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -70,14 +69,13 @@ def one_thread() -> Iterator[None]:
 
 
 Precision = Literal["float32", "tf32", "bf16"]
-"""Of forward and backward passes alone: clipping norms, sums and beliefs are never reduced."""
+"""Precision of forward and backward passes. Clipping norms, sums and beliefs are never reduced."""
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """Raise an error if the device does not know this precision.
+    """Raise InputError for TF32 on another device than CUDA.
 
-    device: where the tensors live.
-    Raises InputError for TF32 elsewhere than on CUDA.
+    device: the device of the tensors.
     """
     if precision == "tf32" and device.type != "cuda":
         raise InputError(
@@ -87,11 +85,11 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 @contextmanager
 def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Run what is inside in this precision, and leave full float32 behind.
+    """Run the block in a precision, and restore full float32 after it.
 
-    PyTorch lets convolutions on CUDA use TF32 unless it is told otherwise.
+    By default, PyTorch lets convolutions on CUDA use TF32.
 
-    device: where they run.
+    device: the device of the tensors.
     """
     if device.type == "cuda":
         _allow_tf32(precision == "tf32")
@@ -104,7 +102,7 @@ def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
 
 
 def at_least_float32(x: torch.Tensor) -> torch.Tensor:
-    """Return x in float32 if it has fewer bits, and else as it is."""
+    """Return x in float32 if it has fewer bits, else unchanged."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

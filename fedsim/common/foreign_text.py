@@ -1,6 +1,7 @@
-"""Text of others, as it may be shown and kept: it commands no terminal, and is as long as we say.
+"""Text of other parties, made safe to show and to keep.
 
-Whoever writes to us decides what its errors, names and messages say, and how much.
+Another party decides the text and the length of its errors, names and messages. Here such text
+loses terminal commands and secrets, and is shortened.
 """
 
 import re
@@ -11,10 +12,11 @@ UNSHOWN = re.compile(
 """Characters that command a terminal, reorder its text, or cannot be written to it."""
 
 USER = re.compile(r"(?<=://)(?:[^/\s:@]*:(?!\d*(?:[/?#\s]|$))(?:(?!://).)*|(?:(?!://)\S)*)@")
-"""Of a URL, who asks and with which password.
+"""The user and the password in a URL.
 
-People write passwords as they are, with slashes, spaces and at signs. So that rather too much goes:
-after a user and a colon (that begins no port) all up to the line's last @, else a word up to its.
+Users write passwords with slashes, spaces and at signs, so the pattern removes rather too much:
+after a user and a colon (that begins no port) all up to the line's last @, else a word up to its
+last @.
 """
 
 SECRET = re.compile(
@@ -22,7 +24,7 @@ SECRET = re.compile(
     r"(?:(?!: )[^&#'\"\n])*",
     re.IGNORECASE,
 )
-"""Of a URL's query or fragment, the name and the value of what lets somebody in."""
+"""The name and the value of a secret in a URL's query or fragment."""
 
 VALUE = r"""(?:'[^'\n]*'|"[^"\n]*"|[^\s&#'",;)}\]]+)"""
 
@@ -31,39 +33,39 @@ ASSIGNED = re.compile(
     rf"(?:['\"]?=|['\"]:\s?))(?!…){VALUE}",
     re.IGNORECASE,
 )
-"""Of a setting, a variable of the environment or a form, the name and the value."""
+"""The name and the value of a secret in a setting, an environment variable or a form."""
 
 HEADER = re.compile(
     r"(\bauthorization['\"]?\s*[:=]\s*['\"]?(?:(?:bearer|basic|token|digest)\s+)?|\bbearer\s+)"
     r"(?!…)[^\s'\",;:)}\]]+",
     re.IGNORECASE,
 )
-"""Of a request's header, what stands before that which lets somebody in, and that."""
+"""The prefix and the value of a secret in a request's header."""
 
 ADDRESS = re.compile(r"(?<=://)[^\s'\"?#]+")
 
 NAMED = re.compile(r"(?:api-?)?(?:token|secret|password|key)s?", re.IGNORECASE)
-"""A part of a path behind which a secret stands."""
+"""A part of a path that is followed by a secret."""
 
 RANDOM = re.compile(r"(?=.*[\dA-Z])[\w:~-]{20,}")
-"""A part of a path that nobody would choose, and that may be a secret: too much goes here too."""
+"""A part of a path that looks random and may be a secret. It may match too much."""
 
 
 def shown(text: str) -> str:
-    """Return text with a replacement character for each that a terminal would not merely show."""
+    """Return text with a replacement character for each character that a terminal would obey."""
     return UNSHOWN.sub("\ufffd", text)
 
 
 def without_password(text: str) -> str:
-    """Return text in which no URL, header or setting says a password, a token or a key."""
+    """Return text without the passwords, tokens and keys of URLs, headers and settings."""
     masked = SECRET.sub(r"\1…", USER.sub("", text))
     for pattern in (HEADER, ASSIGNED):
         masked = pattern.sub(r"\1…", masked)
-    return ADDRESS.sub(lambda found: _without_secrets(found[0]), masked)
+    return ADDRESS.sub(lambda match: _without_secrets(match[0]), masked)
 
 
 def _without_secrets(address: str) -> str:
-    """Return host and path of a URL, without the parts of the path that may be secrets."""
+    """Return host and path of a URL, without parts of the path that may be secrets."""
     host, *parts = address.split("/")
     for at, part in enumerate(parts):
         if RANDOM.fullmatch(part) or (at and NAMED.fullmatch(parts[at - 1])):
@@ -72,5 +74,5 @@ def _without_secrets(address: str) -> str:
 
 
 def brief(text: str, most: int) -> str:
-    """Return text as `shown`, with a mark where it was cut off."""
+    """Return text as `shown` does, with a mark where it was cut off."""
     return shown(text[:most]) + "…" * (len(text) > most)

@@ -1,4 +1,4 @@
-"""A small table as HTML: how a notebook shows a result."""
+"""A small HTML table, for results in a notebook."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -1,7 +1,7 @@
-"""What is installed: of which distribution this program is, and the versions of others.
+"""The installed distributions: the one of this program, and the versions of others.
 
-The package index knows another project by the name `fedsim`, which brings an import package of
-that name: where both were installed, one has written over the other.
+The package index has another project with the name `fedsim` and an import package of that name. If
+both were installed, one has overwritten the other.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ PACKAGES = ("fedsim", "adversaries")
 
 
 def complaint() -> str:
-    """Return which other distribution has a hand in what runs, with the remedy; "" for none."""
+    """Return a complaint about a distribution that shares this program's files, or ""."""
     holders = packages_distributions()
     names = {name for package in PACKAGES for name in holders.get(package, ())}
     others = sorted(names - {DISTRIBUTION})
@@ -23,15 +23,15 @@ def complaint() -> str:
         return ""
     return (
         f"the distribution '{others[0]}' is another project, with files under the import names of "
-        f"this one: pip uninstall {others[0]}, then install the wheel of {DISTRIBUTION} anew "
+        f"fedsim; pip uninstall {others[0]}, then install the wheel of {DISTRIBUTION} again "
         "(pip install --force-reinstall --no-deps)"
     )
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those distributions that are installed."""
-    found = {}
+    """Return the versions of those distributions that are installed, by name."""
+    versions = {}
     for name in names:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions

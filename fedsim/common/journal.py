@@ -1,8 +1,8 @@
-"""A file of JSON objects, one a line, that only grows and in which damage shows.
+"""A growing file of JSON objects, one a line, in which damage shows.
 
-Each line carries a checksum of itself and of the line before, and is on disk before `append`
-returns. A last line without its end was never acted upon and is dropped; any other damage is an
-error. What was cut off behind a whole line does not show.
+Each line has a checksum that includes the checksum of the previous line, and is on disk before
+`append` returns. A last line without its end had no effect and is dropped. Any other damage is an
+error. Whole lines that were cut off at the end do not show.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Journal(Generic[Entry]):
-    """The entries of a file, as it was read.
+    """The entries of a file.
 
     Attributes:
-        entries: in their order.
-        check: the checksum of the last one, "" without any.
-        size: how many bytes their whole lines take.
+        entries: in order.
+        check: checksum of the last entry; "" without entries.
+        size: number of bytes of the whole lines.
     """
 
     entries: list[Entry]
@@ -35,11 +35,10 @@ class Journal(Generic[Entry]):
 
 
 def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Journal[Entry]:
-    """Return the entries of a file, none if there is none.
+    """Return the entries of a file; without a file there are none.
 
-    parse: makes an entry of an object; raises KeyError, TypeError or ValueError for one that is no
-    entry.
-    loss: what nobody knows for lack of a damaged line, and what to do about it, for the error.
+    parse: makes an entry of an object; raises KeyError, TypeError or ValueError if it is invalid.
+    loss: the consequence of a damaged line, and the remedy, for the error.
     Raises InputError if the file cannot be read, or a line is damaged.
     """
     if not path.exists():
@@ -50,28 +49,28 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
         where = f"'{path.parent}': {error.strerror}"
         raise InputError(f"cannot read {path.name} in {where}") from None
     entries, check, size = [], "", 0
-    *lines, _ = text.split(b"\n")  # behind the last line is nothing, or an unfinished one
+    *lines, _ = text.split(b"\n")  # the last part is empty, or an unfinished line
     for number, line in enumerate(lines, 1):
         try:
             values = reading.json_value(line)
-            found = values.pop("check")
-            if found != _checksum(values, check):
+            stored = values.pop("check")
+            if stored != _checksum(values, check):
                 raise ValueError("the checksum does not fit")
             entries.append(parse(values))
         except reading.DAMAGE:
             raise InputError(
                 f"{path.name} in '{path.parent}' is damaged in line {number}, so that {loss}"
             ) from None
-        check = found
+        check = stored
         size += len(line) + 1
     return Journal(entries, check, size)
 
 
 def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
-    """Cut off what is behind the last whole line of a file as it was read.
+    """Cut off an unfinished last line of a file.
 
     Raises:
-        InputError, OSError: as of `private_files.opened_own`.
+        InputError, OSError: see `private_files.opened_own`.
     """
     if path.exists() and path.stat().st_size > journal.size:
         with os.fdopen(private_files.opened_own(path), "ab") as file:
@@ -79,15 +78,16 @@ def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
 
 
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
-    """Write an object behind the last line, on the disk; return its checksum.
+    """Write an object behind the last line, to disk; return its checksum.
 
     Args:
+        path: the file.
         values: the object, of strict JSON, without a "check".
-        previous: the checksum of the last line, "" for a new file.
+        previous: checksum of the last line; "" for a new file.
 
     Raises:
-        InputError, OSError: as of `private_files.append`.
-        ValueError: a number that JSON has not.
+        InputError, OSError: see `private_files.append`.
+        ValueError: a number is NaN or infinite.
     """
     check = _checksum(values, previous)
     text = json.dumps({**values, "check": check}, allow_nan=False)

@@ -1,7 +1,7 @@
-"""How much memory a computation takes, and how much there is.
+"""The memory that a computation needs, and the memory that is free.
 
-A block of t trials and r records takes a + b t + c r + d t r bytes at its peak: a `Footprint`. Its
-four coefficients are measured, on four small blocks, and decide how trials and records are cut.
+A block of t trials and r records takes a + b t + c r + d t r bytes at its peak: a `Footprint`. Four
+small blocks are measured for the four coefficients, which decide the size of the blocks.
 """
 
 from collections.abc import Callable
@@ -18,26 +18,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 CGROUP = Path("/sys/fs/cgroup")
-"""Where Linux states the limits of a container."""
+"""Folder where Linux has the limits of a container."""
 
 
 def spare(device: torch.device) -> int:
-    """Return three quarters of the bytes that the device, or this process's container, has left."""
+    """Return three quarters of the free bytes of a device, or of this process's container."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] * 3 // 4
-    import psutil  # noqa: PLC0415  (the numerical core does with torch and numpy alone)
+    import psutil  # noqa: PLC0415  (the numerical core needs only torch, numpy and scipy)
 
     left = psutil.virtual_memory().available
     try:
         limit, used = ((CGROUP / name).read_text() for name in ("memory.max", "memory.current"))
         left = min(left, int(limit) - int(used))
-    except (OSError, ValueError):  # no such limit
+    except (OSError, ValueError):  # no limit
         pass
     return max(0, left) * 3 // 4
 
 
 def readable(size: float) -> str:
-    """Return a number of bytes for people: in MiB, or in KiB or bytes where these would be few."""
+    """Return a number of bytes in MiB, or in KiB or bytes if it is small."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if size >= 10 * unit:
             return f"{size / unit:.0f} {name}"
@@ -49,7 +49,7 @@ class Footprint:
     """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example.
 
     Attributes:
-        fixed: bytes whatever the block.
+        fixed: bytes of any block.
         trial: bytes for each trial.
         record: bytes for each record.
         example: bytes for each record of each trial.
@@ -67,21 +67,21 @@ class Footprint:
 
 
 SIDE, LARGEST_SIDE = 3, 768
-"""Trials and records of the largest block that is measured: at first, and at most."""
+"""Trials and records of the largest measured block: at first, and at most."""
 
 MEASURABLE = 2**24
-"""Bytes of a block on a GPU beside which the allocator's units of 512 bytes are few."""
+"""Bytes of a block on a GPU beside which the allocator's units of 512 bytes are negligible."""
 
 
 def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:
     """Return the footprint of a computation, measured on four small blocks.
 
-    On a GPU the blocks grow until the largest takes `MEASURABLE` bytes. The kernels' own scratch
-    memory does not show on a CPU.
+    On a GPU the blocks grow until the largest takes `MEASURABLE` bytes. On a CPU, the kernels' own
+    scratch memory is not measured.
 
-    device: where it runs.
+    device: the device of the computation.
     """
-    run(1, 1)  # what is made once and kept
+    run(1, 1)  # allocate what is kept
     side = SIDE
     while device.type != "cpu" and side < LARGEST_SIDE:
         if peak_bytes(partial(run, side, side), device) >= MEASURABLE:
@@ -95,9 +95,9 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
-    """Return the most bytes of tensors that a function holds at once, beyond what was there.
+    """Return the peak bytes of a function's tensors, beyond the tensors before it.
 
-    device: where it runs.
+    device: the device of the tensors.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -110,7 +110,7 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
 
 
 class _Storages(TorchDispatchMode):
-    """Adds up the storages that operators make, for as long as they live."""
+    """Adds up the storages that operators allocate, while they live."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -126,7 +126,7 @@ class _Storages(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:
         for tensor in tree_leaves((args, kwargs)):
-            if isinstance(tensor, Tensor):  # made elsewhere, if it is not known by now
+            if isinstance(tensor, Tensor):  # allocated elsewhere, unless known already
                 self._add(tensor.untyped_storage(), 0)
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):

@@ -1,6 +1,6 @@
-"""What the clipped sum of an optimizer of Opacus must be, by the gradients of single records.
+"""The clipped sum that an optimizer of Opacus should have, from the gradients of single records.
 
-Opacus is not imported: an optimizer that is given has been loaded.
+This module does not import Opacus: the caller's optimizer has loaded it.
 """
 
 import math
@@ -12,15 +12,15 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 AGREE = 1e-2
-"""How far a sum may be from that of clipped gradients, in clipping norms: float32 rounds."""
+"""Largest difference of a sum from the expected one, in clipping norms, for float32 rounding."""
 
 
 FLOAT32 = 4
-"""Bytes of a number; norms of fewer are taken in this precision."""
+"""Bytes of a number. Norms of shorter numbers are computed in this precision."""
 
 
 def sensitivities(optimizer: Any) -> Floats:
-    """Return the longest (L2) gradient of a record after each clipping of `clipped_sums`."""
+    """Return the largest L2 norm of a record's gradient after each clipping of `clipped_sums`."""
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
         return np.array([np.linalg.norm(by_layer)])
@@ -29,12 +29,12 @@ def sensitivities(optimizer: Any) -> Floats:
 
 
 def clipped_sums(optimizer: Any) -> Floats | None:
-    """Return the sum of all records' gradients [clippings, P], clipped as the optimizer should.
+    """Return the sum of all records' gradients, clipped as the optimizer should, [clippings, P].
 
-    An optimizer that has a single norm may clip every layer's gradient to it, too. Gradients stay
-    where they are, in their own precision: of a large model they are most of the memory.
+    An optimizer with a single norm may also clip every layer's gradient to it. The gradients keep
+    their device and precision: for a large model they are most of the memory.
 
-    Returns: the sums; None where no gradient of a single record can be seen.
+    Returns: the sums; None if a record's gradient is not available.
     """
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
@@ -57,16 +57,16 @@ def clipped_sums(optimizer: Any) -> Floats | None:
 
 
 def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:
-    """Return the longest contribution of a record to a sum, None if it is none of those expected.
+    """Return the largest contribution of a record to a sum; None: the sum is not as expected.
 
-    expected: of `clipped_sums`.
-    summed: [P], as the optimizer has it.
-    limits: of `sensitivities`.
+    expected: the sums of `clipped_sums`.
+    summed: the optimizer's sum, [P].
+    limits: the norms of `sensitivities`.
     """
     agree = np.linalg.norm(expected - summed, axis=1) <= AGREE * limits[0]
     return float(limits[agree.argmax()]) if agree.any() else None
 
 
 def flat(tensors: list[Any]) -> Floats:
-    """Return the numbers of tensors, one after the other."""
+    """Return the numbers of all tensors in one array, in order."""
     return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])

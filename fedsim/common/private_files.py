@@ -1,8 +1,8 @@
-"""Files for their owner's eyes: whole or not there, and never written through a link.
+"""Private files, written whole or not at all, and never through a link.
 
-A directory may have been laid out by somebody else: whatever stands at a name that is written, a
-link, a pipe or another account's file, is replaced or refused, and nothing outside is touched. The
-directory that a file is in is no link either; those above it are as the user named them.
+A directory may come from another user. A link, a pipe or another account's file under a written
+name is replaced or refused, and nothing outside the directory changes. The directory of a file must
+not be a link; directories above it are as the user named them.
 """
 
 import contextlib
@@ -16,19 +16,19 @@ from typing import BinaryIO
 from adversaries.errors import InputError
 
 PARTIAL = ".partial"
-"""How the name of a file ends that is not whole yet; a kill may leave one."""
+"""Ending of a file that is not whole yet. A kill may leave one."""
 
-# Neither follows a link nor waits for the other end of a pipe.
+# These flags follow no link and do not wait for the other end of a pipe.
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def as_named(path: Path) -> Path:
-    """Return the place of a file that the user named himself, through links to its directory."""
+    """Return the path of a file that the user named, with links to its directory resolved."""
     return path.parent.resolve() / path.name
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory (0700), and those above it, if there is none.
+    """Make a directory (0700) and its parents, if it is missing.
 
     Raises InputError if it is a link.
     Raises OSError if it cannot be made.
@@ -39,7 +39,7 @@ def make_directory(path: Path) -> None:
 
 
 def check_writable(directory: Path) -> None:
-    """See that files can be made in a directory.
+    """Check that files can be made in a directory.
 
     Raises InputError if it is a link.
     Raises OSError if they cannot.
@@ -51,7 +51,7 @@ def check_writable(directory: Path) -> None:
 
 
 def any_whole(directory: Path) -> bool:
-    """Return whether a directory holds more than a kill in the middle of a write left.
+    """Return whether a directory has other files than the remains of a killed write.
 
     Raises OSError if it cannot be listed.
     """
@@ -61,20 +61,19 @@ def any_whole(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Open what becomes the file of this name, on the disk, when the block has ended well.
+    """Yield a file that replaces the named one, on disk, when the block ends without an error.
 
-    Until then there is what was there before.
+    Until then the old file stays.
 
     Raises InputError if the directory is a link.
     Raises OSError if it cannot be written.
-    Yields: the file, to be written.
     """
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
         descriptor = _new(partial, place, mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(descriptor, mode)  # whatever the umask
+                os.fchmod(descriptor, mode)  # independent of the umask
                 yield file
                 file.flush()
                 os.fsync(descriptor)
@@ -89,17 +88,17 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all.
 
     Raises:
-        InputError, OSError: as of `replacing`.
+        InputError, OSError: see `replacing`.
     """
     with replacing(path, mode) as file:
         file.write(content)
 
 
 def opened_new(path: Path) -> BinaryIO:
-    """Return an empty file (0600), in the place of the one of this name, to be written bit by bit.
+    """Return an empty file (0600) that replaces the named one, to be written bit by bit.
 
     Raises:
-        InputError, OSError: as of `replacing`.
+        InputError, OSError: see `replacing`.
     """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
@@ -108,11 +107,11 @@ def opened_new(path: Path) -> BinaryIO:
 
 
 def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
-    """Return the descriptor of a file of this user as it is, or of an empty one, 0600.
+    """Return the descriptor of this user's file, or of a new empty one, with mode 0600.
 
-    access: flags of `os.open`; to append, unless they are given.
-    Raises InputError if a link, a pipe, another account's file or one with another name besides is
-    there, or the directory is a link.
+    access: flags of `os.open`; by default to append.
+    Raises InputError if the name is a link, a pipe, another account's file or a file with a second
+    name, or the directory is a link.
     Raises OSError if it cannot be opened.
     """
     with _directory(path.parent) as place:
@@ -120,7 +119,7 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
             _check_own(path, os.lstat(path.name, dir_fd=place))
         descriptor = os.open(path.name, access | os.O_CREAT | SAFELY, 0o600, dir_fd=place)
     try:
-        _check_own(path, os.fstat(descriptor))  # of what is open, whatever was there before
+        _check_own(path, os.fstat(descriptor))  # the open file may differ from the one before
         os.fchmod(descriptor, 0o600)
     except BaseException:
         os.close(descriptor)
@@ -129,24 +128,24 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file, and return when that is on the disk.
+    """Append to a file; the content is on disk when the function returns.
 
     Raises:
-        InputError, OSError: as of `opened_own`.
+        InputError, OSError: see `opened_own`.
     """
     new = not path.exists()
     with os.fdopen(opened_own(path), "ab") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    if new:  # a file is only there for good once its directory says so
+    if new:  # a new file is permanent only once its directory is on disk
         with _directory(path.parent) as place:
             os.fsync(place)
 
 
 @contextlib.contextmanager
 def _directory(path: Path) -> Iterator[int]:
-    """Hold a directory open, so that no other takes its place meanwhile. Raises InputError."""
+    """Hold a directory open, so that no other directory can take its place. Raises InputError."""
     if path.is_symlink():
         raise _link(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -156,21 +155,21 @@ def _directory(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _check_own(path: Path, found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check_own(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise _link(path)
-    own = found.st_uid == os.geteuid()
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or not own:
+    own = status.st_uid == os.geteuid()
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not own:
         raise InputError(
             f"'{path}' is {'no plain file of one name' if own else 'a file of another account'}, "
-            "and nothing is written to it; remove it, or name another directory"
+            "so nothing is written to it; remove it, or name another directory"
         )
 
 
 def _link(path: Path) -> InputError:
     return InputError(
-        f"'{path}' is a symbolic link, and nothing is written through one; name what it leads to, "
-        "or remove it"
+        f"'{path}' is a symbolic link, so nothing is written through it; name its target, or "
+        "remove it"
     )
 
 
@@ -179,5 +178,5 @@ def _new(name: str, place: int, mode: int) -> int:
 
 
 def _unforeseen(name: str) -> str:
-    # Short enough where the name is as long as names may be.
+    # Shortened, since a name may already have the largest length.
     return f".{name[:64]}.{secrets.token_hex(8)}{PARTIAL}"

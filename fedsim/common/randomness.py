@@ -1,8 +1,7 @@
 """The seed tree: a random number is a function of (seed, role, trial, round, partition).
 
-Each random stream is a counter-based Philox generator whose key is a hash of its path, so a trial's
-numbers depend neither on which other trials run beside it nor on the process, order or thread that
-asks.
+Each random stream is a counter-based Philox generator whose key is a hash of its path. So a trial's
+numbers do not depend on other trials, nor on the process, the order or the thread.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 
 class Role(IntEnum):
-    """What a random stream is for. Values are part of the tree: never renumber."""
+    """The purpose of a random stream. The values are part of the tree, so never renumber them."""
 
     WORLD = 0
     INITIAL_MODEL = 1
@@ -37,16 +36,16 @@ class Role(IntEnum):
 
 
 SERVER = -1
-"""The partition number that stands for the server in the seed tree."""
+"""The server's partition number in the seed tree."""
 
 
 def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER) -> int:
     """Return the 128-bit key of a random stream (BLAKE2b of the path).
 
-    seed: of the run, in [0, 2^64).
-    trial: number of the trial, 0 where the role has none.
-    round: number of the round, 0 where the role has none.
-    partition: of the client, or `SERVER`.
+    seed: run.seed, in [0, 2^64).
+    trial: number of the trial; 0 where the role has none.
+    round: number of the round; 0 where the role has none.
+    partition: number of the client, or `SERVER`.
     """
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
     return int.from_bytes(hashlib.blake2b(path, digest_size=16).digest(), "little")
@@ -55,10 +54,10 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 def generator(
     seed: int | None, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
-    """Return the generator of a random stream, whose path is as `key` takes it.
+    """Return the generator of a random stream, with the path of `key`.
 
-    seed: of the run; None draws the key from the operating system's entropy instead of the seed
-    tree: what a deployment that protects people needs, and not reproducible.
+    seed: run.seed; None: a key from the operating system's entropy, as a protecting deployment
+    needs. It is not reproducible.
     """
     if seed is None:
         stream = secrets.randbits(128)
@@ -70,14 +69,14 @@ def generator(
 def gaussian_noise(
     seed: int | None, trials: Sequence[int], round: int, partition: int, size: int
 ) -> npt.NDArray[np.float64]:
-    """Return independent standard normals [T, size], a row for each trial; equal ones for equal.
+    """Return independent standard normals [T, size]; equal trials have equal rows.
 
-    seed: of the run; None for the operating system's entropy.
-    partition: of the client, or `SERVER`.
+    seed: run.seed; None: the operating system's entropy.
+    partition: number of the client, or `SERVER`.
     """
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):
-        # A key for each trial makes results independent of the batch of trials; ~10 us each.
+        # A key for each trial makes results independent of the batch of trials; it takes ~10 us.
         stream = generator(seed, Role.NOISE, trial=trial, round=round, partition=partition)
         stream.standard_normal(out=row)
     return noise

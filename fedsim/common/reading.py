@@ -1,9 +1,8 @@
-"""Files that anybody may have made: what they may take of memory, and what they may raise.
+"""Readers of files from any source, with limited memory and known errors.
 
-What a reader raises at a damaged file is in `DAMAGE`, whichever library found it. A small file
-cannot fill the memory: what is packed in it may be `most_unpacked`, arrays are as large as they say
-before room is made for them, and text that a parser turns into much more is of limited size. Where
-a library decides, its `memory` is limited.
+`DAMAGE` has all errors of a damaged file, from whichever library. A small file cannot fill the
+memory: packed content is limited by `most_unpacked`, arrays must be as large as they say before
+they are allocated, and text has a limited size. Where a library allocates, `memory` limits it.
 """
 
 import contextlib
@@ -35,18 +34,18 @@ DAMAGE = (
     LookupError,
     AttributeError,
     ArithmeticError,
-    RuntimeError,  # RecursionError, NotImplementedError, and zipfile's where a password is needed
+    RuntimeError,  # RecursionError, NotImplementedError, and zipfile's for a password
     SyntaxError,  # of NumPy's headers and Pillow
     tokenize.TokenError,
     EOFError,
     MemoryError,
-    OSError,  # gzip's and Pillow's too
+    OSError,  # also of gzip and Pillow
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
 )
-"""All that a reader raises at bytes that are not what they should be, or cannot be read."""
+"""All errors of a reader for bytes that are invalid, or cannot be read."""
 
 MOST_JSON = 2**25
 MOST_TOML = 2**18
@@ -55,7 +54,7 @@ MOST_DOTS = 200
 
 UNPACKED = 2**28
 RATIO = 64
-"""A file may unpack to the first of these, in bytes, or to so many times its own size."""
+"""A file may unpack to UNPACKED bytes, or to RATIO times its own size."""
 
 LONGEST_REASON = 200
 
@@ -63,18 +62,18 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def most_unpacked(packed: int) -> int:
-    """Return how many bytes a packed file of so many bytes may become."""
+    """Return the largest unpacked size of a packed file, in bytes."""
     return max(UNPACKED, RATIO * packed)
 
 
 @contextlib.contextmanager
 def memory(packed: int) -> Iterator[None]:
-    """Raise MemoryError inside of the block where it takes more than files of a size may unpack to.
+    """Raise MemoryError within the block where it takes more memory than files may unpack to.
 
-    For libraries that trust what a file says of its size. It limits the address space of the whole
-    process, so nothing is to be imported inside, or to run beside it. Linux alone has such a limit.
+    It is for libraries that trust the sizes in a file. It limits the address space of the whole
+    process, so nothing may be imported in the block or run beside it. Only Linux has such a limit.
 
-    packed: bytes that the files have.
+    packed: bytes of the files.
     """
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -93,11 +92,11 @@ def memory(packed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
-    """Turn what a damaged file raises inside of the block into one error.
+    """Turn an error of a damaged file within the block into one error.
 
-    An InputError, which says it better, is let through.
+    An InputError passes unchanged.
 
-    Raises what `refusal` made of the reason.
+    Raises the error that `refusal` makes of the reason.
     """
     try:
         yield
@@ -108,7 +107,7 @@ def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return in a few words of one line what was wrong."""
+    """Return the reason of an error in a few words of one line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, MemoryError):
@@ -121,9 +120,9 @@ def reason(error: BaseException) -> str:
 
 
 def opened(path: Path) -> BufferedReader:
-    """Return a file, open for reading, that is neither a pipe nor a device.
+    """Return a file opened to read, which is neither a pipe nor a device.
 
-    Reading one of those may wait for ever, or never come to an end.
+    Reading a pipe or a device may wait forever, or never end.
 
     Raises OSError if it cannot be opened.
     Raises ValueError if it is no regular file.
@@ -139,27 +138,27 @@ def opened(path: Path) -> BufferedReader:
 def content(path: Path, most: int) -> bytes:
     """Return the bytes of a file.
 
-    most: bytes that it may have.
+    most: largest allowed number of bytes.
     Raises OSError if it cannot be read.
-    Raises ValueError if it has more, or is no regular file.
+    Raises ValueError if it has more bytes, or is no regular file.
     """
     with opened(path) as file:
         return _limited(file, most)
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the bytes that a .gz file holds. Raises of `DAMAGE`."""
+    """Return the unpacked bytes of a .gz file. Raises an error of `DAMAGE`."""
     with opened(path) as file, gzip.GzipFile(fileobj=file) as packed:
         return _limited(packed, most_unpacked(os.fstat(file.fileno()).st_size))
 
 
 def json_value(text: bytes | str) -> Any:
-    """Return the value of strict JSON, which has no NaN. Raises of `DAMAGE`."""
+    """Return the value of strict JSON, without NaN. Raises an error of `DAMAGE`."""
     return json.loads(text, parse_constant=_no_number)
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file. Raises of `DAMAGE`."""
+    """Return the JSON object of a file. Raises an error of `DAMAGE`."""
     value = json_value(content(path, MOST_JSON))
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
@@ -169,8 +168,8 @@ def json_object(path: Path) -> dict[str, Any]:
 def toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
-    Raises FileNotFoundError if there is none.
-    Raises InputError for what cannot be read, or is no TOML.
+    Raises FileNotFoundError if the file is missing.
+    Raises InputError if it cannot be read, or is no TOML.
     """
     try:
         return toml_of(content(path, MOST_TOML))
@@ -183,7 +182,7 @@ def toml(path: Path) -> dict[str, Any]:
 
 
 def toml_of(text: bytes) -> dict[str, Any]:
-    """Return the tables of TOML. Raises of `DAMAGE`."""
+    """Return the tables of TOML text. Raises an error of `DAMAGE`."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(b".") > MOST_DOTS:
             raise ValueError(f"line {number} has more than {MOST_DOTS} dots")
@@ -193,8 +192,8 @@ def toml_of(text: bytes) -> dict[str, Any]:
 def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
     """Return the named arrays of a .npz file.
 
-    only: names of the wanted ones, of which those are returned that there are; None for all.
-    Raises of `DAMAGE`, also where they hold objects, which are pickles.
+    only: names of arrays to read, if they exist; None: all.
+    Raises an error of `DAMAGE`, also for arrays of objects, which are pickles.
     """
     with opened(path) as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
@@ -204,12 +203,14 @@ def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
 
 def _arrays(file: BinaryIO, only: Collection[str] | None) -> Arrays:
     with zipfile.ZipFile(file) as archive:
-        found = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if len(found) < len(archive.infolist()):
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if len(members) < len(archive.infolist()):
             raise ValueError("two of its arrays have one name")
-        if len(found) != _listed(file, len(archive.comment)):
+        if len(members) != _listed(file, len(archive.comment)):
             raise ValueError("its list of arrays is not as long as it says")
-        wanted = found if only is None else {name: found[name] for name in only if name in found}
+        wanted = members
+        if only is not None:
+            wanted = {name: members[name] for name in only if name in members}
         size = sum(each.file_size for each in wanted.values())
         if size > most_unpacked(os.fstat(file.fileno()).st_size):
             raise ValueError(f"it unpacks to {size} bytes, more than {RATIO} times its own size")
@@ -221,16 +222,16 @@ END = 22
 
 
 def _listed(file: BinaryIO, comment: int) -> int:
-    """Return how many members an archive says that it has, in its last bytes but a comment.
+    """Return the number of members that an archive's last record states.
 
-    zipfile does not compare: a wrong length of one entry can swallow the entries after it.
+    zipfile does not compare it: a wrong length of one entry can swallow the next entries.
     """
     file.seek(-END - comment, os.SEEK_END)
     return int.from_bytes(file.read(END)[10:12], "little")
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """Return an array of an archive, once it is known to be as large as its header says."""
+    """Return an array of an archive, after a check that its size matches its header."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"'{info.filename}' is packed in a way that NumPy does not use")
     with archive.open(info) as member:
@@ -243,8 +244,8 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
             raise ValueError(f"'{info.filename}' holds objects")
         if size != info.file_size - member.tell() or max(shape, default=0) > info.file_size:
             raise ValueError(f"'{info.filename}' is not as large as its header says")
-    # Opened anew, and read beyond its end: zipfile forgets the checksum at a seek, and compares it
-    # at the end alone, which the last byte of a packed member is not.
+    # Open it again, and read beyond its end. zipfile forgets the checksum at a seek and compares it
+    # only at the end of the packed data, which comes after the last byte of the array.
     with archive.open(info) as member:
         array: npt.NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
         if member.read(1):
@@ -256,10 +257,10 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 
 def _limited(file: BinaryIO | gzip.GzipFile, most: int) -> bytes:
-    found = file.read(most + 1)
-    if len(found) > most:
+    data = file.read(most + 1)
+    if len(data) > most:
         raise ValueError(f"it has more than {most} bytes")
-    return found
+    return data
 
 
 def _no_number(name: str) -> None:

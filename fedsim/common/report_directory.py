@@ -1,4 +1,4 @@
-"""The directory of a report about persons: for its owner's eyes, each file whole or not at all."""
+"""The directory of a report about persons: private, with files that are whole or missing."""
 
 import contextlib
 import json
@@ -11,16 +11,16 @@ from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 
 HELD = ("report.json", "config.toml", "ledger.jsonl")
-"""What a run, a finished report or what is left of a budget is recognised by."""
+"""Files by which a run, a finished report or the rest of a budget is recognised."""
 
 EVIDENCE = "evidence.json"
-"""How the name of a file with evidence of a report ends, which no evidence speaks of."""
+"""Ending of the name of a file with evidence of a report. Evidence does not cover such files."""
 
 
 def create(directory: Path) -> Path:
-    """Make the directory (0700) if there is none, and see that it can be written; return it.
+    """Make the directory (0700) if it is missing, and check that it can be written; return it.
 
-    To be called before the work whose result goes there.
+    Call it before the work whose result goes there.
 
     Raises InputError if it cannot be made or written.
     """
@@ -33,9 +33,9 @@ def create(directory: Path) -> Path:
 
 
 def check(directory: Path) -> None:
-    """See that the directory can be made and written, and leave nothing behind.
+    """Check that the directory can be made and written, and leave nothing behind.
 
-    For work that may still find nothing to report.
+    Use it for work that may find nothing to report.
 
     Raises InputError if it cannot be made or written.
     """
@@ -44,14 +44,14 @@ def check(directory: Path) -> None:
         create(directory)
     finally:
         for place in missing:
-            with contextlib.suppress(OSError):  # never made, or somebody else's by now
+            with contextlib.suppress(OSError):  # never made, or used by another process
                 place.rmdir()
 
 
 def check_new(directory: Path, replacing: str | None = None) -> None:
-    """As `check`, and see that the directory holds no run and no report, which would be replaced.
+    """Check that the directory can be made and written, and holds no run and no report.
 
-    replacing: the kind of report that may be there; None for none.
+    replacing: a kind of report that may be replaced; None: no kind.
     Raises InputError if it holds one, or cannot be made or written.
     """
     own = directory / "report.json"
@@ -62,17 +62,14 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
         if not os.path.lexists(directory / name):
             continue
         raise InputError(
-            f"'{directory}' holds a run or a report: its {name} is there; name a new directory "
+            f"'{directory}' holds a run or a report, since it has {name}; name a new directory "
             "with --out"
         )
     check(directory)
 
 
 def _kind(path: Path, wanted: str) -> object:
-    """Return which kind of report a report.json is.
-
-    Raises InputError for one that is damaged, or may not be read.
-    """
+    """Return the kind of a report.json. Raises InputError if it is damaged or unreadable."""
     try:
         return reading.json_object(path).get("kind")
     except OSError as error:
@@ -82,13 +79,13 @@ def _kind(path: Path, wanted: str) -> object:
         ) from None
     except reading.DAMAGE:
         raise InputError(
-            f"'{path}' is damaged; if it is a {wanted}'s, delete it and give the same command "
-            "again; else name a new directory with --out"
+            f"'{path}' is damaged; if it belongs to a {wanted}, delete it and repeat the command; "
+            "else name a new directory with --out"
         ) from None
 
 
 def refusal(directory: Path, error: OSError) -> InputError:
-    """Return the error that says that a directory cannot be written."""
+    """Return the error for a directory that cannot be written."""
     return InputError(
         f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
     )
@@ -96,10 +93,7 @@ def refusal(directory: Path, error: OSError) -> InputError:
 
 @contextlib.contextmanager
 def refusing(directory: Path) -> Iterator[None]:
-    """Turn a failure to write into the directory, inside of the block, into an error of one line.
-
-    Raises InputError if the block raised OSError.
-    """
+    """Turn an OSError within the block into the InputError for an unwritable directory."""
     try:
         yield
     except OSError as error:
@@ -109,10 +103,10 @@ def refusing(directory: Path) -> Iterator[None]:
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page.
 
-    directory: of the report, made if there is none.
+    directory: created if it is missing.
     Raises InputError if the directory is a link.
     Raises OSError if it cannot be written.
-    Raises ValueError for a number that JSON has not.
+    Raises ValueError for a number that is NaN or infinite.
     """
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)

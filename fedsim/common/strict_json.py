@@ -1,4 +1,4 @@
-"""Numbers as strict JSON can hold them, which has neither infinity nor NaN."""
+"""Numbers as strict JSON, which has neither infinity nor NaN."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,9 +10,9 @@ INFINITIES = "Infinity", "-Infinity"
 
 
 def real_json(number: float) -> float | str:
-    """Return a number of a report as JSON has it: a plain float, or one of INFINITIES.
+    """Return a number of a report for JSON: a plain float, or one of INFINITIES.
 
-    Raises ArithmeticError for NaN, which is never an answer.
+    Raises ArithmeticError for NaN, which is never a result.
     """
     if math.isnan(number):
         raise ArithmeticError("a number of the report is not a number")
@@ -20,18 +20,18 @@ def real_json(number: float) -> float | str:
 
 
 def report_json(value: Any) -> Any:
-    """Return nested data as report.json has them, in which infinity is one of INFINITIES.
+    """Return nested data for report.json, with INFINITIES in place of infinity.
 
-    Raises ArithmeticError for NaN, which is never an answer.
+    Raises ArithmeticError for NaN, which is never a result.
     """
     return _encoded(value, real_json)
 
 
 def strict_json(value: Any) -> Any:
-    """Return nested data as strict JSON values, in which infinity is null.
+    """Return nested data as strict JSON values, with None in place of infinity.
 
-    value: mappings, lists, tuples and scalars; infinity becomes None, a NumPy scalar a plain one.
-    Raises ArithmeticError for NaN, which is never an answer.
+    value: mappings, lists, tuples, plain scalars and NumPy scalars.
+    Raises ArithmeticError for NaN, which is never a result.
     """
     return _encoded(value, _finite)
 

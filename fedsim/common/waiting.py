@@ -1,16 +1,16 @@
-"""How long to sleep between two questions, so that waiting costs little and answers come soon."""
+"""The length of sleep between two requests: waiting costs little, and answers come soon."""
 
 SHARE = 0.1
-"""By how much of the time that was waited already an answer may come too late."""
+"""Largest delay of an answer, as a share of the time that was waited."""
 
 LONGEST = 1.0
-"""Seconds; of sleep between two questions."""
+"""Longest sleep between two requests, in seconds."""
 
 
 def pause(waited: float, least: float) -> float:
-    """Return how long to sleep before the next question, in seconds.
+    """Return the sleep before the next request, in seconds.
 
     waited: seconds since the waiting began.
-    least: seconds, of the first questions.
+    least: sleep between the first requests, in seconds.
     """
     return max(least, min(SHARE * waited, LONGEST))

@@ -1,9 +1,9 @@
 """One experiment as typed, validated data, in Flower's run-config form.
 
 A configuration file is TOML: tables of scalars, because Flower's run config is a flat map of dotted
-keys to scalars. `fedsim run FILE` and `flwr run . --run-config FILE` read the same file. Every key
-is declared in this room with its default; `[tool.flwr.app.config]` in `pyproject.toml` repeats the
-defaults (a test compares them), since Flower refuses keys that an app does not declare.
+keys to scalars. `fedsim run FILE` and `flwr run . --run-config FILE` read the same file. This
+package declares each key with its default. `[tool.flwr.app.config]` in `pyproject.toml` repeats the
+defaults, since Flower refuses keys that an app does not declare. A test compares the two.
 """
 
 from fedsim.common.tables import Scalar

@@ -9,8 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from fedsim.common.tables import Fraction, PositiveInt, Seed, Table
 
 OTHER_DEVICES = {
-    "mps": "Apple's GPUs have no float64, which norms, sums and beliefs are kept in",
-    "xpu": "many of Intel's GPUs have no float64, which norms, sums and beliefs are kept in",
+    "mps": "Apple's GPUs lack float64, which norms, sums and beliefs need",
+    "xpu": "many of Intel's GPUs lack float64, which norms, sums and beliefs need",
 }
 """Devices of PyTorch that a run refuses, with the reason."""
 
@@ -38,16 +38,16 @@ class TrialsConfig(Table):
 
     @property
     def in_pairs(self) -> bool:
-        """Whether trials 2i and 2i + 1 are in opposite worlds, all of them."""
+        """Whether trials 2i and 2i + 1 are in opposite worlds, for each i."""
         return self.pairing == "common" or self.until_halfwidth > 0
 
     @property
     def shuffled(self) -> int:
-        """How many trials, the first of them, have worlds that are balanced over all of them."""
+        """The number of first trials whose worlds are balanced as one group."""
         return 0 if self.in_pairs else self.first or self.count
 
     def streams(self, trials: range) -> Sequence[int]:
-        """Return the trials whose random streams these trials draw from."""
+        """Return, for each trial, the trial whose random streams it uses."""
         return trials if self.pairing == "independent" else [trial // 2 * 2 for trial in trials]
 
 
@@ -77,14 +77,14 @@ class AuditConfig(Table):
     attacks: str = "all"
 
     def evaluated(self, trials: range) -> int:
-        """Return how many of these trials, the first of them, are evaluated."""
+        """Return the number of trials in a range that measure utility: the range's first ones."""
         return max(0, min(self.evaluated_trials - trials.start, len(trials)))
 
 
 class RunConfig(Table):
-    """How the run is carried out. Only the seed and the precision change a result.
+    """Execution of the run. Only the seed and the precision change a result.
 
-    With little memory, blocks are cut differently and sums round differently, in the seventh digit.
+    With little memory, the blocks are smaller, and sums differ in the seventh digit.
 
     Attributes:
         name: Name of the experiment in reports. The default is the name of its file.
@@ -123,7 +123,7 @@ class RunConfig(Table):
     @classmethod
     def _device_has_float64(cls, device: object) -> object:
         if isinstance(device, str) and (reason := OTHER_DEVICES.get(device.partition(":")[0])):
-            raise ValueError(f"run.device is {device}; {reason}; set it to cpu, auto or cuda")
+            raise ValueError(f"run.device is {device}, but {reason}; set it to cpu, auto or cuda")
         return device
 
     @model_validator(mode="after")
@@ -136,7 +136,7 @@ class RunConfig(Table):
 
     @property
     def memory_limit(self) -> int | None:
-        """The bytes that each process may use; None where the device decides."""
+        """The number of bytes that each process may use; None: the device decides."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?", self.max_memory.strip().upper())
         if match is None:
             return None
@@ -159,7 +159,7 @@ class ReportConfig(Table):
     def _belief_is_above_a_coin(self) -> Self:
         if 0 < self.limit_belief <= 0.5:
             raise ValueError(
-                f"report.limit-belief is {self.limit_belief:g}, but whoever tosses a coin believes "
-                "it with 0.5 already; give a number between 0.5 and 1, or 0 for no limit"
+                f"report.limit-belief is {self.limit_belief:g}, but a coin toss already gives a "
+                "belief of 0.5; give a number between 0.5 and 1, or 0 for no limit"
             )
         return self

@@ -41,7 +41,7 @@ class ChallengeConfig(Table):
 
     @property
     def is_crafted(self) -> bool:
-        """Whether a record was crafted that takes the place of one of D."""
+        """Whether a crafted record replaces a record of D."""
         return self.kind not in ("record", "gradient")
 
 

@@ -98,9 +98,9 @@ def key(name: str) -> Key:
     name: dotted, such as "privacy.delta". The table may be left out where the name is unique.
     Raises InputError for an unknown key; the message suggests similar keys.
     """
-    if found := every_key().get(name):
-        return found
-    inside = [known for known in every_key() if name in known.split(".")]
+    if name in every_key():
+        return every_key()[name]
+    inside = [dotted for dotted in every_key() if name in dotted.split(".")]
     if len(inside) == 1:
         return every_key()[inside[0]]
     if near := difflib.get_close_matches(name, every_key(), n=3, cutoff=0.5):
@@ -134,27 +134,28 @@ def choice_of_noise(name: str) -> str:
     )
 
 
-def example(found: Key, names: Sequence[str] = ()) -> Scalar:
-    """Return a value that a key may have, where all others have their defaults if there is one.
+def example(key: Key, names: Sequence[str] = ()) -> Scalar:
+    """Return an example value of a key that differs from the default.
 
-    Returns: another than the default, of those that come to mind; the default where none does.
+    It prefers a value that goes with the defaults of all other keys. It returns the default where
+    no other value is known.
+
+    names: the registered names that the key accepts.
     """
-    default, tries = found.default, [*re.findall(r'"([^"]+)"', found.allowed), *names]
+    default, tries = key.default, [*re.findall(r'"([^"]+)"', key.allowed), *names]
     if isinstance(default, bool):
         tries = [not default]
     elif isinstance(default, int | float):
         kind = type(default)
-        said = re.findall(r"such as (\d[\d.]*\d|\d)", found.meaning)
-        tries = [
-            kind(each)
-            for each in (*said, default * 2, default / 2, default + 2, default + 1, default + 0.1)
-        ]
-    others = [value for value in tries if value != default and _in_range(found.key, value)]
-    return next((each for each in others if _accepted(found.key, each)), [*others, default][0])
+        examples = re.findall(r"such as (\d[\d.]*\d|\d)", key.meaning)
+        steps = (default * 2, default / 2, default + 2, default + 1, default + 0.1)
+        tries = [kind(value) for value in (*examples, *steps)]
+    others = [value for value in tries if value != default and _in_range(key.key, value)]
+    return next((value for value in others if _accepted(key.key, value)), [*others, default][0])
 
 
 def _accepted(name: str, value: Scalar) -> bool:
-    """Return whether the default configuration may have another value of a key."""
+    """Return whether a value of a key goes with the defaults of all other keys."""
     try:
         from_run_config(targets.overlaid(to_run_config(Config()), {name: value}))
     except InputError:
@@ -176,15 +177,15 @@ def _in_range(name: str, value: Scalar) -> bool:
 
 def rows_of(name: str) -> list[Need]:
     """Return the rows of the table of refused combinations that name a key."""
-    return [
-        need
-        for need in REFUSED
-        if any(setting.key == name for setting in (*need.what, *need.needs))
-    ]
+
+    def keys(need: Need) -> set[str]:
+        return {setting.key for setting in (*need.what, *need.needs)}
+
+    return [need for need in REFUSED if name in keys(need)]
 
 
 def attributes(documented: type) -> dict[str, str]:
-    """Return what the section "Attributes" of a class says of each, in one line."""
+    """Return the text of each entry in a class's section "Attributes", in one line."""
     text = inspect.cleandoc(documented.__doc__ or "").partition("Attributes:\n")[2]
     entries = re.split(r"^    (?=\w+: )", text.split("\n\n")[0], flags=re.M)
     pairs = (entry.partition(": ") for entry in entries if entry.strip())
@@ -199,13 +200,13 @@ def _keys(defaults: Mapping[str, Scalar]) -> Iterator[Key]:
         meanings = attributes(described)
         for name, field in described.model_fields.items():
             dotted = f"{table}.{name.replace('_', '-')}"
-            # Keys go by other names in Python.
+            # The docstrings name keys as Python does, with underscores.
             meaning = re.sub(r"(?<=[a-z])_(?=[a-z])", "-", meanings[name])
             yield Key(dotted, *_type(field), defaults[dotted], meaning)
 
 
 def _type(field: FieldInfo) -> tuple[str, str]:
-    """Return the type of a field's value, and which values it may have."""
+    """Return the type of a field's value and its allowed values, in words."""
     annotation: Any = field.annotation
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = get_args(annotation)[0]

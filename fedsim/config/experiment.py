@@ -1,4 +1,4 @@
-"""The whole configuration: all tables, and the rules that join them."""
+"""The whole configuration: all tables, and the rules that involve several of them."""
 
 from typing import Any, Self
 
@@ -49,25 +49,25 @@ class Config(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _delta_where_none_is_given(cls, given: Any) -> Any:
+    def _fill_in_delta(cls, tables: Any) -> Any:
         """Fill in privacy.delta by the rule of `fedsim.privacy.delta` where it is 0 or missing."""
-        if not isinstance(given, dict) or not isinstance(given.get("privacy", {}), dict):
-            return given
-        privacy, data = given.get("privacy", {}), given.get("data", {})
+        if not isinstance(tables, dict) or not isinstance(tables.get("privacy", {}), dict):
+            return tables
+        privacy, data = tables.get("privacy", {}), tables.get("data", {})
         default = DataConfig().records
         records = data.get("records", default) if isinstance(data, dict) else data.records
-        # What is no number of records is refused where it stands.
+        # The field data.records itself refuses an invalid number.
         if privacy.get("delta", 0) != 0 or type(records) is not int or records < 2:
-            return given
-        return {**given, "privacy": {**privacy, "delta": delta.of_records(records)}}
+            return tables
+        return {**tables, "privacy": {**privacy, "delta": delta.of_records(records)}}
 
     @model_validator(mode="before")
     @classmethod
-    def _optimiser_where_none_is_given(cls, given: Any) -> Any:
+    def _fill_in_optimiser(cls, tables: Any) -> Any:
         """Fill in training.optimizer and training.schedule by the rule of `chosen`."""
-        if not isinstance(given, dict) or not isinstance(given.get("training", {}), dict):
-            return given
-        return {**given, "training": chosen(given)}
+        if not isinstance(tables, dict) or not isinstance(tables.get("training", {}), dict):
+            return tables
+        return {**tables, "training": chosen(tables)}
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -82,7 +82,7 @@ class Config(Table):
 
     @property
     def participation(self) -> Participation:
-        """Who takes part in which round, and the rate at which that is charged."""
+        """The rule that decides who joins which round, with the sampling rate of its accounting."""
         federation, by_client = self.federation, self.privacy.unit == "client"
         return rule(
             Setting(
@@ -100,7 +100,7 @@ class Config(Table):
 
     @property
     def scheme(self) -> Scheme:
-        """The privacy mechanism as it is planned."""
+        """The planned privacy mechanism."""
         return Scheme(
             self.privacy,
             self.federation,
@@ -113,7 +113,7 @@ class Config(Table):
 
     @property
     def game(self) -> GameRules:
-        """What the game is played with."""
+        """The rules of the identification game."""
         return GameRules(
             self.scheme,
             self.challenge,
@@ -128,16 +128,16 @@ class Config(Table):
 
     @property
     def scored_by_counts(self) -> bool:
-        """Whether the participant weighs how often a sampled target is in a sum over several steps.
+        """Whether the participant's log-odds average over how often a target was sampled.
 
-        Such log-odds are an attack's score, whose law nobody knows in advance.
+        Such log-odds are the score of an attack. Theory does not give their distribution.
         """
         local = self.training.local_steps > 1 and self.training.sampling_rate < 1
         return local or self.federation.adversary_rounds == "own"
 
     @property
     def candidates(self) -> int:
-        """How many secrets PAC noise has to choose from; 1 where the noise is DP-SGD's."""
+        """The number of candidates of PAC noise; 1 for the noise of DP-SGD."""
         privacy = self.privacy
         if not privacy.noise.mechanism.by_candidate:
             return 1
@@ -148,51 +148,53 @@ class Config(Table):
         return self.model_copy(update={"run": self.run.model_copy(update={"out": out})})
 
     def reading_data_from(
-        self, root: str, public_root: str = "", *, as_they_are: bool = False
+        self, root: str, public_root: str = "", *, offline: bool = False
     ) -> "Config":
-        """Return the same experiment with its records in other places, and weights nowhere.
+        """Return the same experiment with other paths of its records, and no path of weights.
 
-        public_root: where the public records are, beside clients' own.
+        public_root: the path of public records, beside clients' own records.
+        offline: forbid the download of missing files.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
-        if as_they_are:
+        if offline:
             changes["download"] = False
         data = self.data.model_copy(update=changes)
         return self.model_copy(update={"data": data}).starting_from("")
 
     def starting_from(self, weights: str) -> "Config":
-        """Return the same experiment with the file of `model.weights`, if any, in another place."""
+        """Return the same experiment with another path of the file in `model.weights`, if any."""
         if self.model.weights and not self.model.weights_path:
             return self
         model = self.model.model_copy(update={"weights": weights})
         return self.model_copy(update={"model": model})
 
     def with_batch(self, batch: int) -> "Config":
-        """Return the same experiment with other batches of trials."""
+        """Return the same experiment with another number of trials in a batch."""
         trials = self.trials.model_copy(update={"batch": batch})
         return self.model_copy(update={"trials": trials})
 
     @property
     def noise_seed(self) -> int | None:
-        """The seed of the privacy noise; None where it comes from the operating system."""
+        """The seed of the privacy noise; None: the noise comes from the operating system."""
         return self.run.seed if self.privacy.noise_source == "seed" else None
 
     def _honest_clients(self) -> None:
-        """Raise ValueError where no honest client besides that of the record may be left."""
+        """Raise ValueError where no honest client may remain beside the target's client."""
         federation = self.federation
         clients, colluding = federation.clients, federation.colluding
         dropouts = f"federation.tolerated-dropouts is {federation.tolerated_dropouts}"
         if colluding > clients - 2:
             raise ValueError(
                 f"federation.colluding is {colluding}, but of {clients} clients one is the "
-                f"adversary and one holds the challenge; give 0 to {clients - 2}"
+                f"adversary and one holds the target; give 0 to {clients - 2}"
             )
         if colluding + federation.tolerated_dropouts > clients - 2:
             raise ValueError(
-                f"{dropouts}, but with the adversary and {colluding} colluding clients that may "
-                f"leave no honest one of {clients}; give 0 to {clients - 2 - colluding}"
+                f"{dropouts}, but with the adversary and {colluding} colluding clients, a round "
+                f"may then have no honest client; give 0 to {clients - 2 - colluding}"
             )
-        # A server that asked one half for keys and the other half for seeds would unmask a client.
+        # A server could ask half of the clients for keys and the others for seeds, and so unmask
+        # a client.
         if (
             federation.secure_aggregation == "secagg+"
             and 2 * federation.fewest_participants <= clients
@@ -203,7 +205,7 @@ class Config(Table):
             )
 
     def _one_target(self) -> None:
-        """Raise ValueError unless exactly one number says how much noise there is."""
+        """Raise ValueError unless exactly one key decides the noise."""
         privacy = self.privacy
         values = privacy.model_dump(by_alias=True)
         given = targets.given({f"{targets.TABLE}.{name}": value for name, value in values.items()})
@@ -215,26 +217,26 @@ class Config(Table):
             )
         if len(given) > 1:
             raise ValueError(
-                f"{' and '.join(given)} are both set, but one decides the other; set one of them "
-                f"to 0, for example {given[0]}=0"
+                f"{' and '.join(given)} are set, but only one key can decide the noise; set one "
+                f"of them to 0, for example {given[0]}=0"
             )
         if 0 < privacy.rho_beta <= 0.5:
             raise ValueError(
-                f"privacy.rho-beta is {privacy.rho_beta}, but a belief of 0.5 is a coin's; "
-                "give a bound above 0.5 and below 1"
+                f"privacy.rho-beta is {privacy.rho_beta}, but a coin toss already gives a belief "
+                "of 0.5; give a number above 0.5 and below 1"
             )
 
     def _first_trials(self) -> None:
-        """Raise ValueError where a campaign cannot have begun with so many trials."""
+        """Raise ValueError where a campaign cannot have begun with `trials.first` trials."""
         trials = self.trials
         if trials.first > trials.count or (trials.worlds == "both" and trials.first % 2):
             raise ValueError(
-                f"trials.first is {trials.first} of {trials.count} trials; give an even number "
-                "below that, or 0 where the campaign was not extended"
+                f"trials.first is {trials.first} and trials.count is {trials.count}; give an even "
+                "number up to trials.count as trials.first, or 0 if the campaign was not extended"
             )
 
     def _clients_and_records(self) -> None:
-        """Raise ValueError for a client or a record that there is not."""
+        """Raise ValueError for a client or a record that does not exist."""
         clients, records = self.federation.clients, self.data.records
         numbered = f"but the clients are numbered 0 to {clients - 1}"
         for key, client in (
@@ -248,16 +250,17 @@ class Config(Table):
         for name in filter(None, (name.strip() for name in self.canaries.clients.split(","))):
             if self.canaries.count and (not name.isdecimal() or int(name) >= clients):
                 raise ValueError(
-                    f"canaries.clients has '{name}', {numbered}; give some of them with commas "
-                    'between, or "" for all'
+                    f"canaries.clients has '{name}', {numbered}; separate numbers by commas, or "
+                    'give "" for all clients'
                 )
         if records < clients:
             raise ValueError(
-                f"data.records is {records}, fewer than the {clients} clients; each needs a record"
+                f"data.records is {records}, but {clients} clients need a record each; give more"
             )
         if self.challenge.record >= records:
             raise ValueError(
-                f"challenge.record is {self.challenge.record}, but D has records 0 to {records - 1}"
+                f"challenge.record is {self.challenge.record}, but the records of D are numbered 0 "
+                f"to {records - 1}; give one of them, or -1 to let fedsim choose"
             )
 
     def _enough_canaries(self) -> None:
@@ -265,9 +268,9 @@ class Config(Table):
         canaries, pool = self.canaries, self.data.pool
         if canaries.kind == "mislabelled" and 0 < pool < canaries.count:
             raise ValueError(
-                f"canaries.count is {canaries.count} and mislabelled canaries are records of the "
-                f"pool, but data.pool is {pool}; raise it to {canaries.count}, or 0 for all that "
-                "is left"
+                f"canaries.count is {canaries.count}, but mislabelled canaries are records of the "
+                f"pool, and data.pool is {pool}; set data.pool to {canaries.count}, or to 0 for "
+                "all remaining records"
             )
         if canaries.guesses > canaries.count > 0:
             raise ValueError(

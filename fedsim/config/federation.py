@@ -126,17 +126,17 @@ class FederationConfig(Table):
     @field_validator("measures_epsilon")
     @classmethod
     def _says_something(cls, epsilon: float) -> float:
-        """Refuse noise beyond which no count of records could be told apart."""
+        """Refuse an epsilon whose noise would hide every count of records."""
         if 0 < epsilon < LEAST_EPSILON:
             raise ValueError(f"give 0, or {LEAST_EPSILON:g} to 100")
         return epsilon
 
     @property
     def fewest_participants(self) -> int:
-        """How many clients a round has at least."""
+        """The smallest number of clients in a round."""
         return self.clients - self.tolerated_dropouts
 
     @property
     def summed_in_the_clear(self) -> bool:
-        """Whether the server sees single messages that only their sum's noise protects."""
+        """Whether the server sees single messages, each with only a share of the sum's noise."""
         return self.trust.model.summed_securely and self.secure_aggregation == "simulated"

@@ -18,11 +18,11 @@ from fedsim.config.jobs import JOBS
 from fedsim.config.targets import TABLE, TARGETS, overlaid
 
 HUGGING_FACE = "hf:"
-"""What data.name begins with that is followed by the folder of a data set of Hugging Face."""
+"""Prefix of a data.name that names the folder of a Hugging Face data set."""
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of nested tables, as Flower does."""
+    """Yield (dotted key, value) of nested tables, with keys as Flower forms them."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -31,15 +31,15 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def to_run_config(config: Config) -> dict[str, Scalar]:
-    """Return the flat dotted map that Flower hands to every app."""
+    """Return the configuration by dotted key, as Flower passes it to an app."""
     return dict(flatten(config.model_dump(mode="json", by_alias=True)))
 
 
 def declared() -> dict[str, dict[str, Scalar]]:
-    """Return the tables that an app's pyproject.toml declares: every key with its default.
+    """Return the tables that an app's pyproject.toml declares: each key with its default.
 
-    But for the target, delta, optimiser and schedule, which are not given there: Flower fills in
-    what a run does not name.
+    The noise target, delta, optimiser and schedule are declared as not set. Flower fills in
+    declared values, so their defaults would otherwise override the rules that choose them.
     """
     tables: dict[str, dict[str, Scalar]] = Config().model_dump(mode="json", by_alias=True)
     tables[TABLE] |= {TARGETS[0]: "", "delta": 0.0}
@@ -51,22 +51,22 @@ KNOWN_KEYS = tuple(to_run_config(Config()))
 
 
 def from_run_config(values: Mapping[str, Any]) -> Config:
-    """Return the configuration that a flat dotted map stands for.
+    """Return the configuration of a flat map.
 
-    values: by dotted key; what is left out has its default.
-    Raises InputError for a key that is unknown or whose value does not do.
+    values: by dotted key. A key that is missing has its default.
+    Raises InputError for an unknown key or an invalid value.
     """
-    # The types too: 1, 1.0 and true are equal, and not the same value of a key.
+    # The cache needs the types too: 1, 1.0 and true are equal, but different values of a key.
     items, types = tuple(values.items()), tuple(map(type, values.values()))
     try:
         return _parsed(items, types)
-    except TypeError:  # a list, which is no key of a cache
+    except TypeError:  # a list cannot be a key of a cache
         return _parsed.__wrapped__(items, types)
 
 
 @lru_cache(maxsize=64)
 def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
-    """Return the configuration of a flat map; cached, since a node reads it with each message."""
+    """Return the configuration of a flat map. Cached, since a node reads it with each message."""
     values = dict(items)
     tree: dict[str, dict[str, Any]] = {}
     for key, value in _with_path(values).items():
@@ -85,51 +85,51 @@ def load(
 ) -> Config:
     """Return the configuration of a TOML file.
 
-    path: the file; its stem is run.name unless that is given.
-    overrides: by dotted key, put in place of what the file says; a target in place of any.
-    job: what it is read for, a key of `JOBS`; None for what it says itself.
-    Raises InputError for what cannot be read, is unknown or does not do.
+    path: the file; its stem is the default of run.name.
+    overrides: values by dotted key that replace the file's. A noise target replaces any other.
+    job: the job, a key of `JOBS`; None: the file's own run.job.
+    Raises InputError if the file cannot be read, or has an unknown key or an invalid value.
     """
     if (path / "config.toml").is_file():
         raise InputError(
-            f"'{path}' is a run's directory; continue it with --resume {path}, or give its "
+            f"'{path}' is a run directory; continue it with --resume {path}, or give its file "
             f"{path / 'config.toml'}"
         )
     try:
         tree = reading.toml(path)
     except FileNotFoundError:
-        from fedsim.common import configurations  # noqa: PLC0415  (a client never gets here)
+        from fedsim.common import configurations  # noqa: PLC0415  (never in a client)
 
         near = difflib.get_close_matches(path.stem, configurations.listing(), n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         raise InputError(
             f"no configuration file '{path}'; {meant}fedsim init writes one, and fedsim config "
-            "examples lists those that come with fedsim"
+            "examples lists the examples"
         ) from None
     values = overlaid(dict(flatten(tree)), overrides or {})
     if "run.name" not in values:
         values["run.name"] = path.stem
     if job is None and values.get("data.name") == OWN and "run.job" not in values:
-        job = "training"  # what each client has for itself is made for nothing else
+        job = "training"  # clients' own records serve no other job
     _read_schema(values, path.parent)
     return from_run_config(values if job is None else JOBS[job](values))
 
 
 def _with_path(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values with data.name = "hf:PATH" written as a name and a root."""
+    """Return the values with data.name = "hf:PATH" split into data.name and data.root."""
     name = values.get("data.name")
     if not (isinstance(name, str) and name.startswith(HUGGING_FACE)):
         return values
     path = name.removeprefix(HUGGING_FACE)
     if values.get("data.root", path) != path:
         raise InputError(
-            f"data.name is '{name}' and data.root is '{values['data.root']}'; name the folder once"
+            f"data.name is '{name}', but data.root is '{values['data.root']}'; name the folder once"
         )
     return {**values, "data.name": HUGGING_FACE.rstrip(":"), "data.root": path}
 
 
 def _read_schema(values: dict[str, Any], folder: Path) -> None:
-    """Put the text of a schema in place of the path of its file. Raises InputError."""
+    """Replace the path of a schema's file with its text. Raises InputError if it is unreadable."""
     named = values.get("data.public-schema")
     if not isinstance(named, str) or not named or "\n" in named:
         return
@@ -138,20 +138,17 @@ def _read_schema(values: dict[str, Any], folder: Path) -> None:
         values["data.public-schema"] = reading.content(path, reading.MOST_TOML).decode() + "\n"
     except reading.DAMAGE as error:
         raise InputError(
-            f"cannot read the schema '{path}': {reading.reason(error)}; name its file with "
-            "data.public-schema, as seen from the configuration"
+            f"cannot read the schema '{path}': {reading.reason(error)}; give data.public-schema "
+            "the path of its file, relative to the configuration"
         ) from None
 
 
-def check_is_no_training(config: Config, where: str) -> None:
-    """Make sure that a run is one whose trials are reported.
-
-    Raises InputError if it is the training of a model that is kept.
-    """
-    if config.run.job == "training":
+def check_is_no_training(job: str, where: str) -> None:
+    """Raise InputError if a run is a training, which has no trials to report."""
+    if job == "training":
         raise InputError(
-            f"'{where}' is of a training, which has no trials to report; use fedsim train (or "
-            "deploy train), or rehearse the file that it was made from (fedsim rehearse)"
+            f"'{where}' is a training, which has no trials to report; use fedsim train (or fedsim "
+            "deploy train), or fedsim rehearse with the configuration of the training"
         )
 
 
@@ -162,7 +159,7 @@ def parse_override(text: str) -> tuple[str, Scalar]:
         raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
     key, text = key.strip(), value.strip().strip("\"'")
     if isinstance(to_run_config(Config()).get(key), str):
-        return key, text  # a layer may be named 1
+        return key, text  # text may look like a number, such as a layer named "1"
     try:
         parsed = reading.toml_of(f"value = {value}".encode())["value"]
     except reading.DAMAGE:
@@ -171,36 +168,36 @@ def parse_override(text: str) -> tuple[str, Scalar]:
 
 
 def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
-    """Return what `--set` was given by key, the last word on a key counting.
+    """Return the values of `--set` by key. The last value of a key counts.
 
-    texts: each a `KEY=VALUE`; None for none.
+    texts: each `KEY=VALUE`; None means no override.
     """
     return dict(parse_override(text) for text in texts or ())
 
 
 def dump(config: Config) -> str:
-    """Return the resolved configuration as TOML that `load` reads back to the same value."""
+    """Return the configuration as TOML. `load` reads an equal configuration from it."""
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True))
 
 
 FIXED_SIZE = ("fraction", "fraction-fit", "fraction-train", "clients-per-round", "cohort-size")
-"""What frameworks call a cohort of a fixed size, which people look for under these names."""
+"""Names that other frameworks use for a cohort of a fixed size."""
 
 
 def _suggestion(key: str) -> str:
     if key.rpartition(".")[2] in FIXED_SIZE:
         return (
-            ": a fixed number of clients in a round is not simulated, since its amplification is "
-            "proven where neighbours replace a client, and here they add or remove one; "
-            "federation.sampling-rate samples each client by a coin of its own"
+            "; fedsim does not simulate a fixed number of clients in a round, since its "
+            "amplification is proven for replaced clients, and not for added or removed ones; "
+            "federation.sampling-rate samples each client independently"
         )
     if key in Config.model_fields:
-        within = next(known for known in KNOWN_KEYS if known.startswith(f"{key}."))
-        return f": it is a table; give one of its keys, such as {within}"
+        within = next(dotted for dotted in KNOWN_KEYS if dotted.startswith(f"{key}."))
+        return f", which is a table; give one of its keys, such as {within}"
     if near := difflib.get_close_matches(key, KNOWN_KEYS, n=1):
         return f"; did you mean '{near[0]}'?"
-    # The table may be missing or wrong: compare the last part alone.
-    names = {known.rpartition(".")[2]: known for known in KNOWN_KEYS}
+    # The table may be missing or wrong, so compare the last part alone.
+    names = {dotted.rpartition(".")[2]: dotted for dotted in KNOWN_KEYS}
     if near := difflib.get_close_matches(key.rpartition(".")[2], names, n=1):
         return f"; did you mean '{names[near[0]]}'?"
     return f"; the tables are {', '.join(Config.model_fields)}"

@@ -1,8 +1,7 @@
-"""What the commands make of one file: an experiment, a training, or the rehearsal of a training.
+"""The three jobs of a configuration file: an experiment, a training, or a training's rehearsal.
 
-`fedsim train` and `fedsim rehearse` read the same file. What says how a model is trained is the
-same for both; a training has no challenge, no adversary and no repetitions, and noise that nobody
-can draw again.
+`fedsim train` and `fedsim rehearse` read the same file and train the model in the same way. A
+training has no challenge, no adversary and one trial. Its noise cannot be drawn again.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
 
 Values = Mapping[str, Any]
-"""A configuration by dotted key, without what was left out."""
+"""A configuration by dotted key. Keys that a file leaves out are missing."""
 
 GAME = {
     "trials": TrialsConfig(count=1, batch=1, worlds="d-only"),
@@ -21,7 +20,7 @@ GAME = {
     "challenge": ChallengeConfig(),
     "canaries": CanariesConfig(),
 }
-"""The tables that say what an adversary is to find out and how often, as a training has them."""
+"""The tables of the identification game, with the values that a training has."""
 
 NO_GAME: dict[str, Scalar] = {
     f"{table}.{key}": value
@@ -31,27 +30,22 @@ NO_GAME: dict[str, Scalar] = {
 
 
 def training(values: Values) -> Values:
-    """Return the training of a file: once, with noise from the operating system unless it says."""
+    """Return the values of a training. Its noise is the system's unless the file names a source."""
     return {"privacy.noise-source": "system", **values, **NO_GAME, "run.job": "training"}
 
 
 def rehearsal(values: Values) -> Values:
-    """Return the experiment that plays the identification game for the training of a file.
+    """Return the values of the experiment that plays the identification game for a training.
 
-    Its noise is the seed's: what is repeated so often protects nobody, and is for records that need
-    no protection.
+    The noise comes from the seed. Noise would not protect records over so many repetitions anyway:
+    a rehearsal is for public records.
     """
     return {**values, "privacy.noise-source": "seed", "run.job": "rehearsal"}
 
 
-def experiment(values: Values) -> Values:
-    """Return the experiment of a file."""
-    return values
-
-
 JOBS: Mapping[str, Callable[[Values], Values]] = {
-    "experiment": experiment,
+    "experiment": lambda values: values,
     "training": training,
     "rehearsal": rehearsal,
 }
-"""What each job makes of a file's values."""
+"""The function that turns a file's values into the values of each job."""

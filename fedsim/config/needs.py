@@ -1,13 +1,16 @@
-"""What one setting of a configuration needs of another, as data.
+"""Requirements between the keys of a configuration, as data.
 
     Need(
         what=(equals("privacy.noise", "pac"),),
         needs=(equals("training.clipping", True),),
-        why="where the server compares what all candidates would send",
-        instead='privacy.noise = "isotropic"',
+        why="The server compares what each candidate would send.",
+        instead='set privacy.noise = "isotropic"',
     )
 
-refuses a configuration with `privacy.noise = "pac"` and `training.clipping = false`, and says why.
+refuses a configuration with `privacy.noise = "pac"` and `training.clipping = false`:
+
+    training.clipping is false, but privacy.noise is 'pac'. The server compares what each candidate
+    would send. Set training.clipping = true, or set privacy.noise = "isotropic".
 """
 
 import operator
@@ -18,6 +21,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedsim.common.tables import Scalar
+from fedsim.privacy.noise import Noise
+from fedsim.privacy.noise.mechanism import NoiseMechanism
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import TrustModel
 
 Tested = Scalar | tuple[str, ...]
 
@@ -34,12 +41,12 @@ TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A statement about the value of one key, such as that `training.local-steps` is above 1.
+    """A statement about the value of one key, such as "training.local-steps is above 1".
 
     Attributes:
         key: dotted, as in a configuration file.
         test: one of TESTS.
-        tested: what the value is compared with.
+        tested: the value to compare with.
     """
 
     key: str
@@ -53,11 +60,11 @@ class Setting:
         return str(value) if isinstance(value, str) else value
 
     def holds(self, config: BaseModel) -> bool:
-        """Return whether the configuration is so."""
+        """Return whether the statement is true for a configuration."""
         return TESTS[self.test](self.value(config), self.tested)
 
-    def given(self, config: BaseModel) -> str:
-        """Return what the configuration gives, for a sentence."""
+    def current(self, config: BaseModel) -> str:
+        """Return the clause "KEY is VALUE" for a configuration."""
         value = self.value(config)
         if isinstance(value, str):
             first, *more = value.split("\n")
@@ -66,7 +73,7 @@ class Setting:
 
     @property
     def words(self) -> str:
-        """The statement, as a sentence has it."""
+        """The statement as a clause."""
         if self.test == "is even":
             return f"{self.key} is even"
         if isinstance(self.tested, tuple):
@@ -75,27 +82,27 @@ class Setting:
 
     @property
     def advice(self) -> str:
-        """What to do so that it holds."""
+        """The instruction that makes the statement true."""
         if self.test == "is even":
-            return f"give an even number as {self.key}"
+            return f"Give an even number as {self.key}"
         if self.test == "is not":
-            return f"give another {self.key}"
+            return f"Give another {self.key}"
         if isinstance(self.tested, tuple):
-            return f"set {self.key} = {' or '.join(map(as_toml, self.tested))}"
+            return f"Set {self.key} = {' or '.join(map(as_toml, self.tested))}"
         if self.test == "is":
-            return f"set {self.key} = {as_toml(self.tested)}"
-        return f"give {self.key} {self.test.removeprefix('is ')} {as_toml(self.tested)}"
+            return f"Set {self.key} = {as_toml(self.tested)}"
+        return f"Give {self.key} {self.test.removeprefix('is ')} {as_toml(self.tested)}"
 
 
 @dataclass(frozen=True)
 class Need:
-    """Settings that go together with certain values of others alone, and why.
+    """Settings that require certain values of other keys, with the reason.
 
     Attributes:
         what: where all of these hold,
-        needs: all of these must.
-        why: continues the sentence "X is x, but WHAT is w, ...".
-        instead: the setting that would need none of it, as TOML has it.
+        needs: all of these must hold.
+        why: the reason, in whole sentences.
+        instead: an instruction that ends the requirement, without a capital letter or full stop.
     """
 
     what: tuple[Setting, ...]
@@ -109,46 +116,67 @@ class Need:
             return
         for need in self.needs:
             if not need.holds(config):
-                what = " and ".join(setting.given(config) for setting in self.what)
+                what = " and ".join(setting.current(config) for setting in self.what)
                 raise ValueError(
-                    f"{need.given(config)}, but {what}, {self.why}; {need.advice}, or "
-                    f"{self.instead}"
+                    f"{need.current(config)}, but {what}. {self.why} {need.advice}, or "
+                    f"{self.instead}."
                 )
 
 
 def equals(key: str, value: Scalar) -> Setting:
-    """Return that a key has this value."""
+    """Return the statement that a key has this value."""
     return Setting(key, "is", value)
 
 
 def differs(key: str, value: Scalar) -> Setting:
-    """Return that a key has another value than this."""
+    """Return the statement that a key has another value."""
     return Setting(key, "is not", value)
 
 
 def one_of(key: str, *values: str) -> Setting:
-    """Return that a key has one of these values."""
+    """Return the statement that a key has one of these values."""
     return Setting(key, "is one of", values)
 
 
 def above(key: str, bound: float) -> Setting:
-    """Return that a number is greater than this."""
+    """Return the statement that a number is greater than a bound."""
     return Setting(key, "is above", bound)
 
 
 def below(key: str, bound: float) -> Setting:
-    """Return that a number is less than this."""
+    """Return the statement that a number is less than a bound."""
     return Setting(key, "is below", bound)
 
 
 def at_least(key: str, bound: int) -> Setting:
-    """Return that a number is this or greater."""
+    """Return the statement that a number is at least a bound."""
     return Setting(key, "is at least", bound)
 
 
 def even(key: str) -> Setting:
-    """Return that a number is even."""
+    """Return the statement that a number is even."""
     return Setting(key, "is even", 2)
+
+
+def trusts(property_of: Callable[[TrustModel], bool]) -> Setting:
+    """Return the statement that the trust model is one with a property."""
+    return one_of("federation.trust", *(trust.value for trust in Trust if property_of(trust.model)))
+
+
+def noises(property_of: Callable[[type[NoiseMechanism]], bool]) -> Setting:
+    """Return the statement that the noise mechanism is one with a property."""
+    return one_of(
+        "privacy.noise", *(noise.value for noise in Noise if property_of(noise.mechanism))
+    )
+
+
+BY_CANDIDATE = noises(lambda noise: noise.by_candidate)
+OF_NO_CANDIDATES = noises(lambda noise: not noise.by_candidate)
+OF_OWN_LAW = noises(lambda noise: noise.own_law)
+GAUSSIAN = noises(lambda noise: not noise.own_law)
+
+UNBOUNDED = "nothing bounds what one record can change"
+"""The reason why a training without clipping has no guarantee."""
 
 
 def as_toml(value: Scalar) -> str:

@@ -1,6 +1,6 @@
-"""What the parts of an experiment are made with; `Config` builds each, and each is small.
+"""Parts of a configuration, which `Config` builds for the mathematics and for the game.
 
-Mathematics and the game receive these instead of the whole configuration.
+They replace the whole configuration as an argument.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from fedsim.privacy.participation.rule import Participation
 
 @dataclass(frozen=True)
 class Scheme:
-    """The privacy mechanism as it is planned: who releases what, under which noise.
+    """The planned privacy mechanism: the released values and their noise.
 
     Attributes:
         privacy: the mechanism and its budget.
-        federation: who adds the noise, and to whom it is released.
-        training: how many rounds there are, and how they are clipped.
-        participation: who takes part in which round.
+        federation: the party that adds the noise, and the vantage points.
+        training: the number of rounds, and clipping.
+        participation: the rule that decides who joins which round.
         records: number of records of D.
         copies: number of copies of the target in D.
         trial_count: number of trainings.
@@ -38,18 +38,18 @@ class Scheme:
 
 @dataclass(frozen=True)
 class GameRules:
-    """What the game is played with: what clients compute, and what the adversary expects of them.
+    """The rules of the game: what clients compute, and what the adversary expects of them.
 
     Attributes:
         scheme: the privacy mechanism.
-        challenge: what the adversary is to find out.
+        challenge: the adversary's target.
         canaries: of a one-run audit.
         model: the network.
         trials: repetitions of the whole training.
-        seed: of all random numbers but those of D and of the privacy noise.
-        data_seed: of the draw of D.
-        noise_seed: of the privacy noise; None where it comes from the operating system.
-        candidates: number of secrets that PAC noise chooses from; 1 for other noise.
+        seed: seed of all random numbers except the draw of D and the privacy noise.
+        data_seed: seed of the draw of D.
+        noise_seed: seed of the privacy noise; None: the noise comes from the operating system.
+        candidates: number of candidates of PAC noise; 1 for other noise.
     """
 
     scheme: Scheme

@@ -62,16 +62,16 @@ class PrivacyConfig(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_target(cls, given: Any) -> Any:
-        """Let a target that is given stand alone: the default of another is then none.
+    def _one_target(cls, table: Any) -> Any:
+        """Set rho-beta, which has a default, to 0 where the table sets another target.
 
-        An app's pyproject.toml declares rho-beta as "", not given, because Flower merges what it
-        declares with what a run is given, and nobody could tell the two apart.
+        An app's pyproject.toml declares rho-beta = "", which means not set. Flower merges declared
+        values with those of a run, so a declared number would look like the user's choice.
         """
-        if not isinstance(given, dict):
-            return given
+        if not isinstance(table, dict):
+            return table
         first, *others = TARGETS
-        named = {key: value for key, value in given.items() if (key, value) != (first, "")}
+        named = {key: value for key, value in table.items() if (key, value) != (first, "")}
         if first not in named and any(map(named.get, others)):
             return {**named, first: 0.0}
         return named

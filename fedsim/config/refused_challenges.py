@@ -1,10 +1,16 @@
-"""The rows of the table of refused combinations about what is challenged, and with whose records.
+"""The rows of the table of refused combinations that concern challenges, records and trainings."""
 
-Canaries, crafted challenges and groups, a pair that is given; clients' own records, and a training.
-"""
-
-from fedsim.config.needs import Need, above, at_least, below, differs, equals, one_of
-from fedsim.config.refused_kinds import GAUSSIAN, trusts
+from fedsim.config.needs import (
+    GAUSSIAN,
+    Need,
+    above,
+    at_least,
+    below,
+    differs,
+    equals,
+    one_of,
+    trusts,
+)
 
 OF_CHALLENGES = (
     # --- Canaries
@@ -17,50 +23,51 @@ OF_CHALLENGES = (
             GAUSSIAN,
             equals("privacy.sensitivity", "global"),
         ),
-        why="and canaries are not supported with it",
-        instead="canaries.count = 0",
+        why="Canaries are not supported with this setting.",
+        instead="set canaries.count = 0",
     ),
     Need(
         what=(trusts(lambda model: model.summed_securely),),
         needs=(equals("canaries.count", 0),),
-        why="whose integers have no room for canaries",
-        instead='federation.trust = "local" or "central"',
+        why="The integers that clients send have no room for canaries.",
+        instead='set federation.trust = "local" or "central"',
     ),
     Need(
         what=(equals("federation.vantage", "released-model"),),
         needs=(equals("canaries.count", 0),),
-        why="whose beliefs replay the training without canaries",
-        instead='federation.vantage = "participant"',
+        why="Beliefs about the released model replay the training without canaries.",
+        instead='set federation.vantage = "participant"',
     ),
     Need(
         what=(equals("audit.vantages", "all"),),
         needs=(equals("canaries.count", 0),),
-        why="and the beliefs about the released model replay the training without canaries",
-        instead='audit.vantages = "configured"',
+        why="Beliefs about the released model replay the training without canaries.",
+        instead='set audit.vantages = "configured"',
     ),
     Need(
         what=(equals("trials.pairing", "common"),),
         needs=(equals("canaries.count", 0),),
-        why="where two trials share what is random and canaries have coins for each",
-        instead='trials.pairing = "independent"',
+        why="The trials of a pair share their random numbers, but each trial draws its own coins "
+        "for canaries.",
+        instead='set trials.pairing = "independent"',
     ),
     Need(
         what=(above("canaries.count", 0), equals("privacy.unit", "client")),
         needs=(one_of("canaries.kind", "gradient", "dirac"),),
-        why="where a canary stands for a client",
-        instead='privacy.unit = "record"',
+        why="With this unit, a canary stands for a client.",
+        instead='set privacy.unit = "record"',
     ),
     Need(
         what=(above("canaries.count", 0), equals("privacy.unit", "client")),
         needs=(equals("canaries.known-data", False),),
-        why="where clients send updates of their own and not sums over records",
-        instead='privacy.unit = "record"',
+        why="Clients send updates, not sums over records.",
+        instead='set privacy.unit = "record"',
     ),
     Need(
         what=(equals("canaries.kind", "text"),),
         needs=(equals("model.task", "next-token"),),
-        why="where a canary is a text of random tokens",
-        instead='canaries.kind = "gradient"',
+        why="Such a canary is a text of random tokens.",
+        instead='set canaries.kind = "gradient"',
     ),
     Need(
         what=(equals("canaries.score", "loss"),),
@@ -68,79 +75,79 @@ OF_CHALLENGES = (
             one_of("canaries.kind", "mislabelled", "text"),
             equals("canaries.known-data", False),
         ),
-        why="which are the losses of records that canaries are",
-        instead='canaries.score = "sums"',
+        why="This score is the loss of a canary, so each canary must be a record.",
+        instead='set canaries.score = "sums"',
     ),
-    # --- Random numbers in common
+    # --- Shared random numbers
     Need(
         what=(equals("trials.pairing", "common"),),
         needs=(equals("privacy.noise-source", "seed"), GAUSSIAN),
-        why="where two trials draw the same noise from the seed",
-        instead='trials.pairing = "independent"',
+        why="The trials of a pair draw the same noise from the seed.",
+        instead='set trials.pairing = "independent"',
     ),
     # --- Crafted challenges and groups
     Need(
         what=(equals("privacy.unit", "client"),),
         needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
-        why="where all data of a client are the target",
-        instead='privacy.unit = "record"',
+        why="All records of a client are the target.",
+        instead='set privacy.unit = "record"',
     ),
     Need(
         what=(differs("model.weights-sha256", ""),),
         needs=(differs("model.weights", "glorot"),),
-        why="which is of a file",
-        instead="the path of that file as model.weights",
+        why="The hash is the hash of a file.",
+        instead="set model.weights to the path of that file",
     ),
     Need(
         what=(equals("model.initialisation", "worst-case"),),
         needs=(equals("privacy.unit", "record"),),
-        why="which is fitted to all records but that of the challenge",
-        instead='model.initialisation = "random"',
+        why="This initial model is trained on all records except the target record.",
+        instead='set model.initialisation = "random"',
     ),
     Need(
         what=(equals("model.initialisation", "worst-case"), equals("challenge.kind", "record")),
         needs=(at_least("challenge.record", 0),),
-        why="which is fitted to all records but that of the challenge, and that is not known yet",
-        instead='another challenge.kind, or model.initialisation = "random"',
+        why="This initial model is trained on all records except the target record, which must be "
+        "known first.",
+        instead='set another challenge.kind or model.initialisation = "random"',
     ),
     Need(
         what=(equals("challenge.kind", "gradient"),),
         needs=(equals("training.clipping", True),),
-        why="a vector of the clipping norm",
-        instead="another challenge.kind",
+        why="A gradient target is a vector of the clipping norm.",
+        instead="set another challenge.kind",
     ),
     Need(
         what=(above("audit.bayesian-pairs", 0),),
         needs=(equals("challenge.kind", "record"), equals("challenge.copies", 1)),
-        why="whose guarantee is for the distribution of the records, which what was put into D for "
-        "the challenge is not from",
-        instead="audit.bayesian-pairs = 0",
+        why="The Bayesian guarantee is for the distribution of the records. A crafted or copied "
+        "target is not drawn from it.",
+        instead="set audit.bayesian-pairs = 0",
     ),
     Need(
         what=(below("training.sampling-rate", 1),),
         needs=(equals("challenge.copies", 1),),
-        why="where copies are sampled one by one, and no adversary here counts them",
-        instead="training.sampling-rate = 1.0",
+        why="Copies are sampled one by one, and no adversary of fedsim counts them.",
+        instead="set training.sampling-rate = 1.0",
     ),
     Need(
         what=(equals("privacy.sensitivity", "local"),),
         needs=(equals("challenge.copies", 1),),
-        why="which would hide the group as well as one of them",
-        instead='privacy.sensitivity = "global"',
+        why="Local sensitivity would hide the whole group as well as one record.",
+        instead='set privacy.sensitivity = "global"',
     ),
     # --- Rounded gradients
     Need(
         what=(equals("audit.mode", "participant"),),
         needs=(equals("run.precision", "float32"),),
-        why="whose belief compares sums that it computed in full precision with what others "
-        "rounded",
-        instead='audit.mode = "oracle"',
+        why="The participant would compare sums in full precision with rounded sums.",
+        instead='set audit.mode = "oracle"',
     ),
     Need(
         what=(equals("privacy.sensitivity", "local"),),
         needs=(equals("run.precision", "float32"),),
-        why="and the sensitivity of rounded gradients is not the one that is measured",
-        instead='privacy.sensitivity = "global"',
+        why="The sensitivity of rounded gradients differs from the measured sensitivity.",
+        instead='set privacy.sensitivity = "global"',
     ),
     # --- Clients' own records
     Need(
@@ -151,16 +158,16 @@ OF_CHALLENGES = (
             equals("federation.partition", "iid"),
             equals("data.classes", ""),
         ),
-        why="the records that each client has, and that nobody else reads",
-        instead="name a data set that everybody has",
+        why="Each client has its own records, and no other party reads them.",
+        instead="set data.name to a data set that all parties have",
     ),
     Need(
         what=(differs("data.public-schema", ""),),
         needs=(equals("data.name", "own"),),
-        why="which says what clients' own records have in common",
-        instead='data.public-schema = ""',
+        why="A schema describes the clients' own records.",
+        instead='set data.public-schema = ""',
     ),
-    # --- Texts whose next token is learnt
+    # --- Texts for next-token training
     Need(
         what=(equals("model.task", "next-token"),),
         needs=(
@@ -170,16 +177,16 @@ OF_CHALLENGES = (
             equals("privacy.unit", "record"),
             one_of("canaries.kind", "gradient", "dirac", "text"),
         ),
-        why="whose records are texts without labels",
-        instead='model.task = "classification"',
+        why="The records are texts without labels.",
+        instead='set model.task = "classification"',
     ),
     Need(
         what=(equals("data.name", "texts"),),
         needs=(equals("model.task", "next-token"),),
-        why="whose texts have no labels",
-        instead='data.name = "own" with a schema that names classes',
+        why="These texts have no labels.",
+        instead='set data.name = "own" with a schema that names classes',
     ),
-    # --- Numbers that are predicted
+    # --- Predicted numbers
     *(
         Need(
             what=(equals("model.task", task),),
@@ -188,24 +195,24 @@ OF_CHALLENGES = (
                 equals("data.classes", ""),
                 equals("model.class-priors", ""),
             ),
-            why="whose labels are numbers",
-            instead='model.task = "classification"',
+            why="The labels are numbers.",
+            instead='set model.task = "classification"',
         )
         for task in ("regression", "huber")
     ),
     Need(
         what=(differs("data.target", ""),),
         needs=(one_of("model.task", "regression", "huber"),),
-        why="which predict a number",
-        instead='data.target = ""',
+        why="A range of labels is for tasks that predict a number.",
+        instead='set data.target = ""',
     ),
     Need(
         what=(differs("model.class-priors", ""),),
         needs=(equals("model.task", "classification"),),
-        why="whose records have classes",
-        instead='model.class-priors = ""',
+        why="Class priors are for records with classes.",
+        instead='set model.class-priors = ""',
     ),
-    # --- A training of a model that is kept
+    # --- Trainings without an adversary
     Need(
         what=(equals("run.job", "training"),),
         needs=(
@@ -214,21 +221,21 @@ OF_CHALLENGES = (
             GAUSSIAN,
             equals("federation.colluding", 0),
         ),
-        why="whose guarantee is for every record and every client",
-        instead="rehearse it (fedsim rehearse)",
+        why="The guarantee of a training covers every record and every client.",
+        instead="rehearse the training (fedsim rehearse)",
     ),
     Need(
         what=(equals("run.job", "training"),),
         needs=(differs("model.initialisation", "worst-case"),),
-        why="whose first model would be fitted to the records without noise",
-        instead="rehearse it (fedsim rehearse)",
+        why="The initial model would be trained on the records without noise.",
+        instead="rehearse the training (fedsim rehearse)",
     ),
-    # --- A pair that is given
+    # --- A chosen pair
     Need(
         what=(equals("privacy.neighbouring", "add-remove"),),
         needs=(equals("challenge.replacement", -1),),
-        why="which replaces nothing",
-        instead='privacy.neighbouring = "replace"',
+        why="With this neighbouring relation, no record is replaced.",
+        instead='set privacy.neighbouring = "replace"',
     ),
     Need(
         what=(
@@ -237,8 +244,8 @@ OF_CHALLENGES = (
             at_least("challenge.record", 0),
         ),
         needs=(at_least("challenge.replacement", 0),),
-        why="and the two go together under replace",
-        instead="neither, to choose them by dissimilarity",
+        why='With "replace", choose both the target and its replacement, or neither.',
+        instead="leave both at -1, to choose them by dissimilarity",
     ),
     Need(
         what=(
@@ -247,8 +254,8 @@ OF_CHALLENGES = (
             at_least("challenge.replacement", 0),
         ),
         needs=(at_least("challenge.record", 0),),
-        why="and the two go together under replace",
-        instead="neither, to choose them by dissimilarity",
+        why='With "replace", choose both the target and its replacement, or neither.',
+        instead="leave both at -1, to choose them by dissimilarity",
     ),
 )
-"""In the order in which they are checked, after those of `refused`."""
+"""The rows in the order of the checks, which follow the rows in `refused`."""

@@ -16,14 +16,14 @@ KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)
 
 
 def given(values: Mapping[str, Any]) -> list[str]:
-    """Return the keys of the targets that these values give."""
+    """Return the keys of the noise targets that a configuration sets."""
     return [key for key in KEYS if values.get(key)]
 
 
 def overlaid(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of two places, the later one having the last word on every key.
+    """Return the merged values of two places. The later place wins for each key.
 
-    A target in the later place is the target: what the earlier one aimed at is left out.
+    A noise target in the later place replaces a noise target in the earlier one.
     """
     replaced = KEYS if given(later) else ()
     kept = {key: value for key, value in earlier.items() if key not in replaced}

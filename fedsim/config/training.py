@@ -56,16 +56,16 @@ class ModelConfig(Table):
 
     @property
     def weights_path(self) -> str:
-        """Where the file of `weights` is, "" where the first values are drawn."""
+        """The path of the file in `weights`; "" where the initial values are drawn."""
         return "" if self.weights in DRAWN else self.weights
 
 
 DISTANCE = 40.0
-"""D, how far from its first values a model is expected to be trained, in the Euclidean norm.
+"""D: expected Euclidean distance between a model's initial and trained parameters.
 
-Steps of a normalised length cover it best, in the worst case, with length D/sqrt(k) in each of k
-rounds (Nesterov, "Introductory lectures on convex optimization", 2004, section 3.2.3). The value is
-measured: docs/lab-notes/learning.md.
+In the worst case, k steps of normalised length cover it best with the length D/sqrt(k) (Nesterov,
+"Introductory lectures on convex optimization", 2004, section 3.2.3). The value is measured:
+docs/lab-notes/learning.md.
 """
 
 RATES = {"adam": 0.1, "sgd": 0.5}
@@ -135,7 +135,7 @@ class TrainingConfig(Table):
 
     @property
     def rate(self) -> float:
-        """The learning rate of the server's step: the given one, or the optimiser's own."""
+        """The learning rate of the server's step; the optimiser's default where none is set."""
         if self.learning_rate or self.optimizer != "normalized":
             return self.learning_rate or RATES.get(self.optimizer, RATES["sgd"])
         return DISTANCE / math.sqrt(self.rounds)
@@ -151,20 +151,20 @@ NEED_SGD = (
     ("federation", "vantage", "released-model"),
     ("federation", "adversary-rounds", "own"),
 )
-"""Tables, keys and values that need server steps which are linear in the aggregates, or of the
-clients' own scale."""
+"""Tables, keys and values whose server steps must be linear in the aggregates, or have the scale
+of the clients' updates."""
 
 
-def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return [training] with the optimiser and the schedule that a configuration leaves open.
+def chosen(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table [training] with defaults for an optimiser and schedule that are not set.
 
-    given: the configuration's tables, as they are in a file.
+    tables: the tables of the configuration.
     """
-    training: Mapping[str, Any] = given.get("training", {})
+    training: Mapping[str, Any] = tables.get("training", {})
     sgd = any(training.get(key, 0) != 0 for key in ("learning-rate", "momentum"))
     sgd |= training.get("local-steps", 1) != 1
     for table, key, value in NEED_SGD:
-        values = given.get(table, {})
+        values = tables.get(table, {})
         sgd |= isinstance(values, Mapping) and values.get(key) == value
     optimizer = training.get("optimizer") or ("sgd" if sgd else "normalized")
     schedule = "linear" if optimizer == "normalized" else "constant"
@@ -176,12 +176,12 @@ def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unless_classified(task: str, command: str) -> None:
-    """Raise InputError for another task than classification, whose accuracy a command compares.
+    """Raise InputError if a command that compares accuracies gets a task without classes.
 
     task: model.task.
     """
     if task != "classification":
         raise InputError(
-            f"model.task is {task}, and {command} compares accuracies of classes; run or train "
-            "such a model with fedsim run and fedsim train"
+            f"model.task is {task}, but {command} compares accuracies of classes; use fedsim run "
+            "or fedsim train for such a model"
         )

@@ -1,9 +1,9 @@
 """The process that answers a message at a node, from its start to its end.
 
-On a machine that is busy with other work a process may need minutes to start. Flower takes one for
-dead that sends no heartbeat within 30 seconds, and hands its task out again; each further process
-makes the others slower. So the program that starts processes keeps the claim of a task while its
-process lives, and ends a process that takes too long.
+On a busy machine a process may need minutes to start. Flower gives a process up that sends no
+heartbeat within 30 seconds, and hands its task out again. Each further process slows the others
+down. So the program that starts processes sends the heartbeats while its process lives, and kills a
+process that takes too long.
 """
 
 import logging
@@ -20,22 +20,22 @@ from fedsim.federation.runtimes.flower_services import Runtime
 log = logging.getLogger(__name__)
 
 BEAT_INTERVAL = 10.0
-"""Seconds between two heartbeats; Flower gives a task up after 30 seconds at first, then 60."""
+"""Seconds between two heartbeats. Flower gives a task up after 30 seconds at first, then 60."""
 
 SLOW = 60.0
-"""Seconds after which the log says that a process is busy; then after twice as many, and so on."""
+"""Seconds after which the log mentions a busy process; the time doubles with each line."""
 
 GRACE = 60.0
-"""Seconds that a process has to end once its answer is sent, or once it was killed."""
+"""Seconds in which a process must end after its answer was sent, or after it was killed."""
 
 
 class Answering:
-    """A process that answers one message, with all processes that it starts.
+    """A process that answers one message, with all its child processes.
 
     Args:
-        process: the leader of a process group of its own.
-        token: of the task.
-        deadline: seconds that it has from now on.
+        process: the leader of its own process group.
+        token: the token of the task.
+        deadline: seconds from now.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], token: str, deadline: float) -> None:
@@ -48,13 +48,13 @@ class Answering:
         self._claimed = True
 
     def goes_on(self, runtime: Runtime) -> bool:
-        """Return whether the process lives. Keep its claim if it does; else end what it left.
+        """Return whether the process lives. If it does, keep its claim; else end its children.
 
         Args:
-            runtime: of the SuperNode that handed the task out.
+            runtime: the SuperNode that handed the task out.
         """
         if (status := self.process.poll()) is not None:
-            self.kill()  # what it left behind
+            self.kill()  # its remaining children
             if status:
                 self._fail(runtime, status)
             return False
@@ -74,10 +74,10 @@ class Answering:
         return True
 
     def kill(self) -> None:
-        """Kill the process and all that it started.
+        """Kill the process and its children.
 
-        Flower's process answers a polite signal by telling the SuperNode that its task has failed,
-        without an answer to the message. The SuperNode then waits for the answer for ever.
+        On a polite signal, Flower's process tells the SuperNode that its task has failed, without
+        an answer to the message. The SuperNode would then wait for the answer forever.
         """
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -89,8 +89,8 @@ class Answering:
             now - self._begun,
         )
         self.kill()
-        self._claimed = False  # so that the server learns it, also where the process lives on
-        self._end = now + GRACE  # as one does that waits for a disk
+        self._claimed = False  # so that the server learns it, even if the process survives
+        self._end = now + GRACE  # a process that waits for a disk survives for a while
 
     def _beat(self, runtime: Runtime, now: float) -> None:
         try:
@@ -98,7 +98,7 @@ class Answering:
         except httpx.HTTPError as error:
             log.warning("the SuperNode takes no heartbeat: %s", error)
         if not self._claimed:
-            # The message is answered, or was given up: nothing that the process does now counts.
+            # The message was answered, or given up. The process can achieve nothing more.
             self._end = min(self._end, now + GRACE)
 
     def _fail(self, runtime: Runtime, status: int) -> None:
@@ -109,6 +109,6 @@ class Answering:
             if late
             else "its process ended before it read the message"
         )
-        # Where it had read the message, it has answered, or Flower answers with an error.
+        # A process that read the message has answered it, or Flower answers with an error.
         with suppress(httpx.HTTPError, RuntimeError):
             runtime.fail(self._token, reason)

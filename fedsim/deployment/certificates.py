@@ -1,9 +1,10 @@
 """Keys and certificates of a federation: one authority, one server certificate, a key per node.
 
-An authority outlives the server's certificates, so that a new one needs nothing of the nodes.
+An authority outlives the server's certificates, so a new certificate requires no change at the
+nodes.
 
-X.509 with the extensions that strict verification asks for (RFC 5280), over NIST P-384; the keys of
-nodes are in OpenSSH form, which is what Flower reads.
+Certificates are X.509 over NIST P-384, with the extensions for strict verification (RFC 5280). The
+keys of nodes are in OpenSSH form, which Flower reads.
 """
 
 import ipaddress
@@ -34,25 +35,25 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The names by which a machine reaches itself."""
 
 AUTHORITY_DAYS = 3650
-"""How much longer an authority lasts than the first certificate that it signs."""
+"""Days that an authority lasts beyond the first certificate that it signs."""
 
 USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
-"""All that a certificate may say of its key."""
+"""All key usages of a certificate."""
 
 SOON = timedelta(days=30)
-"""How long before its end a certificate is spoken of."""
+"""Remaining validity below which a certificate is reported."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A secret and what may be shown of it.
+    """A private key with its public part.
 
     Attributes:
         private: the key, PEM or OpenSSH text.
-        public: its certificate (PEM) or, of a node, its public key (OpenSSH, one line).
+        public: its certificate (PEM), or a node's public key (OpenSSH, one line).
     """
 
     private: bytes
@@ -63,7 +64,8 @@ def authority(days: int, now: datetime | None = None) -> Pair:
     """Return the key and the self-signed certificate (PEM) of a new certificate authority.
 
     Args:
-        now: when it begins, less an hour for clocks that disagree; None for this moment.
+        days: validity.
+        now: beginning of the validity, less an hour for different clocks; None: the current time.
     """
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
@@ -90,13 +92,14 @@ def server_certificate(
     """Return a TLS key and its certificate (PEM) for host names and IP addresses.
 
     Args:
-        names: at least one; the first is the certificate's common name as well.
-        days: how long it lasts, though it ends with its issuer at the latest.
-        now: when it begins, less an hour for clocks that disagree; None for this moment.
-        both_sides: whether its holder shows it to servers as well, as a client.
+        issuer: the authority that signs it.
+        names: at least one; the first one is also the certificate's common name.
+        days: validity, which ends with the issuer's at the latest.
+        now: beginning of the validity, less an hour for different clocks; None: the current time.
+        both_sides: whether its holder also shows it to servers, as a client.
 
     Raises:
-        ValueError: the issuer's certificate has ended, or is none.
+        ValueError: the issuer's certificate has ended, or is invalid.
     """
     issuer_key = _private_key(issuer.private)
     issuer_certificate = x509.load_pem_x509_certificate(issuer.public)
@@ -130,19 +133,20 @@ def server_certificate(
 
 
 def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
-    """Return a key and certificate for this machine alone, and what to trust it by (PEM).
+    """Return a key and certificate for this machine only, and the authority's certificate (PEM).
 
-    Nobody can sign another: the authority's key is thrown away.
+    The authority's key is not kept, so it can sign nothing else.
 
     Args:
-        now: when they begin, less an hour for clocks that disagree; None for this moment.
+        days: validity.
+        now: beginning of the validity, less an hour for different clocks; None: the current time.
     """
     own = authority(days, now)
     return server_certificate(own, LOOPBACK, days, now), own.public
 
 
 def node_key() -> Pair:
-    """Return a new key for a node (OpenSSH, EC P-384); its public half is what is registered."""
+    """Return a new key for a node (OpenSSH, EC P-384), whose public half is registered."""
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     return Pair(private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
@@ -151,7 +155,7 @@ def node_key() -> Pair:
 def fingerprint(public: bytes) -> str:
     """Return the SHA-256 of a public key (OpenSSH), as `ssh-keygen -l -f` shows it.
 
-    Raises ValueError for what is no key.
+    Raises ValueError for an invalid key.
     """
     try:
         key = load_ssh_public_key(public)
@@ -164,23 +168,24 @@ def fingerprint(public: bytes) -> str:
 
 
 def end(certificate: Path) -> datetime:
-    """Return when a certificate, the first of a PEM file, ends. Raises OSError and ValueError."""
+    """Return the end of the first certificate in a PEM file. Raises OSError and ValueError."""
     return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc
 
 
 def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
-    """Shake hands with oneself, as a server and as a client that wants a host.
+    """Perform a TLS handshake in memory between the server and a client that wants a host.
 
     Args:
-        certificate: the server's, a PEM file with what leads to a trusted one.
-        key: the server's, a PEM file without a passphrase.
-        trusted: the client's certificates, a PEM file.
+        certificate: the server's certificate with its chain (a PEM file).
+        key: the server's key, without a passphrase (a PEM file).
+        trusted: the client's trusted certificates (a PEM file).
+        host: the host name or IP address that the client wants.
 
     Raises:
-        OSError: a file cannot be read; its ssl.SSLError if the handshake fails.
+        OSError: a file cannot be read; its subclass ssl.SSLError: the handshake fails.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key, password="")  # "": where it has one, do not ask
+    server.load_cert_chain(certificate, key, password="")  # "": never ask for a passphrase
     client = ssl.create_default_context(cafile=str(trusted))
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
@@ -196,7 +201,7 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
 
 
 def fits(key: bytes, certificate: bytes) -> bool:
-    """Return whether a key is that of a certificate."""
+    """Return whether a key belongs to a certificate."""
     public = x509.load_pem_x509_certificate(certificate).public_key()
     return _private_key(key).public_key() == public
 
@@ -225,7 +230,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        # An hour for clocks that disagree.
+        # An hour for different clocks.
         .not_valid_before(start - timedelta(hours=1))
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
@@ -240,7 +245,7 @@ def _usage(*granted: str) -> x509.KeyUsage:
 
 
 def _name(common: str) -> x509.Name:
-    # X.520 allows a common name 64 characters; the alternative names are what is verified.
+    # X.520 limits a common name to 64 characters. Clients verify the alternative names.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
 
 
@@ -257,11 +262,11 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 @dataclass(frozen=True)
 class Own:
-    """An operator's own certificate and what belongs to it, PEM files.
+    """An operator's own certificate (PEM files).
 
     Attributes:
-        certificate: for the server's address, with what leads to a trusted one.
-        key: of the certificate, without a passphrase.
+        certificate: certificate for the server's address, with its chain.
+        key: its key, without a passphrase.
         trusted: certificates by which the nodes trust it.
     """
 
@@ -271,10 +276,14 @@ class Own:
 
 
 def own_pair(own: Own, address: str) -> tuple[Pair, bytes]:
-    """Return a key with its certificate, and what to trust it by (PEM).
+    """Return a key with its certificate, and the certificates to trust it by (PEM).
 
     Args:
-        address: of the server, where the nodes connect.
+        own: the operator's files.
+        address: address of the server, where the nodes connect.
+
+    Raises:
+        InputError: a node would refuse the certificate for the address.
     """
     try:
         verify(own.certificate, own.key, own.trusted, address)
@@ -284,6 +293,6 @@ def own_pair(own: Own, address: str) -> tuple[Pair, bytes]:
         reason = getattr(error, "verify_message", "") or error.strerror or error
         raise InputError(
             f"nodes would refuse '{own.certificate}' with '{own.key}' for {address} ({reason}); "
-            f"give a certificate for {address}, its key without a passphrase, and what it is "
-            "trusted by (PEM)"
+            f"give a certificate for {address}, its key without a passphrase, and the "
+            "certificates to trust it by (PEM)"
         ) from None

@@ -1,15 +1,15 @@
-"""What `fedsim deploy init` writes: a folder for each machine, and nothing that a machine lacks.
+"""The kit that `fedsim deploy init` writes: one folder for each machine of a federation.
 
     deploy.json    addresses, versions and dates; no secrets; a copy in every machine's folder
-    ca/            the certificate authority, which no machine needs; none with an operator's own
+    ca/            the certificate authority, which no machine needs; missing with an operator's own
     server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
-                   scripts, Flower's settings, the configuration of a training to begin with
+                   scripts, Flower's settings, the configuration of a first training
     clients/client-K/, auditor/   the node's own key, its node.toml, scripts
-    README.md      what to do on which machine
+    README.md      instructions for each machine
 
-Every machine's folder holds the wheel of the fedsim that wrote the kit, whose hash README.md tells,
-and what starts it there: scripts, units of systemd, a Dockerfile and a compose.yaml.
-Secrets are 0600 in folders that are 0700. Every script, unit and setting is a text of `templates`.
+Every machine's folder also has the wheel of the fedsim that wrote the kit, whose hash is in
+README.md, and the files that start it: scripts, units of systemd, a Dockerfile and a compose.yaml.
+Secrets have mode 0600 in folders with mode 0700. `templates` has the text of every file.
 """
 
 import ipaddress
@@ -35,36 +35,36 @@ from fedsim.deployment.certificates import Own, own_pair
 
 FORMAT = 2
 CONNECTION = "federation"
-"""What the SuperLink is called in the server's Flower settings."""
+"""Name of the SuperLink in the server's Flower settings."""
 
 NODE_PORT = 9094
-"""Flower's own choice for the first node of a machine; the next ones count up."""
+"""Port of a machine's first node, which is Flower's default. Further nodes count up."""
 
 DEADLINE = 3600
-"""Seconds that the process of a message has, where an older kit does not say: as a run's
-federation.timeout by default."""
+"""Default seconds for a message's process, equal to the default of federation.timeout. It is for
+kits that do not set it."""
 
 MANIFEST = "deploy.json"
 
 LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
-"""What is between the dots of a host name."""
+"""A label of a host name, which is the text between two dots."""
 
 
 @dataclass(frozen=True)
 class Kit:
-    """A federation as it was laid out, which is what deploy.json says.
+    """The layout of a federation, as deploy.json has it.
 
     Attributes:
         address: host name or IPv4 address of the server, where the nodes connect.
-        port: the proxy's, which the nodes connect to.
-        superlink_port: the SuperLink's, on the server's loopback.
-        clients: how many there are.
+        port: port of the proxy, to which the nodes connect.
+        superlink_port: port of the SuperLink, on the server's loopback.
+        clients: number of clients.
         auditor: whether there is a node for an auditor.
-        created: when the kit was written, in ISO 8601.
-        fedsim: the version that wrote it.
-        flwr: the version of Flower that was installed then.
-        machine: whose folder it is; "" in the folder that holds all of them.
-        format: of deploy.json.
+        created: time of writing, in ISO 8601.
+        fedsim: version of fedsim that wrote the kit.
+        flwr: version of Flower that was installed then.
+        machine: machine of the folder; "" in the folder of the whole kit.
+        format: format of deploy.json.
     """
 
     address: str
@@ -103,11 +103,11 @@ def _is_address(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return "%" not in text  # the scope that an IPv6 address may end with is free text
+    return "%" not in text  # an IPv6 scope may be any text, which scripts must not read
 
 
 def read(directory: Path) -> Kit:
-    """Return the kit that a folder, of all machines or of one, belongs to. Raises InputError."""
+    """Return the kit of a folder, of all machines or of one. Raises InputError."""
     path = directory / MANIFEST
     try:
         values = reading.json_object(path)
@@ -140,10 +140,10 @@ def folder(directory: Path, machine: str) -> Path:
     """Return the absolute path of a machine's folder.
 
     Args:
-        machine: its name, "server", "client-K" or "auditor".
+        machine: name in the kit, "server", "client-K" or "auditor".
 
     Raises:
-        InputError: the kit has no such machine, or the directory is that of another one.
+        InputError: the kit has no such machine, or the directory is another machine's folder.
     """
     kit = read(directory)
     if machine not in kit.machines:
@@ -154,8 +154,8 @@ def folder(directory: Path, machine: str) -> Path:
         return directory.absolute()
     if kit.machine:
         raise InputError(
-            f"'{directory}' is the folder of '{kit.machine}'; give that of '{machine}', "
-            "or of the whole kit"
+            f"'{directory}' is the folder of '{kit.machine}'; give the folder of '{machine}', or "
+            "of the whole kit"
         )
     return directory.absolute() / _place(machine)
 
@@ -176,19 +176,19 @@ def write(
     """Write a new kit and return it.
 
     Args:
-        directory: must not exist; where it does it is left as it is.
+        directory: the new folder, which must not exist.
         address: host name or IPv4 address of the server, where the nodes connect.
-        port: where the server's proxy listens.
-        superlink_port: where the SuperLink listens, on the server's loopback.
-        listen: the IP address at which the proxy listens; 0.0.0.0 for all interfaces.
+        port: port of the server's proxy.
+        superlink_port: port of the SuperLink, on the server's loopback.
+        listen: IP address where the proxy listens; 0.0.0.0: all interfaces.
         auditor: whether there is a node for an auditor.
-        days: how long the server's certificate lasts.
-        own: the operator's certificate; None for one of an authority of the kit's own.
-        now: when the kit is written; None for this moment.
+        days: validity of the server's certificate.
+        own: the operator's certificate; None: a certificate of the kit's own authority.
+        now: time of writing; None: the current time.
 
     Raises:
-        InputError: an address is none, for scripts read them; nodes would refuse the operator's own
-            certificate; no wheel can be made of this fedsim; or the directory exists.
+        InputError: an address is invalid, nodes would refuse the operator's certificate, no wheel
+            can be made of this fedsim, or the directory exists.
     """
     if not is_host(address):
         raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
@@ -224,16 +224,16 @@ def write(
 
 @contextmanager
 def _made(directory: Path) -> Iterator[Path]:
-    """Make the folder of a kit: yield another beside it, which takes its place when it is whole.
+    """Yield a temporary folder, which becomes the kit's directory once it is complete.
 
-    Raises InputError where there is one.
+    Raises InputError if the directory exists.
     """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700)
     except FileExistsError:
         raise InputError(
-            f"'{directory}' exists, and a kit is never written over another: name a new directory"
+            f"'{directory}' exists, and a kit never replaces another; name a new directory"
         ) from None
     except OSError as error:
         raise InputError(f"cannot write to '{directory}': {error.strerror}") from None
@@ -256,7 +256,7 @@ def _write_machines(
     listen: str,
     program: wheel.Wheel,
 ) -> None:
-    """Write what is of all machines, and the folder of each."""
+    """Write the files of the whole kit, and the folder of each machine."""
     write_instructions(directory, kit, program)
     values = _values(kit, program)
     place = directory / "server"
@@ -283,13 +283,13 @@ def _write_machines(
 
 
 def write_instructions(directory: Path, kit: Kit, program: wheel.Wheel) -> None:
-    """Write what is of all machines: deploy.json and README.md."""
+    """Write the files of the whole kit: deploy.json and README.md."""
     _write_manifest(directory, kit)
     write_file(directory / "README.md", templates.fill(readme.README, _values(kit, program)))
 
 
 def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> None:
-    """Write what of a machine's folder is the program's: the wheel, and what starts it."""
+    """Write the program's files of a machine's folder: the wheel, and the files that start it."""
     _write_manifest(place, replace(kit, machine=machine))
     write_file(place / program.name, program.content)
     for name, text in services.files(machine, _values(kit, program)).items():
@@ -299,7 +299,7 @@ def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> 
 def connect_flower(server: Path, superlink_port: int) -> None:
     """Write the connection to the SuperLink into the server's Flower home.
 
-    Flower wants an absolute path of the certificate, which the folder gets where it is used.
+    Flower needs an absolute path of the certificate, so this is done where the folder is used.
     """
     connection = {
         "address": f"127.0.0.1:{superlink_port}",
@@ -317,7 +317,7 @@ def settings(machine_folder: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"cannot read '{path}' ({reason}): copy this machine's folder anew"
+            f"cannot read '{path}' ({reason}); copy this machine's folder anew"
         ) from None
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
@@ -327,7 +327,7 @@ def port(machine_folder: Path, name: str) -> int:
     """Return a port of a machine's settings.env.
 
     Args:
-        name: of the setting, "PORT", "SUPERLINK_PORT" or "NODE_PORT".
+        name: name of the setting, "PORT", "SUPERLINK_PORT" or "NODE_PORT".
 
     Raises:
         InputError: the file cannot be read, or its value is no port from 1 to 65535.
@@ -341,9 +341,9 @@ def port(machine_folder: Path, name: str) -> int:
 
 
 def deadline(machine_folder: Path) -> float:
-    """Return the seconds that the process of a message has, by a node's settings.env.
+    """Return the time limit of a message's process in a node's settings.env, in seconds.
 
-    Raises InputError: the file cannot be read, or its value is no positive number.
+    Raises InputError if the file cannot be read, or its value is no positive number.
     """
     value = settings(machine_folder).get("DEADLINE", f"{DEADLINE}")
     with suppress(ValueError):
@@ -363,7 +363,7 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
         f"scp -pr {_place(machine)} {machine.upper()}-MACHINE:/etc/fedsim/" for machine in kit.nodes
     )
     return {
-        "AUDITOR": readme.AUDITOR if kit.auditor else "",  # first: it has others in it
+        "AUDITOR": readme.AUDITOR if kit.auditor else "",  # first: it contains other placeholders
         "ADDRESS": kit.address,
         "PORT": str(kit.port),
         "SUPERLINK_PORT": str(kit.superlink_port),
@@ -387,7 +387,7 @@ def _write_node(
     write_file(place / "node.key", key.private)
     write_file(place / "node.key.pub", key.public + b"\n")
     write_file(place / "ca.crt", trusted)
-    # Nobody waits for an auditor: where it shares a machine with a client, the client goes first.
+    # No round waits for an auditor, so a client on the same machine goes first.
     nice = "19" if machine == "auditor" else "0"
     values = {**values, "NICE": nice, "DEADLINE": f"{DEADLINE}"}
     write_file(place / "settings.env", templates.fill(templates.NODE_SETTINGS, values))
@@ -401,11 +401,11 @@ def _write_manifest(place: Path, kit: Kit) -> None:
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write a file that nobody else could read at any moment, through no link.
+    """Write a file that only its owner can ever read, and follow no link.
 
     Args:
-        path: folders that it lacks are made, for their owner alone.
-        content: bytes, or text that becomes UTF-8.
+        path: missing folders are created for their owner only.
+        content: bytes, or text that is written as UTF-8.
     """
     for parent in reversed(path.parents):
         if not parent.exists():

@@ -1,6 +1,6 @@
-"""The logs of what start.sh begins: a collector's lines, kept short; their last complaint is read.
+"""The logs of the services that start.sh starts: their form, their length, their last complaint.
 
-Flower's own lines, between them, are in Flower's form.
+Flower's own lines are in Flower's form.
 """
 
 import logging
@@ -13,10 +13,10 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 LARGEST = 10 << 20
-"""Bytes of a log, after which it becomes NAME.log.1, in place of an older one."""
+"""Bytes after which a log becomes NAME.log.1 and replaces an older one."""
 
 TAIL = 1 << 16
-"""Bytes at the end of a log in which a complaint is looked for."""
+"""Bytes at the end of a log that are searched for a complaint."""
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -25,11 +25,11 @@ COMPLAINT = re.compile(
 )
 
 HARMLESS = "Runtime task-token authentication failed"
-"""What a SuperNode says where this program asks about a task that has just been answered."""
+"""A SuperNode's line where this program asks for a task that has just been answered."""
 
 
 class _Line(logging.Formatter):
-    """One line for what is said: when (ISO 8601, UTC), by which machine, how grave, what."""
+    """One line: time (ISO 8601, UTC), machine, level, message."""
 
     def __init__(self, machine: str) -> None:
         super().__init__(f"%(asctime)s {machine} %(levelname)s %(message)s")
@@ -42,7 +42,7 @@ class _Line(logging.Formatter):
 
 
 def begin(machine: str) -> None:
-    """Log lines that a collector can parse, on standard error."""
+    """Log to standard error, in lines that a collector can parse."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Line(machine))
     logging.basicConfig(handlers=[handler])
@@ -50,9 +50,9 @@ def begin(machine: str) -> None:
 
 
 def rotate(folder: Path) -> None:
-    """Copy long logs away and empty them; whoever writes one goes on, for start.sh appends.
+    """Copy long logs away and empty them. Their writers continue, since start.sh appends.
 
-    A log of which no copy can be made stays as it is, which is said: nothing may end over it.
+    A log that cannot be copied stays, with a warning: no service may fail over its log.
     """
     for log in folder.glob("*.log"):
         try:
@@ -64,12 +64,12 @@ def rotate(folder: Path) -> None:
 
 
 def complaint(log: Path) -> str:
-    """Return the last complaint at the end of a log, as one printable line; "" where is none."""
+    """Return the last complaint in a log as one printable line; "": no complaint."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
             lines = COLOUR.sub("", file.read().decode(errors="replace")).splitlines()
     except OSError:
         return ""
-    said = [line for line in lines if COMPLAINT.search(line) and HARMLESS not in line]
-    return "".join(c for c in said[-1] if c.isprintable())[:200].strip() if said else ""
+    found = [line for line in lines if COMPLAINT.search(line) and HARMLESS not in line]
+    return "".join(c for c in found[-1] if c.isprintable())[:200].strip() if found else ""

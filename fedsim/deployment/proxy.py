@@ -1,15 +1,15 @@
-"""A TLS proxy that passes Flower's Fleet API to a SuperLink, and nothing else.
+"""A TLS proxy that passes Flower's Fleet API to a SuperLink, and no other API.
 
 Flower's SuperLink serves clients (Fleet), operators (Control) and its own processes (Runtime) on
-one port, and Control asks nobody who they are: whoever reaches the port can register nodes and
+one port. Control does not authenticate: every program that reaches the port can register nodes and
 submit code. So the SuperLink listens on loopback, and clients reach it through this proxy.
 
-A node whose Flower is of another minor version is refused, which the SuperLink itself would let in.
+The proxy refuses a node with another minor version of Flower, which the SuperLink would accept.
 
-The SuperLink knows a node by its key, but takes the node's word for whose reply it brings. So a
-reply passes only if it is of the node that brings it. Whether that node's key was used is for the
-SuperLink to find out; but as it reads a request whole before it asks, a long one passes only if one
-of the server's keys signed it, which is looked at before its body is.
+The SuperLink knows a node by its key, but does not check the sender of a reply. So the proxy passes
+a reply only if its sender is the node that brings it. The SuperLink checks that node's signature,
+but only after it has read the whole request. So the proxy passes a long request only if one of the
+server's keys signed it, which it checks before it reads the body.
 """
 
 import asyncio
@@ -43,24 +43,24 @@ from fedsim.federation.runtimes.flower_services import (
 log = logging.getLogger(__name__)
 
 FLEET = re.compile(r"/v1/fleet/[a-z-]+")
-"""The paths that are passed on, as they are on the wire: nothing to normalise, nothing encoded."""
+"""Paths that the proxy passes, as sent on the wire, without normalisation or encoding."""
 
 REPLIES = "/v1/fleet/push-messages"
 
 LARGEST = 1 << 30
-"""Bytes that one request may have: arrays travel in pieces of 5 MiB, and a masked sum in one."""
+"""Largest request in bytes. Arrays travel in pieces of 5 MiB, and a masked sum in one piece."""
 
 LARGEST_REPLY = 1 << 26
-"""Bytes of a request that announces a reply: what is in it is sent afterwards."""
+"""Largest request in bytes that announces a reply, whose content follows later."""
 
 LARGEST_UNSIGNED = 1 << 16
-"""Bytes of a request that may be anybody's, for the SuperLink to refuse."""
+"""Largest request in bytes without a known signature. The SuperLink refuses it."""
 
 CONNECTIONS = 1024
-"""Connections at once, each with up to a request: a node has a few. Flower asks again on a 503."""
+"""Connections at once, each with up to one request. A node has a few. Flower retries a 503."""
 
 UPKEEP_INTERVAL = 30.0
-"""Seconds between two looks at the certificate and at the length of the logs."""
+"""Seconds between two checks of the certificate and of the logs' length."""
 
 HOP_BY_HOP = {
     "connection",
@@ -73,7 +73,7 @@ HOP_BY_HOP = {
     "upgrade",
     "host",
 }
-"""Headers that concern one connection alone (RFC 9110, section 7.6.1), and the host's name."""
+"""Headers of a single connection (RFC 9110, section 7.6.1), and the host's name."""
 
 
 def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlette:
@@ -81,13 +81,13 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
     Args:
         superlink: its https:// address.
-        keys: the folder of the public keys (*.pub, OpenSSH) of the nodes that may send much.
+        keys: folder of the public keys (*.pub, OpenSSH) whose nodes may send long requests.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        # A round may take hours, but it is polled for: no single request does.
-        # The SuperLink is on this machine: a proxy of the environment is none of its business.
+        # A round may take hours, but clients poll, so no single request takes long.
+        # The SuperLink is on this machine, so ignore a proxy of the environment.
         async with httpx.AsyncClient(
             base_url=superlink, verify=trusted, timeout=300, trust_env=False
         ) as client:
@@ -115,19 +115,19 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
         if path == REPLIES:
             content = await request.body()
             if not replies_are_own(content):
-                return PlainTextResponse("a node replies in its own name\n", status_code=403)
+                return PlainTextResponse("a node must reply in its own name\n", status_code=403)
         client: httpx.AsyncClient = request.app.state.client
         passed = [pair for pair in request.headers.raw if _passes(pair[0])]
         outgoing = client.build_request("POST", path, headers=passed, content=content)
         try:
-            found = await client.send(outgoing, stream=True)
+            reply = await client.send(outgoing, stream=True)
         except httpx.HTTPError:
             return PlainTextResponse("the SuperLink does not answer\n", status_code=502)
         response = StreamingResponse(
-            found.aiter_raw(), found.status_code, background=BackgroundTask(found.aclose)
+            reply.aiter_raw(), reply.status_code, background=BackgroundTask(reply.aclose)
         )
         response.raw_headers = [
-            (name.lower(), value) for name, value in found.headers.raw if _passes(name)
+            (name.lower(), value) for name, value in reply.headers.raw if _passes(name)
         ]
         return response
 
@@ -136,13 +136,13 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 
 
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
-    """Serve the machine folder of a server until the process is ended."""
+    """Serve the folder of a server until the process ends."""
     logs.begin("server")
     asyncio.run(_serve(configuration(host, port, superlink_port, server), server))
 
 
 def configuration(host: str, port: int, superlink_port: int, server: Path) -> uvicorn.Config:
-    """Return what the proxy of a server's folder is served by.
+    """Return the web server's settings for the proxy of a server's folder.
 
     Args:
         server: has the certificates, and the nodes' public keys in keys/.
@@ -171,63 +171,64 @@ async def _serve(config: uvicorn.Config, server: Path) -> None:
 
 
 async def _upkeep(running: uvicorn.Server, server: Path) -> None:
-    """Say when the proxy listens; then take up new certificates, and keep logs short."""
+    """Log when the proxy listens. Then load renewed certificates, and shorten the logs."""
     while not running.started:
         await asyncio.sleep(0.1)
     log.info("passes the Fleet API on port %d", running.config.port)
-    shown = _written(server)
+    loaded = _written(server)
     while True:
         await asyncio.sleep(UPKEEP_INTERVAL)
         logs.rotate(server / "logs")
-        if (written := _written(server)) != shown:
-            shown = written
+        if (written := _written(server)) != loaded:
+            loaded = written
             take_up(running.config, server)
 
 
 def _written(server: Path) -> list[float]:
-    """Return when the server's certificate and key were written; of one that is away, 0."""
+    """Return the modification times of the server's certificate and key; 0 for a missing file."""
     files = (server / "server.crt", server / "server.key")
     return [file.stat().st_mtime if file.exists() else 0 for file in files]
 
 
 def take_up(config: uvicorn.Config, server: Path) -> None:
-    """Show new connections the certificate that is there now; one that does not fit, to none."""
+    """Show new connections the current certificate; keep the old one if it does not fit its key."""
     try:
         if config.ssl is not None:
             config.ssl.load_cert_chain(server / "server.crt", server / "server.key", password="")
-            log.info("shows another certificate from now on")
+            log.info("shows a new certificate from now on")
     except OSError as error:
-        log.warning("goes on with the certificate of before: %s", error)
+        log.warning("keeps the old certificate: %s", error)
 
 
 def _who(request: Request, keys: Path) -> str:
-    """Say of whom a request says that it is, and whether that one's clock is another."""
-    if (said := claim(request.headers)) is None:
-        return "nobody"
-    names = [path.stem for path in keys.glob("*.pub") if said.key == _public_key(path)]
+    """Return the claimed sender of a request, with the difference of its clock if it is large."""
+    if (claimed := claim(request.headers)) is None:
+        return "an unknown sender"
+    names = [path.stem for path in keys.glob("*.pub") if claimed.key == _public_key(path)]
     who = names[0] if names else "a key that is not in keys/"
-    if EARLIEST < said.age < LATEST:
+    if EARLIEST < claimed.age < LATEST:
         return who
-    return f"{who}, whose clock is {abs(said.age):.0f} s {'ahead' if said.age < 0 else 'behind'}"
+    way = "ahead" if claimed.age < 0 else "behind"
+    return f"{who}, whose clock is {abs(claimed.age):.0f} s {way}"
 
 
 def _refusal(request: Request, path: str, keys: Path) -> Response | None:
-    """Return the answer to a request that is refused before its body is read, None for others."""
+    """Return the refusal of a request before its body is read; None: it passes."""
     if request.method != "POST" or not FLEET.fullmatch(path) or request.url.query:
         return PlainTextResponse("only the Fleet API passes here\n", status_code=403)
     if refused := refused_version(request.headers):
         return Response(refused, 412, media_type="application/json")
     if (length := _length(request)) is None or length > LARGEST:
-        return PlainTextResponse(f"a request has a length, up to {LARGEST}\n", status_code=413)
+        return PlainTextResponse(f"a request needs a length, up to {LARGEST}\n", status_code=413)
     if length > LARGEST_UNSIGNED and not _signed(request, keys):
         return PlainTextResponse("none of the server's keys signed it\n", status_code=401)
     if path == REPLIES and length > LARGEST_REPLY:
-        return PlainTextResponse("that is no reply\n", status_code=413)
+        return PlainTextResponse("it is too long for a reply\n", status_code=413)
     return None
 
 
 def _signed(request: Request, keys: Path) -> bool:
-    """Whether a key of the folder, as it is now, signed a request."""
+    """Return whether one of the folder's current keys signed a request."""
     key = signer(request.headers)
     return key is not None and any(key == _public_key(path) for path in keys.glob("*.pub"))
 
@@ -240,7 +241,7 @@ def _public_key(path: Path) -> object:
 
 
 def _length(request: Request) -> int | None:
-    """Return how many bytes a request says that it has, None where it does not say it."""
+    """Return the length that a request states in bytes; None: it states none."""
     if "transfer-encoding" in request.headers:
         return None
     text = request.headers.get("content-length", "0")

@@ -1,4 +1,4 @@
-"""README.md of a kit: what to do on which machine, in order, for who administers and programs not.
+"""README.md of a kit: instructions for each machine, in order, for administrators.
 
 `@NAME@` is replaced when the kit is written.
 """
@@ -18,10 +18,10 @@ scp -pr server @ADDRESS@:/etc/fedsim/
 @COPIES@
 ```
 
-A key travels with its folder, and `install.sh` runs as root: use a channel that you trust. `ca/`
+A key travels with its folder, and `install.sh` runs as root, so use a channel that you trust. `ca/`
 stays here, off all machines of the federation: `ca/ca.key` makes the server's next certificate.
-Every `*.key` is a secret (0600). Tell every administrator, on another way than the folder's, the
-SHA-256 of the program:
+Every `*.key` is a secret (0600). Send every administrator the SHA-256 of the program, by another
+channel than the folder:
 
 ```
 @SHA256@
@@ -33,62 +33,62 @@ SHA-256 of the program:
 sudo sh /etc/fedsim/server/install.sh @SHA256@
 cd /etc/fedsim/server
 sudo -u fedsim venv/bin/fedsim deploy register .    # every key of keys/; again after a change
-sudo -u fedsim venv/bin/fedsim deploy check .       # what is wrong, and how to mend it
+sudo -u fedsim venv/bin/fedsim deploy check .       # problems, with the remedy for each
 sudo -u fedsim venv/bin/fedsim deploy train . deployment.toml \\
     --set federation.clients=@CLIENTS@ --out runs/first
 ```
 
-The last one when the clients are there, which `venv/bin/fedsim deploy status .` says. It trains one
-model and keeps it, within what clients allow at first; name your own data in `deployment.toml`, or
-give another file (`docs/how-to/train.md`). `fedsim deploy run . deployment.toml` with the same
-options is a training with an adversary in it. What either writes must lie in this folder.
-`install.sh` starts the SuperLink and the proxy (units fedsim-superlink, fedsim-proxy), which are
-there again after a restart of the machine.
+Give the last command when the clients are connected: see `venv/bin/fedsim deploy status .`. It
+trains and keeps one model, within the first limits of the clients. Name your own data in
+`deployment.toml`, or give another file (`docs/how-to/train.md`). With the same options,
+`fedsim deploy run . deployment.toml` trains with an adversary. Both must write inside this folder.
+`install.sh` starts the SuperLink and the proxy (units fedsim-superlink, fedsim-proxy), which start
+again with the machine.
 
 Port @PORT@ must be open to the clients. The SuperLink's own port @SUPERLINK_PORT@ listens on
-127.0.0.1 only and must stay closed: Flower's Control API asks nobody who they are. Who can log in
-to the server can submit code to every client: let no one else have an account there.
+127.0.0.1 only and must stay closed, since Flower's Control API does not authenticate. Every user of
+the server can submit code to every client, so give no other person an account there.
 
 ## Each client
 
-Say in `/etc/fedsim/client-K/node.toml` where the data lie and what you consent to. The account
-`fedsim`, which `install.sh` makes, must be able to read them; `data/` itself is left as it is.
+Set the path of the data and your consent in `/etc/fedsim/client-K/node.toml`. The account `fedsim`,
+which `install.sh` makes, must be able to read the data. `install.sh` does not change `data/`.
 
 ```sh
 sudo sh /etc/fedsim/client-0/install.sh @SHA256@
 sudo -u fedsim /etc/fedsim/client-0/venv/bin/fedsim deploy check /etc/fedsim/client-0
 ```
 
-The clock must be kept by NTP: a server refuses a node that is 5 s ahead of it. After a change of
-`node.toml`: `systemctl restart fedsim-client-0`. A client who wants a key that nobody else has ever
-held, or another one than the one that it has, gives `fedsim deploy rotate /etc/fedsim/client-0`.
+Keep the clock by NTP: a server refuses a node that is 5 s ahead of it. After a change of
+`node.toml`: `systemctl restart fedsim-client-0`. For a new key, which no other person has ever
+held: `fedsim deploy rotate /etc/fedsim/client-0`.
 
 @AUDITOR@## Later
 
-- Before the server's certificate ends, which `deploy status` tells: `fedsim deploy renew KIT` here,
-  then copy `server.key` and `server.crt` to the server's folder.
+- Before the server's certificate ends (see `deploy status`): `fedsim deploy renew KIT` here, then
+  copy `server.key` and `server.crt` to the server's folder.
 - A new key of a node: `fedsim deploy rotate FOLDER` on its machine, which says what to send.
-- Another version of the program, and whatever goes wrong: `docs/how-to/runbook.md` of fedsim.
+- Another version of the program, and all problems: `docs/how-to/runbook.md` of fedsim.
 
 ## Otherwise
 
 Without root or systemd: `python3 -m venv venv && venv/bin/pip install ./@WHEEL@ flwr==@FLOWER@` in
-the folder, `BIN` in `settings.env` set to its `venv/bin`, then `sh start.sh` and `sh stop.sh`; so
-all of it can be tried on one machine. No other program of the name will do: the package index has
-one.
+the folder. Set `BIN` in `settings.env` to its `venv/bin`, then use `sh start.sh` and `sh stop.sh`.
+In this way you can try all of it on one machine. Install this wheel only: the package index has
+another program with a similar name.
 
 In containers: `docker compose up -d --build` in a machine's folder, in place of `install.sh`, and
 `docker compose exec superlink fedsim deploy register /etc/fedsim/server`, or another command.
 
-Tried: `start.sh` and `stop.sh` on a network of their own, `install.sh` but for `systemctl`, the
-units by `systemd-analyze verify`. Not tried: the units under systemd, the images, `nginx.conf`, and
-any of it on machines of their own.
+Tested: `start.sh` and `stop.sh` on a separate network, `install.sh` without `systemctl`, the units
+by `systemd-analyze verify`. Not tested: the units under systemd, the images, `nginx.conf`, and any
+of it on separate machines.
 """
 
 AUDITOR = """\
 ### The auditor
 
-One more node, which is sent what every client is sent and answers with nothing. It may join and
+One more node, which receives what every client receives and answers without data. It may join and
 leave at any time, also during a run:
 
 ```sh
@@ -96,9 +96,10 @@ sudo sh /etc/fedsim/auditor/install.sh @SHA256@
 sudo -u fedsim /etc/fedsim/auditor/venv/bin/fedsim deploy check /etc/fedsim/auditor
 ```
 
-To watch a training, on the same machine; SEEDS has a line for each client that plants canaries, its
-canary-seed and canary-count. Texts (canary-kind) have text behind them, and take a copy of the
-decoder: --weights DIRECTORY. An experiment's challenge takes a copy of its data: --data-root DATA.
+To watch a training, use the same machine. SEEDS has a line for each client that plants canaries,
+with its canary-seed and canary-count. Canaries of text (canary-kind) also need "text" in the line,
+and a copy of the decoder: --weights DIRECTORY. An experiment's challenge needs a copy of its data:
+--data-root DATA.
 
 ```sh
 cd /etc/fedsim/auditor
@@ -106,8 +107,8 @@ fedsim audit live transcripts
 fedsim audit live transcripts --canary-seed-file SEEDS
 ```
 
-It goes on from run to run until it is stopped, with `--once` to the end of one;
-`fedsim audit transcript transcripts` audits a run that has ended. The report lies beside the
-transcript. In a container the node records; audit with an installed fedsim, for that needs PyTorch.
+It continues from run to run until you stop it; with `--once` it ends with one run.
+`fedsim audit transcript transcripts` audits a finished run. The report is beside the transcript. In
+a container the node only records; audit with an installed fedsim, since that needs PyTorch.
 
 """

@@ -1,8 +1,8 @@
-"""Flower's deployment runtime behind one command: a run on a SuperLink that is up already.
+"""A run on a SuperLink of Flower's deployment runtime that has already started.
 
-The same apps and the same configuration as in process. What the nodes are told names no folder of
-the server's but the run directory: each client's data are where its own node's config says. Only
-nodes whose public keys are registered take part.
+It uses the same apps and the same configuration as a run in process. The nodes receive no path of
+the server except the run directory: each node's own config has the path of its data. Only nodes
+with registered public keys take part.
 """
 
 import json
@@ -26,22 +26,22 @@ from fedsim.federation.runtimes.flower_command import (
 )
 
 UNREGISTERED = "unregistered"
-"""The status of a node whose key is refused, for good."""
+"""Status of a node whose key is refused permanently."""
 
 LAST = "run.json"
-"""The file of the server's folder that says which run was submitted last, and where it writes."""
+"""File of the server's folder with the id and the directory of the last submitted run."""
 
 IN_USE = "already in use"
-"""What Flower says of a public key that it knows."""
+"""Flower's complaint about a public key that it already knows."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """The node that the SuperLink made of a machine's key.
+    """The SuperLink's node for a machine's key.
 
     Attributes:
         node: its id.
-        key: the fingerprint of its public key.
+        key: fingerprint of its public key.
     """
 
     node: str
@@ -52,7 +52,7 @@ def start(server: Path, config: Config) -> Submission:
     """Submit a prepared run to the SuperLink of a server; return the submission.
 
     Args:
-        config: whose `run.out` is the run's directory.
+        config: its `run.out` is the run directory.
     """
     home = _home(server)
     with tempfile.TemporaryDirectory(prefix="fedsim-deployment-") as temporary:
@@ -74,19 +74,21 @@ def submission(server: Path, run_id: str) -> Submission:
 
 
 def register(server: Path) -> dict[str, str]:
-    """Register every public key of server/keys; return the node's id by its machine's name.
+    """Register every public key in server/keys; return each machine's node id.
 
-    A key that is registered already keeps its node. Every other node, also that of a key which
-    another replaced, is unregistered: its key is refused from then on. Raises FlowerError, and
-    InputError for keys that cannot be read or told apart, or are of no machine of the federation.
+    A registered key keeps its node. All other nodes are unregistered, such as the node of a
+    replaced key: their keys are refused from then on.
+
+    Raises FlowerError. Raises InputError for keys that are unreadable, equal, or of no machine of
+    the federation.
     """
     home = _home(server)
     files = key_files(server)
     machines = kit.read(server).nodes
     if strange := [machine for machine in files if machine not in machines]:
         raise InputError(
-            f"keys/{strange[0]}.pub is of no machine of this federation, which has "
-            f"{', '.join(machines)}: delete it"
+            f"keys/{strange[0]}.pub belongs to no machine of this federation, which has "
+            f"{', '.join(machines)}; delete it"
         )
     nodes = registered(server)
     keys = _distinct({machine: fingerprint_of(path) for machine, path in files.items()})
@@ -104,12 +106,12 @@ def register(server: Path) -> dict[str, str]:
 
 
 def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:
-    """Return keys by machine. Raises InputError where two machines have one."""
+    """Return the keys by machine. Raises InputError if two machines have the same key."""
     holders: dict[str, str] = {}
     for machine, key in keys.items():
         if (other := holders.setdefault(key, machine)) != machine:
             raise InputError(
-                f"keys/{other}.pub and keys/{machine}.pub are the same key: copy each machine's "
+                f"keys/{other}.pub and keys/{machine}.pub are the same key; copy each machine's "
                 "own node.key.pub"
             )
     return keys
@@ -124,9 +126,9 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> Registration:
         if IN_USE not in str(error).lower():
             raise FlowerError(f"{machine}: {error}") from None
         raise FlowerError(
-            f"{machine}: the SuperLink knows keys/{path.name} as another node's, perhaps one that "
-            f"was unregistered, and takes no key twice: make a new key on {machine} "
-            "(fedsim deploy rotate), copy its next.key.pub to it"
+            f"{machine}: the SuperLink knows keys/{path.name} as the key of another node, perhaps "
+            f"of an unregistered one, and accepts no key twice; make a new key on {machine} "
+            "(fedsim deploy rotate), and copy its next.key.pub to this file"
         ) from None
     return Registration(str(answer["node-id"]), key)
 
@@ -137,7 +139,7 @@ def statuses(server: Path) -> dict[str, str]:
 
 
 def nodes(server: Path) -> list[dict[str, Any]]:
-    """Return what the SuperLink says of each node that it knows. Raises FlowerError."""
+    """Return the SuperLink's entry for each node that it knows. Raises FlowerError."""
     return list(flwr(_home(server), "supernode", "list", kit.CONNECTION)["nodes"])
 
 
@@ -147,22 +149,22 @@ def _home(server: Path) -> Path:
 
 
 def key_files(server: Path) -> dict[str, Path]:
-    """Return the public key file of each node that the server is to let in, by its machine."""
+    """Return the public key file of each node that may connect, by machine."""
     return {path.stem: path for path in sorted((server / "keys").glob("*.pub"))}
 
 
 def fingerprint_of(path: Path) -> str:
-    """Return the fingerprint of a node's public key. Raises InputError if it is none."""
+    """Return the fingerprint of a node's public key. Raises InputError if it is unreadable."""
     try:
         return certificates.fingerprint(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(
-            f"cannot read '{path}' ({error}): copy that machine's node.key.pub to it"
+            f"cannot read '{path}' ({error}); copy that machine's node.key.pub to it"
         ) from None
 
 
 def registered(server: Path) -> dict[str, Registration]:
-    """Return what was registered for each machine. Raises InputError."""
+    """Return the registered node of each machine. Raises InputError."""
     path = server / "nodes.json"
     try:
         nodes = reading.json_object(path)
@@ -179,6 +181,6 @@ def registered(server: Path) -> dict[str, Registration]:
 
 
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
-    """Write down in nodes.json which node, of which key, each machine has."""
+    """Write each machine's node and key to nodes.json."""
     values = {machine: asdict(node) for machine, node in nodes.items()}
     kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")

@@ -1,7 +1,7 @@
-"""What each machine runs, and the files that start it: units of systemd, containers, nginx.
+"""The services of each machine, and the files that start them: systemd, containers, nginx.
 
-An image has the program alone: keys, settings, records and ledgers stay in the machine's folder.
-Only what trains or evaluates is given PyTorch.
+An image holds only the program. Keys, settings, records and ledgers stay in the machine's folder.
+Only services that train or evaluate have PyTorch.
 """
 
 import re
@@ -20,10 +20,10 @@ TORCH = ("torch", "torchvision")
 HEAVY = frozenset(
     {*TORCH, "scikit-learn", "scikit-image", "dp-accounting", "matplotlib", "jinja2", "safetensors"}
 )
-"""What relays and records does without it."""
+"""Packages that a service needs only to train or evaluate."""
 
 MEMORY = {LIGHT: ("25%", "2g"), FULL: ("75%", "${FEDSIM_MEMORY:-8g}")}
-"""How much a service may have, of the machine's under systemd, and in a container."""
+"""Memory limit of a service: share of the machine's under systemd, and size in a container."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Service:
     """A program that a machine runs.
 
     Attributes:
-        name: what start.sh calls it.
-        unit: what systemd does.
-        description: in a few words.
-        image: the stage of the Dockerfile.
-        port: the setting that says where it listens.
-        host: where that is, seen from the machine itself; a setting's value after $$.
+        name: name in start.sh.
+        unit: name of the systemd unit.
+        description: a few words.
+        image: stage of the Dockerfile.
+        port: setting of its port.
+        host: address where the machine itself reaches it; or $$ and a setting.
     """
 
     name: str
@@ -56,7 +56,7 @@ SERVER = (
 
 
 def of(machine: str) -> tuple[Service, ...]:
-    """Return what a machine runs."""
+    """Return the services of a machine."""
     if machine == "server":
         return SERVER
     image = LIGHT if machine == "auditor" else FULL
@@ -66,7 +66,7 @@ def of(machine: str) -> tuple[Service, ...]:
 
 
 def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a machine's folder is the program's, by name: an upgrade writes it anew."""
+    """Return the program's files of a machine's folder, by name. An upgrade replaces them."""
     own = of(machine)
     is_server = machine == "server"
     listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]

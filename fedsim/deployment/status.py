@@ -1,4 +1,4 @@
-"""How a federation is at this moment, seen from its server: who is there, what runs, what ends."""
+"""The current status of a federation, seen from its server: its nodes, its run, its certificate."""
 
 import time
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ class Node:
     """A machine that connects to the server.
 
     Attributes:
-        machine: its name in the kit.
-        state: "connected", "away", or "never connected" of one that is not registered as well.
-        since: when that began, in ISO 8601; "" where it always was so.
+        machine: name in the kit.
+        state: "connected", "away", or "never connected", which includes unregistered machines.
+        since: beginning of the state, in ISO 8601; "" for "never connected".
     """
 
     machine: str
@@ -32,11 +32,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Busy:
-    """A client that the server waits for.
+    """A client for which the server waits.
 
     Attributes:
-        machine: its name in the kit.
-        seconds: since it was sent a message that it has not answered.
+        machine: name in the kit.
+        seconds: time since it received the message that it has not answered.
     """
 
     machine: str
@@ -45,15 +45,15 @@ class Busy:
 
 @dataclass(frozen=True)
 class Run:
-    """The run that was submitted last.
+    """The last submitted run.
 
     Attributes:
-        directory: where it writes.
-        state: Flower's word for it.
-        round: the last one that is finished; 0 before the first.
-        rounds: how many are planned; 0 where it has not begun to train.
-        batch: how many batches of trials are finished: a training has one.
-        busy: the clients that have not answered for a minute or more.
+        directory: the run directory.
+        state: Flower's name of its state.
+        round: last finished round; 0 before the first.
+        rounds: number of planned rounds; 0 before the training begins.
+        batch: number of finished batches of trials; a training has one batch.
+        busy: clients that have not answered for a minute or more.
     """
 
     directory: str
@@ -66,13 +66,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Status:
-    """How a federation is.
+    """The status of a federation.
 
     Attributes:
         nodes: every machine that connects.
-        run: the last one; None before the first, or where the SuperLink does not answer.
-        certificate_days: how long the server's certificate lasts from now.
-        problems: what is to be looked at, one line each; none if all is well.
+        run: the last run; None before the first, or where the SuperLink does not answer.
+        certificate_days: remaining validity of the server's certificate.
+        problems: one line each; empty if all is well.
     """
 
     nodes: tuple[Node, ...]
@@ -82,7 +82,7 @@ class Status:
 
 
 def status(server: Path) -> Status:
-    """Return how a federation is.
+    """Return the status of a federation.
 
     Args:
         server: the server's folder, on its machine.
@@ -91,45 +91,45 @@ def status(server: Path) -> Status:
     try:
         end = certificates.end(server / "server.crt")
     except (OSError, ValueError) as error:
-        raise InputError(f"server.crt cannot be read ({error}): copy it to '{server}'") from None
+        raise InputError(f"server.crt cannot be read ({error}); copy it to '{server}'") from None
     left = end - datetime.now(UTC)
     days = left / timedelta(days=1)
     problems = []
     if left < certificates.SOON:
-        problems.append(f"the certificate lasts {days:.0f} days: fedsim deploy renew KIT")
+        problems.append(f"the certificate ends in {days:.0f} days: fedsim deploy renew KIT")
     nodes: tuple[Node, ...] = ()
     last = None
     try:
         nodes = tuple(_nodes(server, laid_out.nodes))
         last = _run(server)
     except FlowerError as error:
-        said = " ".join(str(error).split())
-        problems.append(f"the SuperLink does not answer, see fedsim deploy check: {said}")
+        reason = " ".join(str(error).split())
+        problems.append(f"the SuperLink does not answer, see fedsim deploy check: {reason}")
     problems += [
         f"{node.machine} is {node.state}: fedsim deploy check on its machine says why"
         for node in nodes
-        if node.state != CONNECTED and node.machine != "auditor"  # nobody waits for an auditor
+        if node.state != CONNECTED and node.machine != "auditor"  # no round waits for an auditor
     ]
     return Status(nodes, last, round(days, 1), tuple(problems))
 
 
 def _nodes(server: Path, machines: list[str]) -> Iterator[Node]:
-    """Yield every machine as it is. Raises InputError and FlowerError."""
+    """Yield the state of every machine. Raises InputError and FlowerError."""
     known = {str(node["node-id"]): node for node in run.nodes(server)}
     registered = run.registered(server)
     for machine in machines:
         own = registered.get(machine)
-        found = known.get(own.node, {}) if own else {}
-        if found.get("status") == "online":
-            yield Node(machine, CONNECTED, str(found.get("online-at", "")))
-        elif seen := found.get("offline-at"):
-            yield Node(machine, AWAY, str(seen))
+        entry = known.get(own.node, {}) if own else {}
+        if entry.get("status") == "online":
+            yield Node(machine, CONNECTED, str(entry.get("online-at", "")))
+        elif offline := entry.get("offline-at"):
+            yield Node(machine, AWAY, str(offline))
         else:
             yield Node(machine, NEVER, "")
 
 
 def _run(server: Path) -> Run | None:
-    """Return the run that was submitted last. Raises InputError and FlowerError."""
+    """Return the last submitted run. Raises InputError and FlowerError."""
     path = server / run.LAST
     try:
         submitted = reading.json_object(path)

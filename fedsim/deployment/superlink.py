@@ -1,4 +1,4 @@
-"""The SuperLink of a server's machine, on loopback: whoever reaches it can submit code."""
+"""The SuperLink of a server's machine, on loopback, since all that reach it can submit code."""
 
 import logging
 import os
@@ -12,13 +12,13 @@ from fedsim.federation.runtimes.flower_command import environment, executable
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL = "0.5"
-"""Seconds between two questions of Flower's starter of processes for a task."""
+"""Seconds between two requests of Flower's process starter for a task."""
 
 
 def start(place: Path) -> None:
     """Become the SuperLink of the server's folder.
 
-    Raises InputError for settings that cannot be read, FlowerError if Flower is not installed.
+    Raises InputError for unreadable settings, FlowerError if Flower is not installed.
     """
     program = executable("flower-superlink")
     command = [program, "--host", "127.0.0.1", "--port", f"{kit.port(place, 'SUPERLINK_PORT')}"]

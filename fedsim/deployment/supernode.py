@@ -1,12 +1,13 @@
-"""A SuperNode that hands its work to its own processes alone, and to no other account.
+"""A SuperNode that gives its tasks only to its own processes, and to no other account.
 
-By itself Flower's SuperNode gives each task, on loopback, to whoever asks first: the run's
-configuration, the model, and the right to answer for the node; and it starts the process of a task
-with its token on the command line, which every account can read. Here a task is given for a secret,
-over TLS with a key, which are both of this start, and its token is in a file without a name.
+Flower's SuperNode gives each task, on loopback, to the first program that asks. A task has the
+run's configuration, the model, and the right to answer for the node. Flower also starts a task's
+process with the token on the command line, which every account can read. Here a task requires a
+secret, over TLS, with a secret and a key that are new with each start. The token is in a file
+without a name.
 
-A node has one process at a time: Flower's SuperNode takes the next message when it has sent the
-answer to the last one.
+A node has one process at a time: Flower's SuperNode takes the next message after it has sent the
+last answer.
 """
 
 import fcntl
@@ -27,32 +28,32 @@ import fedsim
 from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.deployment.answering import Answering
-from fedsim.federation.protocol import patience, versions
+from fedsim.federation.protocol import node_machine
 from fedsim.federation.runtimes.flower_command import environment, executable
 from fedsim.federation.runtimes.flower_services import Runtime
 
 log = logging.getLogger(__name__)
 
 SUPERNODE = "fedsim.federation.runtimes.mended_supernode"
-"""The module that becomes Flower's SuperNode. This process needs nothing of it."""
+"""Module that becomes Flower's SuperNode. This process does not import it."""
 
 APP = "flwr-clientapp"
-"""Flower's program of a task's process."""
+"""Flower's program for the process of a task."""
 
 CERTIFICATE_DAYS = 3650
-"""Longer than a node runs."""
+"""Longer than any node runs."""
 
 POLL_INTERVAL = 0.1
-"""Seconds between two questions for a task soon after the last one; an idle node asks rarely."""
+"""Seconds between two requests for a task shortly after the last one. An idle node asks rarely."""
 
 LOGS_INTERVAL = 60.0
-"""Seconds between two looks at the length of the log."""
+"""Seconds between two checks of the log's length."""
 
 
 def start(place: Path) -> None:
     """Become the SuperNode of a machine's folder, beside a process that starts its apps.
 
-    Raises InputError for settings that cannot be read, FlowerError if Flower is not installed.
+    Raises InputError for unreadable settings, FlowerError if Flower is not installed.
     """
     executable(APP)
     logs.begin(kit.read(place).machine)
@@ -71,11 +72,11 @@ def start(place: Path) -> None:
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
     own = environment(place / "flower") | {
-        versions.NODE: fedsim.__version__,
-        patience.NODE: f"{kit.deadline(place)}",
+        node_machine.VERSION: fedsim.__version__,
+        node_machine.DEADLINE: f"{kit.deadline(place)}",
     }
     with (runtime / "secret").open("rb") as held:
-        # From now on the other process has the lock, to its end: `starts_apps` asks for it.
+        # The other process now holds the lock until it ends. `starts_apps` tests the lock.
         fcntl.flock(held, fcntl.LOCK_EX)
         subprocess.Popen(beside, env=own, pass_fds=[held.fileno()])
     log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
@@ -91,28 +92,28 @@ def start(place: Path) -> None:
 
 
 def starts_apps(place: Path) -> bool:
-    """Return whether the process beside the SuperNode that was started last is there."""
+    """Return whether the process beside the last started SuperNode lives."""
     try:
         with (place / "state" / "runtime" / "secret").open("rb") as secret:
             fcntl.flock(secret, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        pass  # it was never started
+        pass  # the node was never started
     return False
 
 
 def serve_apps(place: Path, supernode: int) -> None:
-    """Start a process for each task of a SuperNode, the parent of this process, until it ends.
+    """Start a process for each task of the parent SuperNode, until it ends.
 
-    Without this process the SuperNode would seem to be well, and never answer: it ends with it.
+    Without this process the SuperNode would look healthy but never answer, so both end together.
     """
-    signal.signal(signal.SIGTERM, _end)  # so that the process of a message ends as well
+    signal.signal(signal.SIGTERM, _end)  # so that the process of a message ends, too
     try:
         _serve_apps(place, supernode)
     except BaseException as error:
         if os.getppid() == supernode:
-            # Flower ends with status 0 on a SIGTERM, which is for an end that somebody asked for.
+            # On SIGTERM, Flower ends with status 0, which stands for a requested end.
             failed = isinstance(error, Exception)
             os.kill(supernode, signal.SIGKILL if failed else signal.SIGTERM)
         raise
@@ -149,23 +150,24 @@ def _serve_apps(place: Path, supernode: int) -> None:
 
 
 def _task(runtime: Runtime) -> str:
-    """Return the token of a task; "" where there is none, or no SuperNode that answers."""
+    """Return the token of a task; "": no task, or the SuperNode does not answer."""
     try:
         return runtime.task()
     except httpx.HTTPError:
-        time.sleep(1)  # the SuperNode is about to listen, or to end
+        time.sleep(1)  # the SuperNode is starting or ending
         return ""
 
 
 def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:
-    """Start the process of a task, which ends with this one, and return it.
+    """Start and return the process of a task, which ends with this process.
 
-    It leads a process group of its own. A session of its own would undo the node's NICE: Linux may
-    share a processor among sessions first.
+    It leads its own process group. A new session would undo the node's NICE, since Linux may share
+    a processor among sessions first.
 
     Args:
         address: HOST:PORT of the SuperNode's Runtime API.
-        token: of the task, which no other account may read.
+        trusted: certificate of the Runtime API's authority (a PEM file).
+        token: the token of the task, which no other account may read.
     """
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())

@@ -1,14 +1,14 @@
 """The texts of a deployment kit: scripts, units, containers, a proxy's configuration.
 
-`@NAME@` is replaced when the kit is written. Scripts are plain sh; everything that a machine may
-have to change for itself is in its settings.env and, for a node, its node.toml.
+`@NAME@` is replaced when the kit is written. Scripts are plain sh. A machine's own choices are in
+its settings.env and, for a node, its node.toml.
 """
 
 from collections.abc import Mapping
 
 SCRIPT_HEAD = """\
 #!/bin/sh
-# Written by `fedsim deploy init`. What may be changed is in settings.env@OWN@.
+# Written by `fedsim deploy init`. To change something, edit settings.env@OWN@.
 set -eu
 HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 . "$HERE/settings.env"
@@ -16,13 +16,13 @@ if [ -n "$BIN" ]; then PATH="$BIN:$PATH"; fi
 export PATH
 umask 077
 mkdir -p "$HERE/flower" "$HERE/state" "$HERE/logs" "$HERE/work"
-# Flower's processes import from where they are started before they look into the app.
+# Flower's processes import from their working directory before they import from the app.
 cd "$HERE/work"
 
-# Whether a process is one of this folder's: the number in a file left behind may be another's.
+# Whether a process belongs to this folder: the number in an old file may belong to another.
 ours() { ps -ww -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
 
-# start NAME LINE: begin a service, and wait until its log has the line that says it is ready.
+# start NAME LINE: start a service, and wait until its log has the line that says it is ready.
 start() {
     name=$1; ready=$2; log="$HERE/logs/$name.log"
     if [ -f "$HERE/$name.pid" ] && ours "$(cat "$HERE/$name.pid")"; then
@@ -36,14 +36,14 @@ start() {
     echo "$pid" >"$HERE/$name.pid"
     tries=0
     until tail -c "+$((before + 1))" "$log" | grep -q "$ready"; do
-        # While it becomes another program its arguments are not to be seen, but its state is.
+        # While it becomes another program its arguments are hidden, but its state is not.
         case "$(ps -o stat= -p "$pid")" in "" | Z*)
-            echo "$name has ended (logs/$name.log); what is wrong: fedsim deploy check $HERE" >&2
+            echo "$name has ended (logs/$name.log); for the reason: fedsim deploy check $HERE" >&2
             exit 1 ;;
         esac
         if [ "$tries" -gt 480 ]; then
-            echo "$name is not ready after two minutes (logs/$name.log) and goes on trying;" \\
-                "what is wrong: fedsim deploy check $HERE" >&2
+            echo "$name is not ready after two minutes (logs/$name.log), and keeps trying;" \\
+                "for the reason: fedsim deploy check $HERE" >&2
             exit 1
         fi
         tries=$((tries + 1))
@@ -85,10 +85,10 @@ esac
 
 STOP_SCRIPT = """\
 #!/bin/sh
-# Written by `fedsim deploy init`. Ends what start.sh began, in order.
+# Written by `fedsim deploy init`. Stops the services of start.sh, in order.
 set -u
 HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-# Whether a process is one of this folder's: the number in a file left behind may be another's.
+# Whether a process belongs to this folder: the number in an old file may belong to another.
 ours() { ps -ww -p "$1" -o args= 2>/dev/null | grep -qF "$HERE/"; }
 for name in @SERVICES@; do
     [ -f "$HERE/$name.pid" ] || continue
@@ -107,7 +107,7 @@ for name in @SERVICES@; do
     fi
     rm -f "$HERE/$name.pid"
 done
-# A process of the app may hang where a server vanished under it, and outlives what began it.
+# A process of the app may hang when its server vanishes, and outlive the service.
 work=$(cd "$HERE/work" 2>/dev/null && pwd -P) || exit 0
 for process in /proc/[0-9]*; do
     [ "$(readlink "$process/cwd" 2>/dev/null)" = "$work" ] || continue
@@ -118,10 +118,10 @@ done
 """
 
 SERVER_SETTINGS = """\
-# The server's settings, read by start.sh. The addresses are those of the kit's certificate.
+# The server's settings, for start.sh. The address and port must be those in the kit.
 # BIN: the bin folder of the Python environment with fedsim; empty if it is on the PATH.
 BIN=
-# Clients connect here, to the proxy that passes the Fleet API alone.
+# Port for the clients: the proxy, which passes only the Fleet API.
 LISTEN=@LISTEN@
 PORT=@PORT@
 # The SuperLink itself, on 127.0.0.1 only.
@@ -129,98 +129,98 @@ SUPERLINK_PORT=@SUPERLINK_PORT@
 """
 
 NODE_SETTINGS = """\
-# This node's settings, read by start.sh. Its data and consent are in node.toml.
+# This node's settings, for start.sh. Its data and consent are in node.toml.
 # BIN: the bin folder of the Python environment with fedsim; empty if it is on the PATH.
 BIN=
-# The server, by a name that its certificate has.
+# The server, by a name in its certificate.
 SUPERLINK=@ADDRESS@:@PORT@
-# Where the node serves its own processes, on 127.0.0.1; another for each node of one machine.
+# Port for the node's own processes, on 127.0.0.1. Each node of one machine needs another one.
 NODE_PORT=@NODE_PORT@
-# How far the node steps back for other programs of this machine: 0 not at all, 19 wholly.
+# Priority below other programs of this machine: from 0, equal, to 19, lowest.
 NICE=@NICE@
-# Seconds that the process of a message has; then it is killed with all that it started. A node has
-# one such process at a time. Not below federation.timeout of a run, for which the server waits.
+# Time limit of a message's process, in seconds. A process that exceeds it is killed with all its
+# children. A node has one such process at a time. Not below federation.timeout of a run.
 DEADLINE=@DEADLINE@
 """
 
 CLIENT_CONFIG = """\
-# What the app is told of this node, and by nobody but you. Relative paths begin in work/.
+# The app's settings for this node, which only you can change. Relative paths begin in work/.
 partition-id = @PARTITION@
 num-partitions = @CLIENTS@
 
-# The folder, or file, of your records, read by the schema below; it replaces data.root here.
+# Folder or file of your records, which the schema below describes. It replaces data.root here.
 data-path = "../data"
 
-# A copy of the schema that all clients agreed upon: without it no training on your records is
-# answered, a run with another one is refused, and `fedsim deploy check` looks whether they fit it.
+# Copy of the schema that all clients agreed on. Without it, the node answers no training on your
+# records. It refuses a run with another schema. `fedsim deploy check` compares the records with it.
 # schema-path = "../schema.toml"
 
-# Where this node keeps its own ledger, of every answer it ever gave, and an adversary's memory.
-# Never empty it: what is entered there was released, and stays so.
+# Folder of this node's own ledger of all its answers, and of an adversary's memory. Never empty it:
+# what the ledger lists was released, and stays released.
 state-path = "../state"
 
-# What you agree to, with commas between. Plain training with noise of your own needs nothing.
-#   central       the server sees clean sums of your records, and is trusted to add the noise
-#   challenge     a run may train with and without one of them, and an adversary tells which
-#   adversary     this node may be the adversary, about records of others: towards the server, which
-#                 plays itself, and otherwise what it finds leaves without noise (with experiment)
-#   oracle        a run may read gradients of yours without noise, to measure (with experiment)
-#   canaries      records made up for a test are added to yours
-#   measures      a share of your records is held back from every training; after its last round you
-#                 say once, under noise, how the model answers for them (the two keys at the end)
-#   experiment    your records are public or made for tests: noise may hide nothing, and nothing is
-#                 charged below
+# Your consent, with commas between. Plain training with your own noise needs none.
+#   central       the server sees sums of your records without noise, and is trusted to add noise
+#   challenge     a run may train with and without one of them, and an adversary guesses which
+#   adversary     this node may be the adversary, about other clients' records; its findings leave
+#                 without noise (with experiment), unless the server itself is the adversary
+#   oracle        a run may measure gradients of your records without noise (with experiment)
+#   canaries      a run may add crafted records to yours
+#   measures      a share of your records is held back from every training; after its last round the
+#                 node reports once, with noise, how the model classifies them (see the last keys)
+#   experiment    your records are public or made for tests: noise need not protect them, and
+#                 nothing is charged below
 consent = ""
 
-# How many trainings of your records one run may make: each of them releases as much again.
+# Largest number of trainings on your records in one run. Each of them releases as much again.
 max-trials = 1
 
-# What all runs together, whoever starts them and whatever of your data they pick, may cost any one
-# of your records: beyond this epsilon at this delta nothing is answered, and a round is refused
-# before it is computed. What is written here is enough for one run of the server's deployment.toml.
-# Take a delta far below 1 / your records. `fedsim deploy check` says what is spent.
+# Largest epsilon of any one of your records, at this delta, over all runs of all servers, whichever
+# records they select. Beyond it the node answers nothing. It refuses a round before it computes it.
+# These values suffice for one run of the server's deployment.toml. Choose a delta far below one
+# over the number of your records. `fedsim deploy check` reports the spent epsilon.
 epsilon-limit = 2.2
 delta-limit = 1e-5
 
-# Plants made-up records among yours, each in a training or not by a coin, for an auditor who knows
-# this seed; it needs "canaries" above. Draw a new one for each training, since a seed plants the
-# same again, and tell nobody else: docs/how-to/live-audit.md.
+# Plants crafted records among yours, for an auditor who knows this seed. A coin decides whether a
+# training has each. It needs "canaries" above. Draw a new seed for each training: a seed always
+# plants the same canaries. Tell it only to the auditor: docs/how-to/live-audit.md.
 # canary-seed = 0
 # canary-count = 100
-# canary-kind = "text"      # of a decoder: texts of random tokens
+# canary-kind = "text"      # for a decoder: texts of random tokens
 
-# With "measures" above: the share of your records that is held back, at most 0.5, and the epsilon
-# that one answer may cost at most. It is added to what the rounds cost, of epsilon-limit.
+# For "measures" above: the share of your records to hold back, at most 0.5, and the largest epsilon
+# of one answer. It adds to the epsilon of the rounds, within epsilon-limit.
 # measures-share = 0.2
 # measures-epsilon = 1.0
 """
 
 AUDITOR_CONFIG = """\
-# What the app is told of this node: it holds no records. Relative paths begin in work/.
+# The app's settings for this node, which holds no records. Relative paths begin in work/.
 role = "auditor"
 
-# Where every run is recorded, as RUN_ID.fedt. It tells of people: keep it to yourself (0700).
+# Folder of the transcripts, RUN_ID.fedt. They reveal facts about people: keep them private (0700).
 transcript-path = "../transcripts"
 """
 
 INSTALL_SCRIPT = """\
 #!/bin/sh
-# Written by `fedsim deploy init`. As root, once, and again after an upgrade: an account for the
-# node alone, a Python environment in this folder, the systemd units, which are started.
-# usage: install.sh SHA256   of the wheel, as it was told on another way than this folder came.
+# Written by `fedsim deploy init`. Run it as root, once, and again after an upgrade. It makes an
+# account for the node, a Python environment in this folder, and the systemd units, and starts them.
+# usage: install.sh SHA256   of the wheel, received by another channel than this folder.
 set -eu
 HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 cd "$HERE"
 WHEEL=@WHEEL@
 found=$(sha256sum "$WHEEL" | cut -d " " -f 1)
 if [ "${1:-}" != "$found" ]; then
-    echo "install.sh: the SHA-256 of $WHEEL is $found: give the one that you were told," \\
+    echo "install.sh: the SHA-256 of $WHEEL is $found; give the SHA-256 that you received," \\
         "which must be the same" >&2
     exit 2
 fi
 PYTHON=${PYTHON:-python3}
 if ! "$PYTHON" -c "import sys; sys.exit(sys.version_info < (3, 11))"; then
-    echo "install.sh: $PYTHON is no Python 3.11 or later: give PYTHON=/its/path before sh" >&2
+    echo "install.sh: $PYTHON is no Python 3.11 or later; give PYTHON=/its/path before sh" >&2
     exit 2
 fi
 umask 022
@@ -234,7 +234,7 @@ for unit in @UNITS@; do
         -e "s|^ReadWritePaths=.*|ReadWritePaths=$HERE|" "$unit.service"
     install -m 644 "$unit.service" "${UNITS:-/etc/systemd/system}/"
 done
-# Whose the records are is their owner's to say.
+# Only the owner of the records decides who may read them.
 find . -path "./data/*" -prune -o -exec chown -h fedsim: {} +
 systemctl daemon-reload
 systemctl enable @UNITS@
@@ -250,19 +250,19 @@ Wants=network-online.target time-sync.target
 StartLimitIntervalSec=0
 
 [Service]
-# Up to two minutes for a clock that is not set by NTP yet; then it starts as it is.
+# Wait up to two minutes until NTP has set the clock; then start anyway.
 ExecStartPre=-/bin/sh -c 'timeout 120 sh -c "until timedatectl show -p NTPSynchronized \\
     | grep -q yes; do sleep 2; done"'
 TimeoutStartSec=300
-# The folder of this machine, where install.sh found it.
+# The folder of this machine, as install.sh sets it.
 ExecStart=/bin/sh @FOLDER@/start.sh @SERVICE@
 User=fedsim
 UMask=0077
-# Flower ends a node that was refused as if it had been asked to.
+# Flower ends a refused node with the status of a requested end.
 Restart=always
-# A node that was killed is taken for alive, and its key refused, for a minute.
+# For a minute, the server takes a killed node for alive and refuses its key.
 RestartSec=70
-# Of the machine's memory; another limit: systemctl edit @UNIT@
+# Share of the machine's memory. To change it: systemctl edit @UNIT@
 MemoryMax=@MEMORY@
 NoNewPrivileges=true
 CapabilityBoundingSet=
@@ -289,8 +289,8 @@ WantedBy=multi-user.target
 """
 
 NGINX = """\
-# Instead of `start.sh proxy`, where nginx is preferred: the Fleet API and nothing else.
-# Include it inside http { }; the files must be readable for nginx alone.
+# Replaces `start.sh proxy` where you prefer nginx: it passes only the Fleet API.
+# Include it inside http { }. Only nginx should be able to read the files.
 server {
     listen @PORT@ ssl;
     server_name @ADDRESS@;
@@ -314,8 +314,8 @@ server {
 
 COMPOSE_HEAD = """\
 # In this folder: docker compose up -d --build
-# The folder must be of the user of the containers: chown -R 1000:1000 . (or FEDSIM_USER=UID:GID).
-# Data, ledger and logs stay in it, so that nothing that Docker removes forgets what was spent.
+# The folder must belong to the containers' user: chown -R 1000:1000 . (or FEDSIM_USER=UID:GID).
+# Data, ledger and logs stay in it, so Docker can remove nothing that records the spent epsilon.
 services:
 """
 
@@ -326,7 +326,7 @@ COMPOSE_SERVICE = """\
       context: .
       target: @IMAGE@
 @ARGUMENTS@    user: ${FEDSIM_USER:-1000:1000}
-    # The SuperLink, and a node's own port, are on the loopback of their machine, and of no other.
+    # The SuperLink, and a node's own port, are on the loopback of their machine only.
     network_mode: host
     restart: always
     init: true
@@ -348,18 +348,18 @@ COMPOSE_SERVICE = """\
 """
 
 COMPOSE_ARGUMENTS = """\
-      # PyTorch for processors; for a GPU cu128, or what else uv calls your version of CUDA.
+      # PyTorch for CPUs; for a GPU cu128, or the name that uv uses for your version of CUDA.
       args:
         TORCH_BACKEND: ${FEDSIM_TORCH:-cpu}
 """
 
 COMPOSE_DATA = """\
-      # Records elsewhere: FEDSIM_DATA=/folder, and data-path = "../data" in node.toml as it is.
+      # Records elsewhere: set FEDSIM_DATA=/folder, and keep data-path = "../data" in node.toml.
       - ${FEDSIM_DATA:-./data}:/etc/fedsim/@MACHINE@/data:ro
 """
 
 DOCKERIGNORE = """\
-# The image is built of the program alone: no key, setting or record is sent to the builder.
+# The image holds the program only: no key, setting or record goes to the builder.
 *
 !*.whl
 """
@@ -375,7 +375,7 @@ RUN useradd --uid 1000 --no-create-home fedsim
 USER fedsim
 
 FROM light AS full
-# PyTorch for processors, far smaller than for GPUs (cu128, ...); uv knows where each is.
+# PyTorch for CPUs, far smaller than for GPUs (cu128, ...). uv knows the source of each.
 ARG TORCH_BACKEND=cpu
 USER root
 RUN pip install --no-cache-dir uv \\
@@ -389,7 +389,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     """Return a text with its placeholders replaced.
 
     Args:
-        template: with @NAME@ for each.
+        template: has @NAME@ for each placeholder.
+        values: replacements by NAME.
     """
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)

@@ -1,4 +1,4 @@
-"""What a federation that runs needs now and then: a certificate, a node's key, a new version."""
+"""Maintenance of a running federation: a new certificate, a new node key, a new version."""
 
 import ssl
 from dataclasses import replace
@@ -17,25 +17,25 @@ from fedsim.deployment.certificates import Own, own_pair
 from fedsim.federation.runtimes.flower_services import server_knows
 
 NEXT = "next.key"
-"""The key that waits to be registered; its public half is beside it."""
+"""The new key before its registration; its public half is beside it."""
 
 
 def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> datetime:
-    """Write a new key and certificate of the server; return when it ends. No node needs to know.
+    """Write a new key and certificate of the server; return when it ends. Nodes need no change.
 
     Args:
-        days: how long one that the kit's authority signs lasts; an operator's own has its own end.
-        own: an operator's own certificate and key (PEM files), which the nodes trust already; None
-            for one that the kit's authority signs.
+        days: validity of a certificate that the kit's authority signs.
+        own: the operator's certificate and key (PEM files), which the nodes already trust; None: a
+            certificate of the kit's authority.
 
     Raises:
-        InputError: it cannot be done; the old ones are then as they were.
+        InputError: no certificate can be made; the old files stay.
     """
     laid_out = kit.read(directory)
     if laid_out.machine:
         raise InputError(
-            f"'{directory}' is the folder of '{laid_out.machine}' alone: renew where the whole "
-            "kit is"
+            f"'{directory}' is only the folder of '{laid_out.machine}'; renew in the folder of the "
+            "whole kit"
         )
     server = kit.folder(directory, "server")
     if own is None:
@@ -53,24 +53,24 @@ def _signed(ca: Path, address: str, days: int) -> certificates.Pair:
         return certificates.server_certificate(authority, [address], days)
     except FileNotFoundError:
         raise InputError(
-            f"the kit has no authority in '{ca}': give --certificate and --key"
+            f"the kit has no authority in '{ca}'; give --certificate and --key"
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"the authority in '{ca}' cannot sign ({error}): make a new kit") from None
+        raise InputError(f"the authority in '{ca}' cannot sign ({error}); make a new kit") from None
 
 
 def rotate(place: Path) -> tuple[str, str]:
-    """Make the next key of a node; return whose it is, and its fingerprint. The old one serves on.
+    """Make the next key of a node; return the machine and the fingerprint. The old key stays.
 
     Raises:
-        InputError: it is no node's folder, or a key waits already.
+        InputError: it is no node's folder, or it already has a next key.
     """
     machine = kit.read(place).machine
     if machine in ("", "server"):
-        raise InputError(f"'{place}' is not the folder of a node: give that of a client or auditor")
+        raise InputError(f"'{place}' is not a node's folder; give a client's or the auditor's")
     if (place / NEXT).exists():
         raise InputError(
-            f"'{place / NEXT}' waits already: send {NEXT}.pub to the server, or delete both"
+            f"'{place / NEXT}' exists already; send {NEXT}.pub to the server, or delete both"
         )
     pair = certificates.node_key()
     kit.write_file(place / NEXT, pair.private)
@@ -79,7 +79,7 @@ def rotate(place: Path) -> tuple[str, str]:
 
 
 def take_up(place: Path, superlink: str) -> bool:
-    """Put the next key in the place of a node's own, if the server knows it; return whether."""
+    """Replace a node's key by its next key, if the server knows that key; return whether it did."""
     try:
         private = load_ssh_private_key((place / NEXT).read_bytes(), password=None)
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
@@ -87,33 +87,33 @@ def take_up(place: Path, superlink: str) -> bool:
             return False
         if not server_knows(f"https://{superlink}", trusted, private):
             return False
-        if (public := place / f"{NEXT}.pub").exists():  # else it was interrupted here
+        if (public := place / f"{NEXT}.pub").exists():  # else an interrupted call moved it
             public.replace(place / "node.key.pub")
         (place / NEXT).replace(place / "node.key")
     except (OSError, ValueError, httpx.HTTPError, InputError):
-        return False  # where nothing waits, or the server does not answer: the old key is tried
+        return False  # no next key, or no answer of the server: use the old key
     return True
 
 
 def upgrade(directory: Path) -> Path:
-    """Write what each machine needs of the program that runs; return the folder with all of it.
+    """Write the files of the running version for each machine; return the folder with all of them.
 
     Args:
-        directory: of the whole kit, whose README.md and deploy.json tell the version from now on.
+        directory: folder of the whole kit. Its README.md and deploy.json get the new version.
 
     Raises:
-        InputError: it is one machine's folder, or the kit has this version already.
+        InputError: it is one machine's folder, or the kit already has this version.
     """
     old = kit.read(directory)
     if old.machine:
         raise InputError(
-            f"'{directory}' is the folder of '{old.machine}' alone: upgrade where the whole kit is"
+            f"'{directory}' is only the folder of '{old.machine}'; upgrade the whole kit's folder"
         )
     new = replace(old, fedsim=fedsim.__version__, flwr=version("flwr"))
     if new == old:
         raise InputError(
-            f"the kit has fedsim {old.fedsim} with Flower {old.flwr} already: run the command of "
-            "the version that it is to have"
+            f"the kit already has fedsim {old.fedsim} with Flower {old.flwr}; use the command of "
+            "the version that the kit shall have"
         )
     out = directory / f"upgrade-{new.fedsim}-flwr-{new.flwr}"
     program = wheel.running()

@@ -1,7 +1,7 @@
-"""A wheel of the program that runs, so that every machine of a federation gets the same.
+"""A wheel of the running program, so that every machine of a federation gets the same program.
 
-What is installed is no source to build from: its modules are packed anew, beside the metadata that
-they were installed with. The same modules make the same wheel.
+An installed package is no source to build from. So its modules are packed again, with the metadata
+of their installation. The same modules make the same wheel.
 """
 
 import base64
@@ -28,15 +28,15 @@ Tag: py3-none-any
 """
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The date of every file, since a date of its own would make another wheel."""
+"""Date of every file. Other dates would make another wheel."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, and the name that its file must have.
+    """A wheel, with the name of its file.
 
     Attributes:
-        name: of the file, which tells the version.
+        name: file name, which contains the version.
         content: the zip archive.
     """
 
@@ -50,13 +50,13 @@ class Wheel:
 
 
 def file_name(version: str) -> str:
-    """Return what the wheel of a version is called."""
+    """Return the file name of a version's wheel."""
     return f"{_stem(version)}-py3-none-any.whl"
 
 
 @cache
 def running() -> Wheel:
-    """Return the wheel of this program. Raises InputError where it was not installed as it is."""
+    """Return the wheel of this program. Raises InputError if it differs from the installed one."""
     packed = {path: content for package in PACKAGES for path, content in _modules(package)}
     for file in sorted(configurations.folder().glob("*.toml")):
         packed[f"{configurations.PACKED}/{file.name}"] = file.read_bytes()
@@ -83,15 +83,15 @@ def _modules(package: str) -> list[tuple[str, bytes]]:
 
 
 def _metadata() -> dict[str, str]:
-    """Return the files about the distribution, as it was installed."""
+    """Return the files of the installed distribution's metadata."""
     remedy = "install it (pip install) from where it comes, so that a wheel can be made of it"
     try:
         installed = distribution(DISTRIBUTION)
     except PackageNotFoundError:
-        raise InputError(f"fedsim runs without having been installed: {remedy}") from None
+        raise InputError(f"fedsim runs without an installation; {remedy}") from None
     if installed.version != fedsim.__version__:
         raise InputError(
-            f"fedsim {fedsim.__version__} runs, but {installed.version} is installed: {remedy}"
+            f"fedsim {fedsim.__version__} runs, but {installed.version} is installed; {remedy}"
         )
     names = ("METADATA", "entry_points.txt", "licenses/LICENSE")
     kept = {name: installed.read_text(name) for name in names}
@@ -99,7 +99,7 @@ def _metadata() -> dict[str, str]:
 
 
 def _record(packed: dict[str, bytes], own: str) -> bytes:
-    """Return the list of all files with hash and length; its own line has neither."""
+    """Return the list of all files with hash and length. Its own line has neither."""
     lines = [f"{path},{_digest(content)},{len(content)}" for path, content in packed.items()]
     return "\n".join([*lines, f"{own},,", ""]).encode()
 

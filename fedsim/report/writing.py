@@ -55,7 +55,7 @@ def assembled(
     transcript = run_transcript.read(directory)
     facts = directory.read_facts()
     config, rows = directory.config, ledger.verified(directory)
-    run_agreement.check(directory, config, facts, transcript, rows)
+    run_agreement.check(directory, facts, transcript, rows)
     report = assemble(
         from_run_config(to_run_config(config) | dict(limits)) if limits else config,
         facts,

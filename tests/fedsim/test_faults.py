@@ -215,7 +215,7 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
         return reply
 
     grid = FaultyGrid(config, restart_at_last)
-    with pytest.raises(ClientFailedError, match=r"no 'ratios': the node's Flower state was lost"):
+    with pytest.raises(ClientFailedError, match=r"no 'ratios': the node lost its Flower state"):
         server_app.carry_out(grid, preflight(config), directory)
 
 
@@ -384,7 +384,7 @@ def test_a_node_with_other_data_is_named_before_the_first_round(
     elsewhere = {"data-path": str(tmp_path / "other.csv")} | _experimenting(tmp_path / "state")
     grid.contexts[FIRST_NODE + 2].node_config |= elsewhere
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(InputError, match=r"disagree about the data.*: client 2 has [0-9a-f]{16}"):
+    with pytest.raises(InputError, match=r"have different data.*: client 2 has [0-9a-f]{16}"):
         server_app.carry_out(grid, preflight(config), directory)
     assert not (directory.path / ledger.FILE).exists()
 
@@ -476,7 +476,7 @@ def test_all_colluders_disclose_their_noise_and_nobody_else(
         return reply
 
     for fault, who, reason in (
-        (intruding, client, "it has a 'disclosed' that nobody asked for"),
+        (intruding, client, "it has a record 'disclosed', which was not"),
         (silent, colluder, "it has no 'disclosed' of noise"),
     ):
         directory = RunDirectory.create(tmp_path / fault.__name__, config)
@@ -585,7 +585,7 @@ def test_a_false_share_unmasks_nothing(small: Make, chosen: Roles, tmp_path: Pat
         return reply
 
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(SecureAggregationError, match=r"do not fit together.*nothing of the sum"):
+    with pytest.raises(SecureAggregationError, match=r"contradict each other.*nothing of the sum"):
         _run(config, directory, forged)
 
 
@@ -630,9 +630,9 @@ def _endless_shares(record: ConfigRecord) -> None:
 
 DEFECTS = {
     "a key that is none": (_a_key_that_is_none, "invalid reply"),
-    "one key twice": (_one_key_twice, "its public keys are not its own alone"),
+    "one key twice": (_one_key_twice, "another node sent one of its public keys"),
     "shares for one alone": (_shares_for_one_alone, "its shares are not those that were asked"),
-    "endless shares": (_endless_shares, "its shares are no shares"),
+    "endless shares": (_endless_shares, "its shares have a wrong type or length"),
 }
 
 
@@ -686,7 +686,7 @@ class LateGrid(FaultyGrid):
 @pytest.mark.parametrize(
     ("stage", "reason"),
     [
-        (Stage.SHARE_KEYS, "it answered a stage of which it had no part"),
+        (Stage.SHARE_KEYS, "it answered a stage that it has no part in"),
         (Stage.COLLECT_MASKED_VECTORS, "it had no part in the exchange of keys"),
     ],
 )

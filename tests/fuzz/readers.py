@@ -100,7 +100,11 @@ _of_run("nodes.json", nodes.registered_nodes)
 
 def _batches(run: RunDirectory) -> object:
     file = run.batch_file(0)
-    return batches.ranges(run.config, run), batches.rounds_of(run, 0), run.read_arrays(file)
+    return (
+        batches.Batches(run.config, run).ranges(),
+        batches.rounds_of(run, 0),
+        run.read_arrays(file),
+    )
 
 
 _of_run("batches/000000.npz", _batches, **NPZ)

@@ -100,7 +100,7 @@ class LiveAudit:
         if self.config is None or keys != self._configured:
             config = from_run_config(keys | {"run.device": self._device_name, "run.threads": 0})
             # The author of the transcript must not choose what is read or downloaded here.
-            config = config.reading_data_from(self._data_root, as_they_are=True)
+            config = config.reading_data_from(self._data_root, offline=True)
             config = config.starting_from(self._weights)
             if self._challenge and config.run.job != "training":
                 check(config)

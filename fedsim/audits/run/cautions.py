@@ -2,7 +2,7 @@
 
 from fedsim.audits.results.theory import Budget
 from fedsim.config import Config
-from fedsim.config.refused_kinds import UNBOUNDED
+from fedsim.config.needs import UNBOUNDED
 from fedsim.privacy.trust.model import Vantage
 
 UNCLIPPED = f"gradients are not clipped: {UNBOUNDED}"

@@ -53,7 +53,7 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     config = configuration.load(config_file, _overrides(set_, out))
-    configuration.check_is_no_training(config, str(config_file))
+    configuration.check_is_no_training(config.run.job, str(config_file))
     run_directory = _carry_out(directory, config, experiment, accept_epsilon, console)
     conclude(run_directory, start, console)
     if json_:

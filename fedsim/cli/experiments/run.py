@@ -105,12 +105,12 @@ def run(
             "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
             "--fail-if",
         )
-        configuration.check_is_no_training(RunDirectory.open(resume).config, str(resume))
+        configuration.check_is_no_training(RunDirectory.open(resume).config.run.job, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
     else:
         given["trials.count"] = max_trials if trials is None else trials
         config = _configured(config_file, set_, given)
-        configuration.check_is_no_training(config, str(config_file))
+        configuration.check_is_no_training(config.run.job, str(config_file))
         _check_maximum(config.trials.until_halfwidth, trials, max_trials)
         plan, directory = begin(config, runtime, console, placed)
         if short := _shortfall(plan.config.trials, plan.config.audit.confidence):

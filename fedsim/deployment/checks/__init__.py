@@ -1,1 +1,1 @@
-"""What is wrong with a deployment: what lies in a folder, what listens, what answers."""
+"""Checks of a deployment: the files in a folder, the listening ports, the answers."""

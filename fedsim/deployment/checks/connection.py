@@ -1,4 +1,4 @@
-"""What answers on a port, from here: the server as a node reaches it, and what start.sh began."""
+"""Checks of ports from this machine: the server as a node reaches it, and the local services."""
 
 import ipaddress
 import socket
@@ -19,25 +19,28 @@ TIMEOUT = 5.0
 """Seconds for a connection."""
 
 FLEET = "/v1/fleet/pull-messages"
-"""A path of the API that is for nodes."""
+"""A path of the nodes' API."""
 
 CONTROL = "/v1/control/list-runs"
-"""A path of the API by which code is submitted; the proxy must not pass it."""
+"""A path of the API that submits code. The proxy must not pass it."""
 
 
 def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
-    """Connect as a node does: TLS by the authority that nodes trust, the Fleet API and no other.
+    """Connect as a node does: with TLS by the trusted authority, to the Fleet API and Control API.
 
     Args:
-        name: what the certificate is for, which is not the host where a server looks at itself.
+        place: the machine's folder, with ca.crt.
+        host: host name or IP address.
+        port: port of the proxy.
+        name: name in the certificate; it differs from the host where a server checks itself.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
     except (OSError, ssl.SSLError) as error:
-        yield "TLS", WRONG, f"ca.crt cannot be read ({error}): copy this machine's folder anew"
+        yield "TLS", WRONG, f"ca.crt cannot be read ({error}); copy this machine's folder anew"
         return
     if failed := _failed(trusted, host, port, name):
         yield failed
@@ -49,13 +52,13 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
             fleet = client.post(f"https://{host}:{port}{FLEET}", extensions=sni).status_code
             control = client.post(f"https://{host}:{port}{CONTROL}", extensions=sni).status_code
     except httpx.HTTPError as error:
-        yield "Fleet API", WRONG, f"does not answer ({error!r}): start the server's proxy"
+        yield "Fleet API", WRONG, f"does not answer ({error!r}); start the server's proxy"
         return
     yield from _apis(fleet, control)
 
 
 def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | None:
-    """Return what is wrong with a TLS connection, None if it stands."""
+    """Return the failed check of a TLS connection; None: it works."""
     try:
         with (
             socket.create_connection((host, port), timeout=TIMEOUT) as plain,
@@ -69,19 +72,19 @@ def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | 
         )
         return "TLS", WRONG, message
     except ssl.SSLError as error:
-        message = f"{host}:{port} does not speak TLS ({error.reason}): start the proxy"
+        message = f"{host}:{port} does not speak TLS ({error.reason}); start the proxy"
         return "TLS", WRONG, message
     except OSError as error:
         message = (
-            f"{host}:{port} is unreachable ({error}): start the server, or open the port to here"
+            f"{host}:{port} is unreachable ({error}); start the server, or open the port to here"
         )
         return "server", WRONG, message
 
 
 def _apis(fleet: int, control: int) -> Iterator[Line]:
-    """Say whether the API of nodes passes and that of operators does not, by their answers."""
+    """Check that the Fleet API passes and the Control API does not, by their status codes."""
     if fleet in (403, 502):
-        message = f"the proxy answers {fleet}: start the SuperLink, and the proxy of this kit"
+        message = f"the proxy answers {fleet}; start the SuperLink, and the proxy of this kit"
         yield "Fleet API", WRONG, message
     else:
         yield "Fleet API", OK, "passes"
@@ -89,17 +92,18 @@ def _apis(fleet: int, control: int) -> Iterator[Line]:
         yield "Control API", OK, "is closed"
     else:
         message = (
-            f"answers {control} here, so that anyone can submit code: let clients reach only the "
-            "proxy of start.sh, or nginx with nginx.conf"
+            f"answers {control} here, so anyone can submit code; let clients reach only the proxy "
+            "of start.sh, or nginx with nginx.conf"
         )
         yield "Control API", WRONG, message
 
 
 def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
-    """Return by how many seconds this clock is ahead of a server's; None where that is not said.
+    """Return the seconds by which this clock is ahead of a server's; None: the server shows none.
 
     Args:
         url: https://HOST:PORT of the server's proxy.
+        trusted: trust in the server's authority.
 
     Raises:
         httpx.HTTPError: the server does not answer.
@@ -109,17 +113,18 @@ def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
         dates = client.post(f"{url}{FLEET}").headers.get_list("date")
     if not dates:
         return None
-    # The server said whole seconds, somewhere between the question and the answer.
+    # The server answered whole seconds, at a time between the request and the answer.
     return (before + time.time()) / 2 - (parsedate_to_datetime(dates[0]).timestamp() + 0.5)
 
 
 def addresses(port: int, process: int | None) -> list[Address] | None:
-    """Return where programs listen on a port, and where a process does on any.
+    """Return the addresses where a port, or a process, listens.
 
-    None where the operating system shows it to other users only.
+    Returns None where the operating system shows them only to other users.
 
     Args:
-        process: its id; None for no process.
+        port: of any process.
+        process: id of a process, whose ports all count; None: no process.
     """
     try:
         sockets = psutil.net_connections("tcp")
@@ -135,17 +140,17 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
 
 
 def process(place: Path, name: str) -> int | None:
-    """Return the id of the process that start.sh began, None if it is no longer there.
+    """Return the id of the process that start.sh started; None: it has ended.
 
     Args:
         place: the machine's folder, which has NAME.pid.
-        name: of the service, "superlink", "proxy" or "supernode".
+        name: name of the service, "superlink", "proxy" or "supernode".
     """
     try:
         pid = int((place / f"{name}.pid").read_text())
         command = " ".join(psutil.Process(pid).cmdline())
     except (OSError, ValueError, psutil.Error):
         return None
-    # A number in a file that was left behind may be another program's by now.
+    # The number in an old file may belong to another program.
     folders = {place.absolute(), place.resolve()}
     return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None

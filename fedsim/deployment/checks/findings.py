@@ -1,4 +1,4 @@
-"""A finding about a deployment: what was looked at, how it is, and what to do about it."""
+"""The result of a check of a deployment: its subject, its state and the remedy."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ class CheckResult:
     """One line of `fedsim deploy check`.
 
     Attributes:
-        machine: its name in the kit, "ca" for the kit's authority.
-        what: was looked at, in a word or two.
+        machine: name in the kit; "ca" for the kit's authority.
+        what: subject of the check, in a word or two.
         state: "ok", "note" or "wrong".
-        message: how it is; unless that is well, also what to do about it.
+        message: the finding; unless the state is "ok", also the remedy.
     """
 
     machine: str
@@ -23,4 +23,4 @@ class CheckResult:
 
 
 Line = tuple[str, str, str]
-"""What was looked at, how it is, and what to do about it."""
+"""Subject, state and message of a check."""

@@ -1,7 +1,7 @@
-"""What is wrong with a deployment, and how to mend it: one line for each finding.
+"""The checks of `fedsim deploy check`, with one line for each finding and its remedy.
 
-What lies in a machine's folder is looked at anywhere; what listens and answers, from here: run it
-on the machine whose folder it is.
+Files can be checked anywhere. Ports and answers are checked from this machine, so run the check on
+the machine of the folder.
 """
 
 import shutil
@@ -21,16 +21,17 @@ from fedsim.deployment.kit import Kit
 from fedsim.federation.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")
-"""Where an administrator puts the units of a machine."""
+"""Folder of a machine's systemd units."""
 
 
 def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
-    """Return the findings about one machine, or about all that the directory holds.
+    """Return the findings about one machine, or about all machines of a directory.
 
-    Where the kit's authority is in the directory as well, it is looked at in any case.
+    The kit's authority is always checked if the directory has it.
 
     Args:
-        machine: its name in the kit; None for all that are there.
+        directory: folder of the whole kit, or of one machine.
+        machine: name in the kit; None: all machines of the directory.
 
     Raises:
         InputError: the directory is no deployment or has no such machine.
@@ -45,25 +46,25 @@ def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
         place = kit.folder(directory, name)
         if not place.is_dir():
             message = (
-                f"'{place}' is missing: copy it anew, or, where the folder has been handed out, "
-                "check it on its machine"
+                f"'{place}' is missing; copy it anew, or, if it was handed out, check it on its "
+                "machine"
             )
             findings.append(CheckResult(name, "folder", WRONG, message))
             continue
         own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
         common = (_versions(place, laid_out), _commands(place), _permissions(place), _units(place))
-        for look in (*common, own):
-            found = [CheckResult(name, *line) for line in _said(look)]
-            findings += [one for one in found if one not in findings]
+        for lines in (*common, own):
+            results = [CheckResult(name, *line) for line in _with_error(lines)]
+            findings += [result for result in results if result not in findings]
     if (directory / "ca").is_dir():
-        findings += [CheckResult("ca", *line) for line in _said(authority(directory / "ca"))]
+        findings += [CheckResult("ca", *line) for line in _with_error(authority(directory / "ca"))]
     return findings
 
 
-def _said(look: Iterator[Line]) -> Iterator[Line]:
-    """Pass lines on; what keeps a look from going on becomes its last line."""
+def _with_error(lines: Iterator[Line]) -> Iterator[Line]:
+    """Yield the lines of a check. An InputError that ends it becomes the last line."""
     try:
-        yield from look
+        yield from lines
     except InputError as error:
         yield "settings", WRONG, str(error)
 
@@ -82,18 +83,18 @@ def _versions(place: Path, laid_out: Kit) -> Iterator[Line]:
             yield (
                 package,
                 WRONG,
-                f"{here} here, but the kit is for {written}: pip install {remedy}",
+                f"{here} here, but the kit is for {written}; pip install {remedy}",
             )
 
 
 def _commands(place: Path) -> Iterator[Line]:
     path = kit.settings(place).get("BIN") or None
-    found = shutil.which("fedsim", path=path)
-    if found is None:
+    program = shutil.which("fedsim", path=path)
+    if program is None:
         yield (
             "commands",
             WRONG,
-            f"fedsim is not on the PATH: set BIN in {place / 'settings.env'} to the bin folder of "
+            f"fedsim is not on the PATH; set BIN in {place / 'settings.env'} to the bin folder of "
             "the Python environment with fedsim",
         )
         return
@@ -103,7 +104,7 @@ def _commands(place: Path) -> Iterator[Line]:
     except FlowerError as error:
         yield "commands", WRONG, str(error)
     else:
-        yield "commands", OK, found
+        yield "commands", OK, program
 
 
 def _units(place: Path) -> Iterator[Line]:
@@ -113,8 +114,8 @@ def _units(place: Path) -> Iterator[Line]:
             yield (
                 "unit",
                 NOTE,
-                f"{installed} is another: copy {unit} there, or see that yours keeps User, UMask, "
-                "ProtectProc and Restart",
+                f"{installed} differs from the kit's; copy {unit} there, or make sure that yours "
+                "has the same User, UMask, ProtectProc and Restart",
             )
 
 
@@ -127,7 +128,7 @@ def _permissions(place: Path) -> Iterator[Line]:
             yield (
                 "permissions",
                 WRONG,
-                f"others may read {path.name} ({mode:o}): chmod {wanted} {path}",
+                f"others may read {path.name} ({mode:o}); chmod {wanted} {path}",
             )
             return
     yield "permissions", OK, "secrets are their owner's alone"

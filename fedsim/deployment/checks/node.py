@@ -1,4 +1,4 @@
-"""What is wrong with a node: its key, config, data and budget, the way to the server."""
+"""Checks of a node: its key, config, data and budget, and its connection to the server."""
 
 import os
 import stat
@@ -21,9 +21,9 @@ from fedsim.deployment import kit
 from fedsim.deployment.checks import connection, supernode
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger, seen_models, seen_trainings
+from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
-from fedsim.federation.protocol import consent, patience
+from fedsim.federation.protocol import consent, node_machine
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.learning.data import own_records
 from fedsim.learning.data import schema as schemas
@@ -31,10 +31,10 @@ from fedsim.learning.data.columns import shortened
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
-    """Look at a client's or the auditor's node: key, config, data, the server from here.
+    """Check a client's or the auditor's node: key, config, data, and the server from here.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     yield _node_key(place)
     yield from _node_config(place, laid_out, machine)
@@ -46,7 +46,7 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield (
             "server",
             WRONG,
-            f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT: set it to "
+            f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT; set it to "
             f"{laid_out.address}:{laid_out.port}",
         )
     kit.deadline(place)
@@ -58,12 +58,12 @@ def _node_key(place: Path) -> Line:
         private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
         public = load_ssh_public_key((place / "node.key.pub").read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        return "node key", WRONG, f"cannot be read ({error}): copy this machine's folder anew"
+        return "node key", WRONG, f"cannot be read ({error}); copy this machine's folder anew"
     if private.public_key() != public:
         return (
             "node key",
             WRONG,
-            "node.key does not fit node.key.pub: copy both from the same kit",
+            "node.key does not fit node.key.pub; copy both from the same kit",
         )
     return "node key", OK, "fits its public half"
 
@@ -85,7 +85,8 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield (
             "node.toml",
             WRONG,
-            f"{key} is {values.get(key)!r}: {machine} of {laid_out.clients} has {expected[key]}",
+            f"{key} is {values.get(key)!r}, but {machine} of {laid_out.clients} needs "
+            f"{expected[key]}",
         )
     yield from _data(place, values)
     try:
@@ -94,22 +95,22 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "consent", WRONG, f"{error}; mend {path}"
         return
     if agreed is None:
-        yield "consent", WRONG, f'is not asked for: add consent = "" to {path}'
+        yield "consent", WRONG, f'is missing; add consent = "" to {path}'
         return
-    yield "consent", OK, agreed.said or "to nothing but plain training"
+    yield "consent", OK, agreed.consent or "to plain training only"
     yield from _measures(path, values, agreed)
     state = (place / "work" / agreed.state).resolve()
     yield from budget(agreed, state)
-    yield from _patience(place, state)
+    yield from _deadline(place, state)
 
 
 def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[Line]:
-    """Look at which share of the records is held back, and what an answer about them costs."""
+    """Check the share of the records that is held back, and the cost of an answer about them."""
     if consent.MEASURES not in agreed.kinds:
         for key in (consent.MEASURES_SHARE, consent.MEASURES_EPSILON):
             if key in values:
-                said = f"{key} is set, but consent has no '{consent.MEASURES}': it changes nothing"
-                yield "measures", NOTE, said
+                message = f"{key} is set, but has no effect: consent lacks '{consent.MEASURES}'"
+                yield "measures", NOTE, message
         return
     from fedsim.federation.client import holding_back  # noqa: PLC0415  (torch)
 
@@ -119,27 +120,31 @@ def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[
     except consent.RefusedError as error:
         yield "measures", WRONG, f"{error} in {path}"
         return
-    said = f"{share:.0%} of the records are held back; one answer about them costs epsilon"
-    yield "measures", OK, f"{said} {epsilon:g} at most"
+    message = (
+        f"{share:.0%} of the records are held back; one answer about them costs epsilon "
+        f"{epsilon:g} at most"
+    )
+    yield "measures", OK, message
 
 
-def _patience(place: Path, state: Path) -> Iterator[Line]:
-    """Look at whether the server of the latest training waited as long as this node computes."""
+def _deadline(place: Path, state: Path) -> Iterator[Line]:
+    """Check that the server of the latest training waited as long as this node computes."""
     files = (state / seen_models.FOLDER).glob(f"*/{seen_models.CONFIG}")
     if latest := max(files, key=lambda file: file.stat().st_mtime, default=None):
         with suppress(InputError):  # a configuration of another fedsim
-            config = seen_trainings.of(latest.parent).config
-            if said := patience.complaint(kit.deadline(place), config.federation.timeout):
-                yield "deadline", NOTE, f"in the latest training, {config.run.name}, {said}"
+            config = seen_models.of(latest.parent).config
+            deadline, timeout = kit.deadline(place), config.federation.timeout
+            if complaint := node_machine.deadline_complaint(deadline, timeout):
+                yield "deadline", NOTE, f"in the latest training, {config.run.name}, {complaint}"
 
 
 def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
-    """Look at whether a client's data lie where it says, and fit its copy of the schema.
+    """Check that a client's data exist at their path, and fit its copy of the schema.
 
-    Every problem is named once for each column, whether or not there are others.
+    Every problem appears once for each column.
     """
     data, schema = (str(values.get(key, "")) for key in (consent.DATA, consent.SCHEMA))
-    # Flower's processes are started in work/.
+    # Flower's processes start in work/.
     where = (place / "work" / data).resolve()
     if registry.is_code(data):
         yield "data", OK, f"of the function {data}, which is not called here"
@@ -147,69 +152,69 @@ def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
         yield (
             "data",
             WRONG,
-            f"there is no folder '{data}', and no such file: set data-path in "
-            f"{place / 'node.toml'} to where this client's data lie",
+            f"there is no folder and no file '{data}'; set data-path in {place / 'node.toml'} to "
+            "the path of this client's data",
         )
     elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
-        yield "data", WRONG, f"'{data}' cannot be read: give this user access to it"
+        yield "data", WRONG, f"'{data}' cannot be read; give this user access to it"
     elif not schema:
         yield "data", OK, f"{where}; a training on them needs {consent.SCHEMA} in node.toml"
     else:
         try:
             agreed = schemas.load(str((place / "work" / schema).resolve()))
             weights = (place / "work" / str(values.get(consent.WEIGHTS, ""))).resolve()
-            found = own_records.inspect(str(where), agreed, directory=str(weights))
+            inspection = own_records.inspect(str(where), agreed, directory=str(weights))
         except InputError as error:
             yield "data", WRONG, str(error)
             return
-        yield from _records(where, found)
+        yield from _records(where, inspection)
 
 
-def _records(where: Path, found: own_records.Inspection) -> Iterator[Line]:
-    for problem in found.refused:
-        yield "data", WRONG, f"{where}, {problem}: mend the records, or the schema that all share"
-    for problem in found.problems:
+def _records(where: Path, inspection: own_records.Inspection) -> Iterator[Line]:
+    for problem in inspection.refused:
+        yield "data", WRONG, f"{where}, {problem}; mend the records, or the schema that all share"
+    for problem in inspection.problems:
         if problem.drop:
-            yield "data", NOTE, f"{where}, {problem}: left out, as {consent.SCHEMA} says"
-    if found.ignored:
-        named = shortened(found.ignored)
+            yield "data", NOTE, f"{where}, {problem}; left out, as {consent.SCHEMA} says"
+    if inspection.ignored:
+        named = shortened(inspection.ignored)
         yield "data", NOTE, f"{where} has columns that {consent.SCHEMA} does not use: {named}"
-    kept = len(found.records.labels)
+    kept = len(inspection.records.labels)
     if not kept:
-        yield "data", WRONG, f"{where} has no records that {consent.SCHEMA} keeps: give some"
-    elif not found.refused:
-        said = "all as" if kept == found.total else f"of {found.total}, as"
-        yield "data", OK, f"{where}: {kept} records, {said} {consent.SCHEMA} says"
+        yield "data", WRONG, f"{where} has no records that {consent.SCHEMA} keeps; give some"
+    elif not inspection.refused:
+        share = "all as" if kept == inspection.total else f"of {inspection.total}, as"
+        yield "data", OK, f"{where}: {kept} records, {share} {consent.SCHEMA} says"
 
 
 def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
-    """Look at whether the node joins as an auditor, and can keep what it sees to itself."""
+    """Check that the node joins as an auditor, and that its transcripts stay private."""
     path = place / "node.toml"
     if values.get("role") != "auditor":
-        yield "node.toml", WRONG, f'role is {values.get("role")!r}: set role = "auditor" in {path}'
+        yield "node.toml", WRONG, f'role is {values.get("role")!r}; set role = "auditor" in {path}'
     configured = values.get("transcript-path", "")
-    # Flower's processes are started in work/.
+    # Flower's processes start in work/.
     folder = (place / "work" / str(configured)).resolve()
     if not configured or not folder.is_dir():
         yield (
             "transcripts",
             WRONG,
-            f"there is no folder '{configured}': set transcript-path in {path} to where this node "
-            "is to record",
+            f"there is no folder '{configured}'; set transcript-path in {path} to the folder of "
+            "the transcripts",
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield "transcripts", WRONG, f"'{configured}' cannot be written: give this user access to it"
+        yield "transcripts", WRONG, f"'{configured}' cannot be written; give this user access to it"
     elif (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
-        yield "transcripts", WRONG, f"others may read {configured} ({mode:o}): chmod 700 {folder}"
+        yield "transcripts", WRONG, f"others may read {configured} ({mode:o}); chmod 700 {folder}"
     else:
         yield "transcripts", OK, str(folder)
 
 
 def budget(terms: Terms, state: Path) -> Iterator[Line]:
-    """Look at every run that was answered, and at what they come to.
+    """Check every answered run, and the total epsilon.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     try:
         answers = client_ledger.read(state)
@@ -234,7 +239,7 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
     spent, limit = client_ledger.epsilon(seen, terms.delta_limit), terms.epsilon_limit
     at = f"at delta {terms.delta_limit:g}"
     if EXPERIMENT in terms.kinds:
-        yield "budget", NOTE, f"nothing is charged, for consent has '{EXPERIMENT}'"
+        yield "budget", NOTE, f"nothing is charged, since consent has '{EXPERIMENT}'"
     elif spent < limit:
         left = f"epsilon {spent:.4g} of {limit:g} is spent {at}, {limit - spent:.4g} is left"
         yield "budget", OK, left
@@ -242,7 +247,7 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
         yield (
             "budget",
             NOTE,
-            f"epsilon {spent:.4g} of {limit:g} is spent {at}: nothing more is answered; who agrees "
-            f"to more raises {EPSILON_LIMIT}, and who has other people's records by now sets "
+            f"epsilon {spent:.4g} of {limit:g} is spent {at}, so the client answers nothing more; "
+            f"to agree to more, raise {EPSILON_LIMIT}; if the records are now other people's, set "
             f"another {STATE}",
         )

@@ -1,4 +1,4 @@
-"""What is wrong with a server: its certificate, the keys of its nodes, what listens."""
+"""Checks of a server: its certificate, the keys of its nodes, its ports, the registrations."""
 
 import socket
 import ssl
@@ -17,21 +17,21 @@ from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import FlowerError
 
 RENEW = "fedsim deploy renew KIT, then copy server.key and server.crt here"
-"""What to do about a certificate; the kit is where the federation was laid out."""
+"""The remedy for a certificate. KIT is the folder of the whole kit."""
 
 HOST_MISMATCH, EXPIRED = 62, 10
-"""What OpenSSL calls two of the reasons to refuse a certificate (X509_V_ERR_)."""
+"""OpenSSL's codes of two reasons to refuse a certificate (X509_V_ERR_)."""
 
 
 def server(place: Path, laid_out: Kit) -> Iterator[Line]:
-    """Look at the server: certificate, keys of the nodes, what listens, who is registered.
+    """Check the server: its certificate, the keys of the nodes, its ports, the registrations.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     yield _certificate(place, laid_out)
     if (place / "ca.key").exists():
-        yield "authority", WRONG, f"its key has no business here: take {place / 'ca.key'} away"
+        yield "authority", WRONG, f"its key must not be here; remove {place / 'ca.key'}"
     yield from _node_keys(place, laid_out)
     port = kit.port(place, "SUPERLINK_PORT")
     superlink = _service(place, "superlink", port, "superlink-ca.crt", "127.0.0.1")
@@ -47,32 +47,32 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
 
 
 def authority(place: Path) -> Iterator[Line]:
-    """Look at the kit's own authority: who could sign in its name, and for how long it lasts.
+    """Check the kit's own authority: access to its key, and its validity.
 
     Args:
         place: the folder ca/ of the whole kit.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     key, certificate = place / "ca.key", place / "ca.crt"
     try:
         for path, wanted in ((place, "700"), (key, "600")):
             if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
                 remedy = f"chmod {wanted} {path}"
-                yield "permissions", WRONG, f"others may read {path} ({mode:o}): {remedy}"
+                yield "permissions", WRONG, f"others may read {path} ({mode:o}); {remedy}"
         fits = certificates.fits(key.read_bytes(), certificate.read_bytes())
     except (OSError, ValueError) as error:
-        yield "authority", WRONG, f"cannot be read ({error}): make a new kit"
+        yield "authority", WRONG, f"cannot be read ({error}); make a new kit"
         return
     if not fits:
-        yield "authority", WRONG, "ca.key does not fit ca.crt: make a new kit"
+        yield "authority", WRONG, "ca.key does not fit ca.crt; make a new kit"
         return
     yield _expiry("authority", certificates.end(certificate), "make a new kit")
 
 
 def _certificate(place: Path, laid_out: Kit) -> Line:
-    """Shake hands with the server's own files, as a node would."""
+    """Perform a handshake with the server's own files, as a node would."""
     certificate = place / "server.crt"
     try:
         certificates.verify(certificate, place / "server.key", place / "ca.crt", laid_out.address)
@@ -83,23 +83,23 @@ def _certificate(place: Path, laid_out: Kit) -> Line:
         if error.verify_code == HOST_MISMATCH:
             problem = f"is not for {laid_out.address}, where clients connect"
         else:
-            problem = f"is not of ca.crt, by which nodes know the server ({error.verify_message})"
-        return "certificate", WRONG, f"{problem}: {RENEW}"
+            problem = f"does not fit ca.crt, by which nodes trust it ({error.verify_message})"
+        return "certificate", WRONG, f"{problem}; {RENEW}"
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            return "certificate", WRONG, "server.key does not fit server.crt: copy both again"
-        return "certificate", WRONG, f"cannot be used ({error.reason or error}): {RENEW}"
+            return "certificate", WRONG, "server.key does not fit server.crt; copy both again"
+        return "certificate", WRONG, f"cannot be used ({error.reason or error}); {RENEW}"
     except (OSError, ValueError) as error:
-        return "certificate", WRONG, f"cannot be read ({error}): copy the server's folder anew"
+        return "certificate", WRONG, f"cannot be read ({error}); copy the server's folder anew"
     return _expiry("certificate", end, RENEW)
 
 
 def _expiry(what: str, end: datetime, remedy: str) -> Line:
     left = end - datetime.now(UTC)
     if left < timedelta(0):
-        return what, WRONG, f"expired on {end:%Y-%m-%d}: {remedy}"
+        return what, WRONG, f"expired on {end:%Y-%m-%d}; {remedy}"
     if left < certificates.SOON:
-        return what, NOTE, f"expires in {left.days} days, on {end:%Y-%m-%d}: {remedy}"
+        return what, NOTE, f"expires in {left.days} days, on {end:%Y-%m-%d}; {remedy}"
     return what, OK, f"until {end:%Y-%m-%d}"
 
 
@@ -111,14 +111,14 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
         yield (
             "node keys",
             WRONG,
-            f"keys/{name}.pub is missing: copy that machine's node.key.pub to it",
+            f"keys/{name}.pub is missing; copy that machine's node.key.pub to it",
         )
     for name in strange:
         yield (
             "node keys",
             WRONG,
-            f"keys/{name}.pub is of no machine of this federation: delete it, and give fedsim "
-            f"deploy register {place}",
+            f"keys/{name}.pub belongs to no machine of this federation; delete it, then run "
+            f"fedsim deploy register {place}",
         )
     if not lacking and not strange:
         auditor = " and an auditor" if laid_out.auditor else ""
@@ -126,25 +126,25 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
 
 
 def _superlink_addresses(place: Path, port: int) -> Line:
-    """Look at where the SuperLink really listens, whoever started it, and how."""
+    """Check the addresses where the SuperLink listens, even if it was started by other means."""
     what = "superlink's addresses"
-    found = connection.addresses(port, connection.process(place, "superlink"))
-    if found is None:
-        return what, NOTE, f"cannot be seen by this user: look at who listens on port {port}"
-    if reachable := [address for address in found if not address.is_loopback]:
+    addresses = connection.addresses(port, connection.process(place, "superlink"))
+    if addresses is None:
+        return what, NOTE, f"are hidden from this user; look up which program has port {port}"
+    if reachable := [address for address in addresses if not address.is_loopback]:
         return (
             what,
             WRONG,
-            f"it listens on {reachable[0]}, where anyone can submit code: start it with start.sh, "
+            f"it listens on {reachable[0]}, where anyone can submit code; start it with start.sh, "
             "on 127.0.0.1 alone",
         )
-    return what, OK, ", ".join(sorted({str(address) for address in found})) or "none"
+    return what, OK, ", ".join(sorted({str(address) for address in addresses})) or "none"
 
 
 def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line:
     process = connection.process(place, name)
     if not ports.listening("127.0.0.1", port):
-        return name, WRONG, f"is unreachable on port {port}: sh {place / 'start.sh'}"
+        return name, WRONG, f"is unreachable on port {port}; sh {place / 'start.sh'}"
     if process is not None:
         return name, OK, f"answers on port {port} (process {process})"
     if _speaks_tls(place / trusted, port, host):
@@ -152,12 +152,12 @@ def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line
     return (
         name,
         WRONG,
-        f"port {port} is taken by another program: set another in {place / 'settings.env'}",
+        f"port {port} is taken by another program; set another in {place / 'settings.env'}",
     )
 
 
 def _speaks_tls(authority: Path, port: int, host: str) -> bool:
-    """Whether what listens on a port shows a certificate of an authority for a host."""
+    """Return whether a port shows a certificate of an authority for a host."""
     try:
         trusted = ssl.create_default_context(cafile=str(authority))
         with (
@@ -183,8 +183,8 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
             yield (
                 "registered",
                 WRONG,
-                f"the SuperLink lets in node {unknown}, which is of no machine of this "
-                f"federation: fedsim deploy register {place}",
+                f"the SuperLink lets in node {unknown}, which belongs to no machine of this "
+                f"federation; fedsim deploy register {place}",
             )
     for machine in laid_out.nodes:
         node = nodes.get(machine)
@@ -193,21 +193,21 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
             yield (
                 "registered",
                 WRONG,
-                f"the key of {machine} is not registered: fedsim deploy register {place}",
+                f"the key of {machine} is not registered; fedsim deploy register {place}",
             )
-        elif machine in files and (unlike := _unlike(files[machine], node, place)):
-            yield "registered", WRONG, unlike
+        elif machine in files and (problem := _key_problem(files[machine], node, place)):
+            yield "registered", WRONG, problem
         elif status == "online":
             yield "registered", OK, f"{machine} is connected"
         else:
-            yield "registered", NOTE, f"{machine} is not connected ({status}): start it there"
+            yield "registered", NOTE, f"{machine} is not connected ({status}); start it there"
 
 
-def _unlike(path: Path, node: run.Registration, place: Path) -> str:
-    """Say why a key file is not the key of a node, and the remedy; "" if it is."""
+def _key_problem(path: Path, node: run.Registration, place: Path) -> str:
+    """Return why a key file is not the key of a node, with the remedy; "": it is."""
     try:
         if run.fingerprint_of(path) == node.key:
             return ""
     except InputError as error:
         return str(error)
-    return f"keys/{path.name} is not the registered key: fedsim deploy register {place}"
+    return f"keys/{path.name} is not the registered key; fedsim deploy register {place}"

@@ -1,4 +1,4 @@
-"""What is wrong with a node that runs, or would: whether the server takes it, and who its work."""
+"""Checks of a node's connection and process: the server's acceptance, and access to its tasks."""
 
 import ssl
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from fedsim.federation.runtimes.flower_services import (
 )
 
 CLOCKS_DIFFER = 2.0
-"""Seconds between two clocks that are spoken of, though a server does not refuse the node yet."""
+"""Seconds between two clocks that are reported, although a server still accepts the node."""
 
 
 def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
-    """Look at whether the server takes this node's signature: its clock, and its key.
+    """Check that the server accepts this node's signature: its clock, and its key.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     url = f"https://{host}:{port}"
     try:
@@ -40,68 +40,68 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
             return
         known = server_knows(url, trusted, private)
     except httpx.HTTPStatusError as error:
-        yield "registered", WRONG, f"the server answers {error.response.status_code}: see its log"
+        yield "registered", WRONG, f"the server answers {error.response.status_code}; see its log"
         return
     except InputError as error:
         yield "flwr", WRONG, str(error)
         return
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm, httpx.HTTPError):
-        return  # which other lines say
+        return  # other checks report it
     yield clock(ahead)
     if known is None:
-        yield "registered", WRONG, "the server takes no signature of this node: see the clock"
+        yield "registered", WRONG, "the server accepts no signature of this node; see the clock"
     elif known:
         yield "registered", OK, "the server knows the key"
     else:
         yield (
             "registered",
             WRONG,
-            f"the server does not know the key {run.fingerprint_of(place / 'node.key.pub')}: send "
-            "it node.key.pub, for its folder keys/, and have it give fedsim deploy register",
+            f"the server does not know the key {run.fingerprint_of(place / 'node.key.pub')}; send "
+            "the server node.key.pub for its folder keys/, and have it run fedsim deploy register",
         )
 
 
 def clock(ahead: float) -> Line:
-    """Return the line about how far this clock is ahead of the server's.
+    """Return the check of this clock against the server's.
 
     Args:
-        ahead: seconds, known to half a second; negative where it is behind.
+        ahead: seconds by which this clock is ahead, known to half a second; negative: behind.
     """
     way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
     if not EARLIEST + 1 < -ahead < LATEST - 1:
-        remedy = "so that the server refuses this node: set the clock of both by NTP"
-        return "clock", WRONG, f"is {way}, {remedy}"
+        problem = "so the server refuses this node; set both clocks by NTP"
+        return "clock", WRONG, f"is {way}, {problem}"
     if abs(ahead) > CLOCKS_DIFFER:
-        return "clock", NOTE, f"is {way}: set the clock of both by NTP"
+        return "clock", NOTE, f"is {way}; set both clocks by NTP"
     return "clock", OK, "is the server's"
 
 
 def running(place: Path, port: int) -> Iterator[Line]:
-    """Look at whether the SuperNode runs, and who could take its work.
+    """Check that the SuperNode runs, and that only its own processes get its tasks.
 
     Yields:
-        What was looked at, how it is, and what to do about it.
+        Subject, state and message of each check.
     """
     process = connection.process(place, "supernode")
     listening = ports.listening("127.0.0.1", port)
     if process is None and (place / "supernode.pid").exists():
-        said = logs.complaint(place / "logs" / "supernode.log")
+        reason = logs.complaint(place / "logs" / "supernode.log") or "its log has no reason"
+        restart = f"sh {place / 'start.sh'}"
+        yield "supernode", WRONG, f"has ended by itself ({reason}); mend that, then {restart}"
+    elif process is None and not listening:
+        yield "supernode", NOTE, f"is not running; sh {place / 'start.sh'}"
+    elif process is not None and not listening:
+        reason = logs.complaint(place / "logs" / "supernode.log")
         yield (
             "supernode",
             WRONG,
-            f"has ended by itself ({said or 'its log does not say why'}): mend that, then sh "
-            f"{place / 'start.sh'}",
+            f"runs (process {process}), but is not ready ({reason}); see logs/",
         )
-    elif process is None and not listening:
-        yield "supernode", NOTE, f"is not running: sh {place / 'start.sh'}"
-    elif process is not None and not listening:
-        said = logs.complaint(place / "logs" / "supernode.log")
-        yield "supernode", WRONG, f"runs (process {process}), but is not ready ({said}): see logs/"
     elif process is None and gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is None:
         yield (
             "supernode",
             WRONG,
-            f"port {port} is taken by another program: set another NODE_PORT in "
+            f"port {port} is taken by another program; set another NODE_PORT in "
             f"{place / 'settings.env'}",
         )
     else:
@@ -112,45 +112,41 @@ def running(place: Path, port: int) -> Iterator[Line]:
             yield (
                 "node.toml",
                 WRONG,
-                "was edited after the node started, which goes by what it said before: "
+                "was edited after the node started, so the node uses the old version; "
                 f"{_restart(place)}",
             )
 
 
 def _apps(place: Path) -> Line:
-    """Look at whether the process is there without which the SuperNode answers nothing."""
+    """Check the process without which the SuperNode answers nothing."""
     if supernode.starts_apps(place):
         return "apps", OK, "are started for its tasks"
-    said = logs.complaint(place / "logs" / "supernode.log")
-    return (
-        "apps",
-        WRONG,
-        f"nobody starts them ({said or 'its log does not say why'}), so that the node never "
-        f"answers: {_restart(place)}",
-    )
+    reason = logs.complaint(place / "logs" / "supernode.log") or "its log has no reason"
+    message = f"are not started ({reason}), so the node never answers; {_restart(place)}"
+    return "apps", WRONG, message
 
 
 def _runtime(port: int, process: int | None) -> Line:
-    """Look at whether the Runtime API, at which tasks are had, is this node's alone."""
+    """Check that only this node's processes can use the Runtime API, which hands out tasks."""
     what = "Runtime API"
-    found = connection.addresses(port, process)
-    if reachable := [address for address in found or [] if not address.is_loopback]:
-        return what, WRONG, f"listens on {reachable[0]}: start the node with start.sh"
+    addresses = connection.addresses(port, process)
+    if reachable := [address for address in addresses or [] if not address.is_loopback]:
+        return what, WRONG, f"listens on {reachable[0]}; start the node with start.sh"
     schemes = ("https", "http")
     if any(gives_tasks_to_anybody(f"{scheme}://127.0.0.1:{port}") for scheme in schemes):
         return (
             what,
             WRONG,
             "gives every account of this machine the run's model and the right to answer for this "
-            "node: start the node with start.sh",
+            "node; start the node with start.sh",
         )
-    if found is None:
-        return what, NOTE, f"asks for a secret; look at which address port {port} is open on"
-    return what, OK, "asks for a secret, on loopback"
+    if addresses is None:
+        return what, NOTE, f"requires a secret; look up the address where port {port} is open"
+    return what, OK, "requires a secret, on loopback"
 
 
 def _edited_since_start(place: Path) -> bool:
-    """Whether node.toml was written after the secret that each start draws just before it reads."""
+    """Return whether node.toml is newer than the secret, which each start writes before it."""
     try:
         started = (place / "state" / "runtime" / "secret").stat().st_mtime
         return (place / "node.toml").stat().st_mtime > started

@@ -1,11 +1,11 @@
-"""What a deployed client lets itself be asked: what the run plans, in order, and within its terms.
+"""The checks of a request at a deployed client: the run's plan, its order, and the client's terms.
 
-A request says who the node is in the game and where the run is. All else a client knows by itself,
-from the configuration that every node of the run is sent: the noise, the trials, the rounds, the
-shape of the model. What is weaker or different is refused, by name, before anything is computed,
-and what is answered is entered in the client's own ledger before it leaves.
+A request names the node's role in the game and the position of the run. The client derives all else
+from the configuration that every node receives: noise, trials, rounds and the shape of the model.
+It refuses a different request before it computes anything, and says what differs. It enters each
+answer in its own ledger before the answer leaves.
 
-Simulated clients, whose config has nothing of `consent.DEPLOYED`, are asked nothing.
+Simulated clients, whose config has no key of `consent.DEPLOYED`, check nothing.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from flwr.app import Context
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.config import Config, to_run_config
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
@@ -44,49 +44,48 @@ from fedsim.privacy.trust.model import Vantage
 LOG = logging.getLogger(__name__)
 
 SAME = 1e-9
-"""Relative difference of two noise multipliers that were calibrated on different machines."""
+"""Allowed relative difference of noise multipliers that different machines calibrated."""
 
 MOST_VALUE = 2.0**20
-"""The largest parameter that a model may have. Float32 numbers beyond lie an eighth apart, so that
-no step of training would be kept: no honest training gets there."""
+"""Largest absolute value of a model's parameters. Beyond it, neighbouring float32 numbers differ by
+an eighth, so no step of training would be kept. No honest training gets there."""
 
 ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
-"""What a node that holds records may be."""
+"""Roles of a node that holds records."""
 
 
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
-    """Return what the client who receives a request must have agreed to.
+    """Return the consent that a request needs from its client.
 
-    Returns: what of the request or the run asks for it, by kind of consent.
+    Returns: for each kind of consent, the setting or role that needs it, as a clause.
     """
-    asked = {}
+    needs = {}
     if config.federation.trust.model.server_draws:
-        asked[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
+        needs[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
     if request.role == Role.TARGET_CLIENT:
-        asked[consent.CHALLENGE] = "one of this client's records is the target"
+        needs[consent.CHALLENGE] = "one of this client's records is the target"
         if config.challenge.kind != "record":
-            asked[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
+            needs[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
     if request.role == Role.ADVERSARY:
-        asked[consent.ADVERSARY] = "this node is asked to be the adversary"
+        needs[consent.ADVERSARY] = "the server asks this node to be the adversary"
     if config.canaries.count:
-        from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
+        from fedsim.game import one_run  # noqa: PLC0415  (canaries only)
 
         if partition in one_run.hosts(config.game):
-            asked[consent.CANARIES] = "canaries are planted among this client's records"
-    if reason := _told_bare(config.audit, request):
-        asked |= dict.fromkeys(consent.UNPROTECTED, reason)
-    elif reason := _hides_nothing(config.privacy, config.training.clipping) or _tells_of_others(
+            needs[consent.CANARIES] = "canaries are planted among this client's records"
+    if reason := _release_without_noise(config.audit, request):
+        needs |= dict.fromkeys(consent.UNPROTECTED, reason)
+    elif reason := _no_protection(config.privacy, config.training.clipping) or _belief_handed_over(
         config.federation.vantage, config.audit.vantages, request
     ):
-        asked[consent.EXPERIMENT] = reason
-    return asked
+        needs[consent.EXPERIMENT] = reason
+    return needs
 
 
 def check(received: Received) -> None:
-    """Check that the run's configuration plans a request.
+    """Raise RefusedError unless the run's configuration plans a request within the client's terms.
 
-    Raises RefusedError if it does not, or plans more trials than the node agreed to, or the
-    integers of distributed trust are too coarse for the client's own budget.
+    The integers of distributed trust may also be too coarse for the client's budget.
     """
     terms = consent.terms(received.context.node_config)
     if terms is None:
@@ -96,7 +95,7 @@ def check(received: Received) -> None:
     if config.trials.count > terms.max_trials:
         raise RefusedError(
             f"trials.count is {config.trials.count}, but the client consented to {MAX_TRIALS} = "
-            f"{terms.max_trials}, and every trial is a training of its own; who agrees to it sets "
+            f"{terms.max_trials}, and every trial is one more training; to agree, set "
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
     _check_role(config.run.job, request, known, received.partition)
@@ -141,9 +140,9 @@ def enter(received: Received) -> None:
 
 
 def answer_to(terms: Terms, received: Received, agreed: float | None) -> Answer:
-    """Return the entry of a request, without what it costs.
+    """Return the entry of a request, without its cost.
 
-    agreed: the run's noise multiplier, if the client worked it out before.
+    agreed: the noise multiplier that the client computed for this run before; None: not yet.
     """
     context, config, request = received.context, received.config, received.request
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
@@ -166,24 +165,25 @@ def answer_to(terms: Terms, received: Received, agreed: float | None) -> Answer:
 
 
 def keep_model(received: Received, model: Tensor) -> None:
-    """Keep the model float32 [1, P] of a training, for a report of the deployed client's own."""
+    """Keep the model of a training, float32 [1, P], for a deployed client's own report."""
     context, config, round = received.context, received.config, received.request.round
     terms = consent.terms(context.node_config)
     if terms is None or config.run.job != "training":
         return
     sent = model[0].cpu().numpy()
     try:
-        seen_models.keep(terms.state, str(context.run_id), config, round, sent)
-    except InputError as error:  # the answer is charged already, and leaves
+        values = to_run_config(config.reading_data_from(""))  # without the client's own paths
+        seen_models.keep(terms.state, str(context.run_id), values, round, sent)
+    except InputError as error:  # the answer leaves: it is charged already
         LOG.warning("the report does without round %d: %s", round, error)
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
-    """Return what one round releases of a record to whoever learns most of it.
+    """Return the release of one round towards the party that learns most about a record.
 
-    Under central trust that is anybody but the server, who is trusted; where sums are in the clear,
-    the server, to whom the client's own share of the noise is all there is. A record that D has
-    several times moves a sum as often.
+    Under central trust the server is trusted, so the other parties count. Where sums are in the
+    clear, the server sees the client's message, which only the client's share of the noise
+    protects. A record with several copies in D changes a sum as many times.
     """
     noise_multiplier /= scheme.copies
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
@@ -203,9 +203,9 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
 
 
 def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: int) -> Steps:
-    """Return what a run releases from this request on, as far as privacy.stop-at lets it go.
+    """Return the release of a run from this request on, up to the limit of privacy.stop-at.
 
-    earlier: how many rounds, of all trials together, attempts at the run have spent of stop-at.
+    earlier: rounds of all trials that attempts at the run have charged to privacy.stop-at.
     """
     trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
     if scheme.privacy.stop_at:
@@ -215,34 +215,34 @@ def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: i
     return released(scheme, noise_multiplier, max(left, request.trials))
 
 
-def _told_bare(audit: AuditConfig, request: Request) -> str | None:
-    """Return why something of this client leaves without any noise; None where nothing does."""
+def _release_without_noise(audit: AuditConfig, request: Request) -> str | None:
+    """Return why a value of this client leaves without noise; None where all have noise."""
     if at_server.seat(audit.mode).reads_noise:
         return f"audit.mode is '{audit.mode}'"
     if audit.bayesian_pairs:
         return f"audit.bayesian-pairs is {audit.bayesian_pairs}"
-    if request.role == Role.COLLUDER:  # it hands over its noise, and what its message protects
-        return "this node is asked to disclose its noise to the adversary"
+    if request.role == Role.COLLUDER:
+        return "the server asks this node to disclose its noise to the adversary"
     return None
 
 
-def _hides_nothing(mechanism: PrivacyConfig, clipping: bool) -> str | None:
-    """Return why the noise of a run protects nobody; None where it does."""
+def _no_protection(mechanism: PrivacyConfig, clipping: bool) -> str | None:
+    """Return why a run's noise protects no record; None where it does."""
     if not clipping:
         return "training.clipping is false, so that nothing bounds what a record adds"
     if mechanism.noise_source == "seed":
         return "privacy.noise-source is 'seed', so that the server knows the noise"
     if mechanism.noise.mechanism.failing:
-        return f"privacy.noise is '{mechanism.noise}', which is no differential privacy"
+        return f"privacy.noise is '{mechanism.noise}', which is not differential privacy"
     if mechanism.sensitivity == "local":
-        return "privacy.sensitivity is 'local', and the server says how large it is"
+        return "privacy.sensitivity is 'local', and the server decides its size"
     return None
 
 
-def _tells_of_others(
+def _belief_handed_over(
     configured_vantage: Vantage, audit_vantages: str, request: Request
 ) -> str | None:
-    """Return why an adversary hands over what it works out from another client's record, bare."""
+    """Return why an adversary hands over a belief about another client's record without noise."""
     seen = [
         vantage
         for vantage in vantages.measured(configured_vantage, audit_vantages)
@@ -251,8 +251,8 @@ def _tells_of_others(
     if request.role != Role.ADVERSARY or not seen:
         return None
     return (
-        f"the belief of the {seen[0].value} is measured, which this node works out from another "
-        "client's record and hands over without noise"
+        f"the belief of the {seen[0].value} is measured: this node computes it from another "
+        "client's record and hands it over without noise"
     )
 
 
@@ -262,14 +262,14 @@ def _check_place(received: Received) -> None:
     planned = received.config.trials.count
     numbers = (request.first_trial, request.trials, request.round, request.record)
     if any(type(number) is not int for number in numbers):
-        raise RefusedError("trials, rounds and records are counted in whole numbers")
+        raise RefusedError("the numbers of trials, rounds and records must be whole numbers")
     first, count = request.first_trial, request.trials
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(
             f"{count} trial(s) from {first} on are asked for, but the run's configuration has "
             f"trials 0 to {planned - 1}"
         )
-    # The final model comes after the last round.
+    # The final model counts as the round after the last one.
     last = rounds + received.message.metadata.message_type.startswith("evaluate")
     if not 1 <= request.round <= last:
         raise RefusedError(
@@ -279,28 +279,28 @@ def _check_place(received: Received) -> None:
 
 
 def _check_role(job: str, request: Request, known: Federation, partition: int) -> None:
-    """Raise RefusedError unless a client may be what it is asked to be, about this record."""
+    """Raise RefusedError unless a client may have the requested role for the requested record."""
     role, record = request.role, request.record
     if role not in ROLES:
         raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")
     if job == "training" and (role != Role.CLIENT or record >= 0):
-        # Which records there are is this client's own business: a game about one would tell.
+        # A game about a record would reveal which records this client has.
         raise RefusedError(
             f"the role is '{role}' and the record {record}, but a training has no target and no "
             "adversary"
         )
-    own, asked = record in known.owned_by(partition), request.target_client == partition
-    if role == Role.ADVERSARY and (own or asked):
+    own, target = record in known.owned_by(partition), request.target_client == partition
+    if role == Role.ADVERSARY and (own or target):
         raise RefusedError(
-            "this node is asked to be the adversary of its own records, but no run has one that "
-            "knows what it is to find out"
+            "this node is asked to be the adversary of its own records, but an adversary must not "
+            "know the answer of the game"
         )
-    if role == Role.TARGET_CLIENT and not (asked and (own or record < 0)):
+    if role == Role.TARGET_CLIENT and not (target and (own or record < 0)):
         raise RefusedError("this node is asked for a challenge about another client's records")
 
 
 def _check_arrays(received: Received) -> None:
-    """Raise RefusedError unless the model is of the run's shape, finite and at most MOST_VALUE."""
+    """Raise RefusedError unless the model has the run's shape and finite values in the range."""
     message, request = received.message, received.request
     shape = (request.trials, models.size(received.known.model))
     try:
@@ -317,7 +317,7 @@ def _check_arrays(received: Received) -> None:
 
 
 def agreed_noise(terms: Terms, context: Context) -> float | None:
-    """Return the noise multiplier that the client worked out for this run before, if it did."""
+    """Return the noise multiplier that the client computed for this run; None: not yet."""
     return client_ledger.agreed_multiplier(terms, str(context.run_id), _experiment(context))
 
 
@@ -326,7 +326,7 @@ def _experiment(context: Context) -> str:
 
 
 def records_digest(known: Federation, partition: int) -> str:
-    """Return a digest of a client's records as they take part, for its own ledger."""
+    """Return a digest of a client's records in the run, for its own ledger."""
     own = known.split.members_records.take(known.owned_by(partition))
     return _digest(own.features.tobytes() + own.labels.tobytes())
 

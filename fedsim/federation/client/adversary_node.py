@@ -1,7 +1,7 @@
-"""The adversary's part at a client: a belief from round to round, and attacks on the last model.
+"""The adversary's node: a belief from round to round, and attacks on the final model.
 
-It keeps what it remembers between messages in the node's Flower state; what it computes stands in
-`fedsim.game.observers`.
+Flower's state of the node is the memory between messages. `fedsim.game.observers` has the
+computations.
 """
 
 from dataclasses import replace
@@ -29,10 +29,10 @@ LOSSES = "adversary-losses"
 RELEASED = "adversary-released-model"
 AWAITING = "adversary-awaiting"
 FIRST_TRIAL = "first-trial"
-"""The array beside a model that says of which trials it is."""
+"""The array that names the first trial of the remembered model."""
 
 PROGRESS = "round"
-"""The array beside the adversary's memory that says which round it is of."""
+"""The array that names the round of the adversary's memory."""
 
 
 def follow(
@@ -41,11 +41,11 @@ def follow(
     sent: torch.Tensor,
     taking_part: torch.Tensor | None,
 ) -> None:
-    """Learn from the aggregate of the round before, and expect that of this round.
+    """Learn from the aggregate of the previous round, and expect the aggregate of this round.
 
-    parameters: [T, P], the model that it brings.
-    sent: [T, P], the adversary's own message.
-    taking_part: bool [T, n], which records take part; None for all.
+    parameters: the model of the message, [T, P].
+    sent: the adversary's own message, [T, P].
+    taking_part: the records that take part, bool [T, n]; None: all records.
     """
     if _sees_own_rounds(received):
         memory = _since_own_round(received, parameters)
@@ -81,7 +81,7 @@ def conclude(received: Received) -> None:
         _remember(context, memory, request.round)
     elif _follows_rounds(received):
         memory = _recall(received)
-        # No round follows that its residual could be compared with.
+        # No later aggregate can be compared with the residual.
         _remember(context, replace(memory, past=None), request.round)
     if Vantage.RELEASED_MODEL in vantages.measured(
         config.federation.vantage, config.audit.vantages
@@ -95,11 +95,9 @@ def conclude(received: Received) -> None:
 
 
 def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
-    """Return what the adversary found, and forget it.
+    """Return the adversary's arrays by record, and delete them from the node.
 
-    configured_vantage: where the adversary sits: at the server, at a participant, or before the
-    released model.
-    Returns: arrays by record.
+    configured_vantage: federation.vantage.
     """
     names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
@@ -117,27 +115,27 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
 
 
 def _follows_rounds(received: Received) -> bool:
-    """Return whether the adversary itself keeps a belief from round to round."""
+    """Return whether the adversary updates a belief in each round."""
     vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows
 
 
 def _sees_own_rounds(received: Received) -> bool:
-    """Return whether it is sampled as others are, and sees only the models of its own rounds."""
+    """Return whether the adversary is sampled as other clients, and sees only its own rounds."""
     return _follows_rounds(received) and received.config.federation.adversary_rounds == "own"
 
 
 def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
-    """Return the memory with what a model says that it was sent, after that of its last round."""
+    """Return the memory after the model of this message, for the rounds since the last own one."""
     context, config, request = received.context, received.config, received.request
     arrays, kept = (node_memory.recall(context, name) for name in (MEMORY, AWAITING))
     first = int(arrays.pop(PROGRESS)) if arrays else 0
-    # Not that of other trials, or of an attempt that was further.
+    # A memory of other trials, or of an attempt that got further, does not count.
     if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
         memory = Memory.from_arrays(arrays, received.known.device)
         before = torch.tensor(kept["model"]).to(model)
-    else:  # it knows the first model, whether it was asked in the first round or not
+    else:  # the adversary knows the initial model, even where it does not join the first round
         first, memory = 1, Memory.empty(request.trials)
         before = initial_parameters(config.game, received.known, request.trial_numbers).to(model)
     game, rounds = request.game.at(first), request.round - first
@@ -147,13 +145,13 @@ def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
 
 
 def _follows_losses(received: Received) -> bool:
-    """Whether an attack wants the challenge's losses at all global models, and may have them."""
+    """Return whether an attack needs the target's losses at all global models, and may use them."""
     wanted = "trajectory" in membership_attacks.needed(received.config.audit.attacks)
     return wanted and not consent.protects(received.context.node_config)
 
 
 def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
-    """Return what attacks on the final model find, which sees losses of records as they are."""
+    """Return the scores of attacks on the final model, which read losses without noise."""
     config, known, trials = received.config, received.known, received.request.trial_numbers
     model = received.model
     losses = bool(membership_attacks.chosen(config.audit.attacks))
@@ -174,9 +172,9 @@ def _target(received: Received) -> npt.NDArray[np.intp]:
 
 
 def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[np.float64] | None:
-    """Remember the challenge's loss at a model that was received; return all so far, [T, i].
+    """Remember the target's loss at a received model; return the losses so far, [T, i].
 
-    None where those of earlier rounds were lost: the transcript is then without them.
+    Returns None where losses of earlier rounds were lost. The transcript then has no losses.
     """
     context, request = received.context, received.request
     before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
@@ -190,14 +188,14 @@ def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[n
 
 
 def _waits(federation: FederationConfig) -> bool:
-    """Whether the adversary learns only with the aggregate what it is a sum of."""
+    """Return whether the adversary learns the participants of a sum only with the aggregate."""
     return federation.tolerated_dropouts > 0 or (
         federation.colluding > 0 and not federation.trust.model.server_draws
     )
 
 
 def _recall(received: Received) -> Memory:
-    """Return the memory after the aggregate that this message brings; empty in the first round."""
+    """Return the memory after this message's aggregate; an empty memory in the first round."""
     request, known = received.request, received.known
     if request.round == 1:
         return Memory.empty(request.trials)
@@ -206,7 +204,7 @@ def _recall(received: Received) -> Memory:
     if last != request.round - 1:
         raise RuntimeError(
             f"the adversary's state is of round {last}, but the message is of round "
-            f"{request.round}: its Flower state was lost between rounds"
+            f"{request.round}: its Flower state was lost between rounds; start the run again"
         )
     memory = Memory.from_arrays(arrays, known.device)
     if _waits(received.config.federation):
@@ -215,7 +213,7 @@ def _recall(received: Received) -> Memory:
 
 
 def _expect_late(memory: Memory, received: Received) -> Memory:
-    """Form the hypotheses about the aggregate of the round before, whose participants it names."""
+    """Form the hypotheses about the previous aggregate, whose participants the message names."""
     message, context = received.message, received.context
     config, known = received.config, received.known
     own = received.partition

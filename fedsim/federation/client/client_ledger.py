@@ -1,22 +1,22 @@
-"""A client's own ledger: every message with something of its records that it ever answered.
+"""A client's own ledger: every answer that said something about its records.
 
-`ledger.jsonl` in the folder that the node's config names (`state-path`), written and forced to disk
-before an answer leaves (`fedsim.common.journal`). It does two things. It is the register by which a
-run is answered once: within a run every trial's rounds only ever grow. And it is the budget over
-all runs: what they released of the same people adds up, whichever directory or server they came
-from, and is refused beyond the node's own `epsilon-limit` at its `delta-limit`: a run that would
-pass it by all that it plans before its first answer, and any round that does.
+`ledger.jsonl` is in the folder that the node's config names (`state-path`). Each entry is forced to
+disk before the answer leaves (`fedsim.common.journal`). The ledger has two purposes:
 
-An interrupted run that is continued is another run to a client, with noise of its own: its answers
-are charged besides those of the first attempt.
+- It makes a client answer a run once: within a run, the rounds of every trial only grow.
+- It holds the budget over all runs, whichever directory or server they come from. The client
+  refuses a run whose plan exceeds `epsilon-limit` at `delta-limit`, and any round that would.
 
-There is one budget for a folder, whichever records a run's configuration picked from the client's
-files, and however these changed since: what two selections have in common would otherwise be
-charged to neither. Every entry says of which records it was, as a digest, for its owner to look at.
+To a client, a continued run is a new run with new noise. Its answers are charged in addition to
+those of the interrupted attempt.
 
-Entries add up where they speak of the same thing: the same unit (a record, or all of a client) and
-the same neighbouring relation. Others are refused; deltas and accountants are nobody's business but
-the client's, since what is entered is the mechanism.
+One folder has one budget, even where runs selected different records from the client's files, or
+the files changed. Otherwise the common records of two selections would be charged to neither. Each
+entry has a digest of its records, for the owner.
+
+Entries add up where they have the same unit (a record, or all records of a client) and the same
+neighbouring relation. Others are refused. Delta and accountant are the client's own choice, since
+an entry describes the mechanism.
 """
 
 import fcntl
@@ -48,24 +48,24 @@ FILE = "ledger.jsonl"
 
 @dataclass(frozen=True)
 class Answer:
-    """One message that was answered.
+    """An answer to one message.
 
     Attributes:
-        time: when, in ISO 8601, UTC.
-        run: Flower's number of it.
-        name: the run's own.
+        time: ISO 8601, UTC.
+        run: Flower's number of the run.
+        name: run.name.
         node: Flower's number of this client.
         experiment: digest of the run's configuration.
-        records: digest of the client's records in it.
-        first_trial: of the trainings that the message was of.
-        trials: how many these are.
+        records: digest of the client's records in the run.
+        first_trial: first training of the message.
+        trials: number of trainings of the message.
         round: counts from 1.
-        noise_multiplier: nominal, as the client worked it out.
-        charged: what it released to whoever learns most of it, None where nothing is charged.
-        unit: what that protects, a "record" or a "client".
-        neighbouring: the relation in which it does.
-        accountant: the run's.
-        measured: the epsilon, without a delta, of a noisy confusion matrix of records held back.
+        noise_multiplier: nominal, as the client computed it.
+        charged: the release towards the party that learns most; None where nothing is charged.
+        unit: unit of protection, "record" or "client".
+        neighbouring: neighbouring relation of the protection.
+        accountant: privacy.accountant of the run.
+        measured: epsilon, without a delta, of a noisy confusion matrix of records held back.
     """
 
     time: str
@@ -95,7 +95,7 @@ class Answer:
 
         Raises KeyError if a value is missing.
         Raises TypeError if there are other values.
-        Raises ValueError if a value is not one of those that there are.
+        Raises ValueError if a value is not allowed.
         """
         charged = values["charged"]
         return cls(
@@ -108,18 +108,15 @@ class Answer:
 
 
 def read(folder: Path) -> list[Answer]:
-    """Return what a client answered, in order.
-
-    Raises InputError if it is damaged or cannot be read.
-    """
+    """Return a client's answers, in order. Raises InputError if the ledger is unreadable."""
     return _read(folder).entries
 
 
 def epsilon(answers: Sequence[Answer], delta: float) -> float:
-    """Return what some answers cost any one record together, by the accountant of the last one.
+    """Return the epsilon of some answers for any one record, by the accountant of the last answer.
 
-    Measures add up with the rounds, although a training's own are of other records: which records
-    another training took part with, its server may know better than this ledger.
+    Measures add to the rounds although they are of records that their own training held back: a
+    server may know in which other training such a record took part.
     """
     measured = math.fsum(answer.measured for answer in answers)
     charged = [answer for answer in answers if answer.charged is not None]
@@ -136,15 +133,15 @@ def enter(
 ) -> None:
     """Enter an answer, before it leaves.
 
-    terms: what the client's owner agreed to.
-    planned: for the first answer of a run, what all that are still to come release with it, so that
-    nothing is spent on a training that cannot end; None for later ones.
-    measures: the epsilon of measures that are asked for after the rounds that are planned.
-    Raises RefusedError if the round was answered before or comes too late, or it, or the run, is
-    beyond the budget; nothing is entered.
+    terms: the terms of the client's owner.
+    planned: for the first answer of a run, the release of all answers to come. The client spends
+    nothing on a training that cannot end. None for later answers.
+    measures: the epsilon of measures after the planned rounds.
+    Raises RefusedError if the round was answered before or comes too late, or if the round or the
+    run exceeds the budget. Then nothing is entered.
     Raises InputError if the ledger is damaged or cannot be written.
     """
-    folder = terms.state.resolve()  # a link that the client named is the client's
+    folder = terms.state.resolve()  # the client itself may have named a link
     with locked(folder):
         written = _read(folder)
         _check_order(written.entries, answer)
@@ -156,38 +153,40 @@ def enter(
 
 
 def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
-    """Return the noise multiplier that the client worked out for a run.
+    """Return the noise multiplier that the client computed for a run; None before the first answer.
 
     It is a function of the run's configuration, but takes seconds where records are sampled.
 
-    terms: name the ledger's folder.
-    run: Flower's number of it.
-    Returns: none where the client has answered nothing of it.
+    terms: they name the ledger's folder.
+    run: Flower's number of the run.
     """
-    found = (each for each in read(terms.state) if (each.run, each.experiment) == (run, experiment))
-    first = next(found, None)
-    return None if first is None else first.noise_multiplier
+    matches = (
+        answer.noise_multiplier
+        for answer in read(terms.state)
+        if (answer.run, answer.experiment) == (run, experiment)
+    )
+    return next(matches, None)
 
 
 def attempted(terms: Terms, experiment: str) -> int:
-    """Return how many rounds of a run's configuration were charged, of all trials and attempts.
+    """Return the number of charged rounds of a configuration, over all trials and attempts.
 
-    terms: name the ledger's folder.
+    terms: they name the ledger's folder.
     """
     answers = read(terms.state)
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
 
 def _check_order(answers: Sequence[Answer], new: Answer) -> None:
-    """Raise RefusedError for a round of a trial that was answered in this run, or one before it."""
+    """Raise RefusedError if this run already answered the round of a trial, or a later one."""
     for old in reversed(answers):
         same = (old.run, old.node) == (new.run, new.node)
         common = set(old.trial_numbers).intersection(new.trial_numbers)
         if same and common and old.round >= new.round:
             raise RefusedError(
                 f"round {new.round} of trial {min(common)} is asked for, but round {old.round} of "
-                "it was answered in this run already, and each is answered once and in order; an "
-                "interrupted run is continued as another one"
+                "it was answered in this run already; each round is answered once and in order, "
+                "and an interrupted run is continued as a new run"
             )
 
 
@@ -201,24 +200,24 @@ def _check_budget(
         ):
             raise RefusedError(
                 f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
-                f"what these records were charged for is of '{old.unit}' and '{old.neighbouring}', "
-                "with which it does not add up; ask for the same again, or, where the records are "
-                f"other people's by now, set another {STATE} in the node's config"
+                f"these records were charged for '{old.unit}' and '{old.neighbouring}', and the "
+                "two do not add up; use the same unit and neighbouring relation, or, if the folder "
+                f"now holds other people's records, set another {STATE} in the node's config"
             )
-    what = f"round {new.round} of '{new.name}'"
+    request = f"round {new.round} of '{new.name}'"
     if new.measured:
-        what = f"the confusion matrix after '{new.name}'"
+        request = f"the confusion matrix after '{new.name}'"
     if planned is not None:
-        what = f"'{new.name}', with all rounds and trials that it plans,"
+        request = f"'{new.name}', with all rounds and trials that it plans,"
         new = planned
     after = epsilon([*answers, new], terms.delta_limit)
     if after > terms.epsilon_limit * (1 + ROUNDING):
         before = epsilon(answers, terms.delta_limit)
         raise RefusedError(
-            f"{what} would bring this client's records to epsilon "
-            f"{after:.4g} at delta {terms.delta_limit:g} over all runs ({before:.4g} "
-            f"before), above its {EPSILON_LIMIT} = {terms.epsilon_limit:g}; who agrees to more "
-            f"raises {EPSILON_LIMIT} (or {DELTA_LIMIT}) in the node's config"
+            f"{request} would bring this client's records to epsilon {after:.4g} at delta "
+            f"{terms.delta_limit:g} over all runs ({before:.4g} before), above its {EPSILON_LIMIT} "
+            f"= {terms.epsilon_limit:g}; to agree to more, raise {EPSILON_LIMIT} (or "
+            f"{DELTA_LIMIT}) in the node's config"
         )
 
 
@@ -226,13 +225,13 @@ def _read(folder: Path) -> Journal[Answer]:
     return journal.read(
         folder / FILE,
         Answer.of,
-        "nobody knows what was released of this client's records; restore it from a copy",
+        "the releases of this client's records are unknown; restore it from a copy",
     )
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Be the only process that enters something; nodes of one machine may share a folder."""
+    """Hold the ledger's lock; the nodes of one machine may share a folder."""
     try:
         private_files.make_directory(folder)
         with os.fdopen(private_files.opened_own(folder / "ledger.lock"), "ab") as file:
@@ -240,6 +239,6 @@ def locked(folder: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise InputError(
-            f"cannot write {FILE} in '{folder}': {error.strerror}; what cannot be entered is not "
-            f"answered: set {STATE} in the node's config to a folder of this user's"
+            f"cannot write {FILE} in '{folder}': {error.strerror}; the client answers only what it "
+            f"can enter, so set {STATE} in the node's config to a folder that this user can write"
         ) from None

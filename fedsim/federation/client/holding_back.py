@@ -1,7 +1,7 @@
-"""The records that a client holds back from every training, to say how good the model is for them.
+"""The records that a client holds back from every training, to measure the model on them.
 
-A record is held back or not by a keyed digest of the record alone, so that no server chooses which,
-they are the same in every training on these records, and adding or removing one moves no other.
+A keyed digest of the record alone decides whether it is held back. So no server chooses the
+records, all trainings hold back the same ones, and adding or removing a record moves no other.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from fedsim.federation.protocol.consent import RefusedError
 from fedsim.game.federation import Federation
 
 KEY_FILE = "held-back.key"
-"""In the folder of the client's ledger."""
+"""File name of the key, in the folder of the client's ledger."""
 
 KEY_BYTES = 32
 
@@ -37,10 +37,11 @@ def trained_on(
 ) -> Federation:
     """Return a federation in which a client owns only the records that it trains on.
 
-    whole: what the client knows.
-    node: the client's config, which says whether its owner agreed, and to which share.
-    share, seed: what a simulated client holds back, and by which digest.
-    Raises RefusedError if the config means nothing.
+    whole: the client's data with all its records.
+    node: the client's config, with its consent and its share.
+    share: the share that a simulated client holds back.
+    seed: the key of a simulated client's digest.
+    Raises RefusedError if the config is invalid.
     """
     terms = consent.terms(node)
     if terms is None:
@@ -54,11 +55,10 @@ def trained_on(
 
 
 def check(node: Mapping[str, Scalar], epsilon: float) -> None:
-    """Check that a client agreed to the epsilon of a run's measures, before its first round.
+    """Raise RefusedError if a client did not agree to the epsilon of a run's measures.
 
     node: the client's config.
-    epsilon: what the answer costs, 0 where the run asks for none.
-    Raises RefusedError if it agreed to less, or its config means nothing.
+    epsilon: the cost of the answer; 0 where the run asks for no measures.
     """
     terms = consent.terms(node)
     if not epsilon or terms is None or consent.MEASURES not in terms.kinds:
@@ -66,25 +66,26 @@ def check(node: Mapping[str, Scalar], epsilon: float) -> None:
     if epsilon > (most := agreed(node, consent.MEASURES_EPSILON)):
         raise RefusedError(
             f"federation.measures-epsilon is {epsilon:g}, but this client agreed to "
-            f"{consent.MEASURES_EPSILON} = {most:g} at most"
+            f"{consent.MEASURES_EPSILON} = {most:g} at most; lower it, or raise the client's limit"
         )
 
 
 def held_back(whole: Federation, known: Federation, partition: int) -> Positions:
     """Return the positions in D of the records that a client holds back.
 
-    whole, known: with them, and as `trained_on` returns it.
+    whole: the client's data with all its records.
+    known: the same data as `trained_on` returns them.
     """
     return np.setdiff1d(whole.owned_by(partition), known.owned_by(partition))
 
 
 def agreed(node: Mapping[str, Scalar], name: str, most: float = math.inf) -> float:
-    """Return a number that the consent to measures needs. Raises RefusedError if there is none."""
+    """Return a number that the consent to measures needs. Raises RefusedError if it is invalid."""
     value = node.get(name)
     if isinstance(value, str | bool | None) or not 0 < value <= most or not math.isfinite(value):
         upper = "" if math.isinf(most) else f" and at most {most:g}"
         raise RefusedError(
-            f"the node's consent has '{consent.MEASURES}' and its {name} is {value!r}; give a "
+            f"the node's consent has '{consent.MEASURES}', but its {name} is {value!r}; give a "
             f"number above 0{upper}"
         )
     return float(value)
@@ -96,20 +97,18 @@ def _without(whole: Federation, partition: int, share: float, key: bytes) -> Fed
     records = whole.split.members_records.take(owned)
     limit = int(share * 2**64)
     held = [
-        _digest(key, features.tobytes() + label.tobytes()) < limit
+        int.from_bytes(hmac.digest(key, content, hashlib.sha256)[:8], "little") < limit
         for features, label in zip(records.features, records.labels, strict=True)
+        for content in (features.tobytes() + label.tobytes(),)
     ]
     client_of = whole.client_of.copy()
-    client_of[owned[np.array(held, dtype=np.bool_)]] = client_of.max(initial=0) + 1  # no client's
+    # Held-back records belong to a number behind all clients, and so to no client.
+    client_of[owned[np.array(held, dtype=np.bool_)]] = client_of.max(initial=0) + 1
     return replace(whole, client_of=client_of)
 
 
-def _digest(key: bytes, content: bytes) -> int:
-    return int.from_bytes(hmac.digest(key, content, hashlib.sha256)[:8], "little")
-
-
 def _own_key(state: Path) -> bytes:
-    """Return the key of a client, which is drawn once and kept beside its ledger."""
+    """Return the client's key, which is drawn once and kept beside its ledger."""
     folder = state.resolve()
     with client_ledger.locked(folder):
         path = folder / KEY_FILE

@@ -1,4 +1,4 @@
-"""A request as a client's node takes it in: the message, and the models and sums that it brings."""
+"""A request at a client's node: the message with its models and sums."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ from fedsim.game.federation import Federation
 
 @dataclass(frozen=True)
 class Received:
-    """A message as a client's node takes it in.
+    """A message to a client's node, with the client's data.
 
     Attributes:
         message: as received.
-        context: of the node, whose state is the memory.
+        context: the node's Flower context, whose state is the memory.
         config: the experiment.
         known: the federation's data as the node trains on them.
-        whole: the same with the records that the client holds back from every training.
-        request: what is asked.
+        whole: the same data with the records that the client holds back from every training.
+        request: the scalar part of the message.
     """
 
     message: Message
@@ -38,10 +38,10 @@ class Received:
 
     @property
     def model(self) -> torch.Tensor:
-        """The models float32 [T, P] that the message brings, on the federation's device."""
+        """The models of the message, float32 [T, P], on the federation's device."""
         return self.array(messages.MODEL)
 
     def array(self, name: str) -> torch.Tensor:
-        """Return the array of a record that holds exactly one, on the federation's device."""
+        """Return the only array of a record, on the federation's device."""
         record = messages.array_records(self.message.content)[name]
         return torch.tensor(messages.only(record)).to(self.known.device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""What a client's node says of the trained model, about records that it held back from training."""
+"""A client's measures of the trained model, on the records that it held back from training."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -17,23 +17,26 @@ from fedsim.privacy import discrete_laplace
 
 
 def measures(message: Message, context: Context) -> Message:
-    """Return the noisy confusion matrix of the model that a message brings, int64 [c, c].
+    """Return the noisy confusion matrix of the model in a message, int64 [c, c].
 
-    Each record that was held back is in one cell, and each cell has discrete Laplace noise of the
-    operating system's entropy. The answer is in the client's ledger before it is computed.
+    Each record that was held back is in one cell. Each cell has discrete Laplace noise from the
+    operating system's entropy. The ledger charges the answer before it is computed.
 
-    Raises RefusedError if the owner did not agree to it, or the run does not plan it.
+    Raises RefusedError if the owner did not agree, or the run does not plan the request.
     """
     received = prepared(message, context)
     config, classes = received.config, received.known.split.dataset.classes
     epsilon = config.federation.measures_epsilon
     if config.run.job != "training" or not epsilon:
         raise RefusedError(
-            "a confusion matrix is asked for, but only a training with "
-            "federation.measures-epsilon above 0 has any"
+            "the server asks for a confusion matrix, but only a training with "
+            "federation.measures-epsilon above 0 has one"
         )
     if classes > quality.MOST_CLASSES:
-        raise RefusedError(f"a confusion matrix of {classes} classes is asked for, at most 100 are")
+        raise RefusedError(
+            f"the server asks for a confusion matrix of {classes} classes, but at most "
+            f"{quality.MOST_CLASSES} are allowed"
+        )
     _enter(received)
     sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
     scale = Fraction(sensitivity) / Fraction(epsilon)
@@ -48,17 +51,18 @@ def measures(message: Message, context: Context) -> Message:
 def _enter(received: Received) -> None:
     """Enter a noisy confusion matrix, the last answer of a training, before it is computed.
 
-    Simulated clients enter nothing, and were asked nothing.
+    Simulated clients have no ledger.
 
-    Raises RefusedError if the owner did not agree to it; if it was answered in this run already,
-    which has no round after it; or if the budget does not allow it.
+    Raises RefusedError if the owner did not agree, this run was already answered, or the budget
+    does not allow the answer.
     """
     epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
     terms = consent.terms(node)
     if terms is None:
         return
-    consent.check(node, {consent.MEASURES: "a confusion matrix of records held back is asked for"})
-    # Behind the last round, so that the ledger lets neither it nor a round come again in this run.
+    why = "the server asks for a confusion matrix of records held back"
+    consent.check(node, {consent.MEASURES: why})
+    # A round number after the last one: the ledger then refuses every further request of this run.
     last = received.config.training.rounds + 1
     answer = replace(
         admission.answer_to(terms, received, admission.agreed_noise(terms, received.context)),
@@ -75,9 +79,9 @@ def _confusion(received: Received, classes: int) -> list[list[int]]:
     if not len(back):
         return [[0] * classes for _ in range(classes)]
     features, labels = known.members(back)
-    # One record at a time. The rounding of a kernel depends on how many rows there are, and a model
-    # of a hostile server can make it as large as an answer: in blocks, the absence of one record
-    # could move others from cell to cell, which the noise does not cover.
+    # One record at a time: the rounding of a kernel depends on the number of rows. A hostile
+    # server's model could enlarge such a difference, so that the absence of one record would move
+    # other records between cells, which the noise does not cover.
     outputs = torch.cat(
         [
             evaluation.logits(known.model, received.model, one.clone())[0]

@@ -1,4 +1,4 @@
-"""What a client's node takes in before it answers: configuration, its own files, the request."""
+"""Preparation of a client's answer: the configuration, its own files, and the request."""
 
 import logging
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ LOG = logging.getLogger(__name__)
 
 
 def prepared(message: Message, context: Context) -> Received:
-    """Return what is asked, of which experiment, and what this client knows, if its terms allow it.
+    """Return the request with its experiment and the client's data, if the client's terms allow it.
 
-    Raises RefusedError if the node's owner did not agree to it, or the run does not plan it.
+    Raises RefusedError if the node's owner did not agree, or the run does not plan the request.
     """
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
@@ -33,7 +33,7 @@ def prepared(message: Message, context: Context) -> Received:
     whole = known = known_to(config, partition)
     node, share = context.node_config, config.federation.measures_share
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
-        from fedsim.federation.client import holding_back  # noqa: PLC0415  (where some are)
+        from fedsim.federation.client import holding_back  # noqa: PLC0415  (trainings only)
 
         holding_back.check(node, config.federation.measures_epsilon)
         known = holding_back.trained_on(whole, partition, node, share, config.run.seed)
@@ -45,10 +45,10 @@ def prepared(message: Message, context: Context) -> Received:
 
 
 def known_to(config: Config, partition: int) -> Federation:
-    """Return what this client knows of the federation.
+    """Return the federation's data as this client knows them.
 
-    Raises RefusedError if its own records are not as the schema says. Which, and how, is for its
-    own log: the server is told what this function raises.
+    Raises RefusedError if the client's records do not fit the schema. The details go to the
+    client's own log, since the server reads the text of the error.
     """
     if config.data.name != OWN or config.run.job != "training":
         return federation.load(config)
@@ -57,34 +57,33 @@ def known_to(config: Config, partition: int) -> Federation:
     except InputError as error:
         LOG.error("this client's records: %s", error)
         raise RefusedError(
-            "this client's records are not as data.public-schema says, or the run's model is not "
-            "for them; its own log says which"
+            "this client's records do not fit data.public-schema or the run's model; the client's "
+            "own log has the details"
         ) from None
 
 
 def configured(context: Context) -> Config:
-    """Return the experiment, with this client's own files if its node's config says where.
+    """Return the experiment, with the paths of this client's own files.
 
-    Raises RefusedError if the run would read this client's files in a way that it did not agree to,
-    its model starts from a file of which this node has no copy, or its schema is not the one that
-    this node keeps.
+    Raises RefusedError if the run would read this client's files without its consent, its model
+    starts from a file that this node lacks, or its schema differs from this node's copy.
     """
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)
     if protects:
         _check_reading(config.data.name, config.run.job, node)
     if protects or consent.DATA in node:
-        # A client's files are where the client says, and nobody else needs to know.
-        config = config.reading_data_from(str(node.get(consent.DATA, "")), as_they_are=True)
+        # The node's own config has the path of its files. No other party needs it.
+        config = config.reading_data_from(str(node.get(consent.DATA, "")), offline=True)
     weights = str(node.get(consent.WEIGHTS, config.model.weights))
     digest = config.model.weights_sha256
     if digest:
-        from fedsim.learning.training import pretrained  # noqa: PLC0415  (for such models alone)
+        from fedsim.learning.training import pretrained  # noqa: PLC0415  (only where needed)
 
         if not pretrained.same(weights, digest):
             raise RefusedError(
                 f"this client has no copy of model.weights with SHA-256 {digest}; set "
-                f"{consent.WEIGHTS} in its node.toml to where it lies"
+                f"{consent.WEIGHTS} in its node.toml to the path of the copy"
             )
     if config.data.name == OWN:
         _check_schema(str(node.get(consent.SCHEMA, "")), config.data.public_schema)
@@ -92,29 +91,29 @@ def configured(context: Context) -> Config:
 
 
 def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:
-    """Raise RefusedError if a run would read a client's files otherwise than by its own schema.
+    """Raise RefusedError if a run would read a client's files without the client's own schema.
 
-    Every other reader takes from the files what the run is told: classes, categories, ranges, and
-    how many records there are. A schema of the server's choice would be a question about them: a
-    client refuses if a record does not fit, and no noise hides that it does.
+    Without a public schema, the reader takes classes, categories, ranges and the number of records
+    from the files. A schema that the server chose would be a question about the records: a client
+    refuses where a record does not fit, and no noise hides the refusal.
     """
-    if data_name in data.BUNDLED:  # which reads no file
+    if data_name in data.BUNDLED:  # no file to read
         return
     if data_name != OWN:
-        why = f"data.name is '{data_name}', which is not read by a public schema"
+        why = f"data.name is '{data_name}', which has no public schema"
         consent.check(node, {consent.EXPERIMENT: why})
     if job != "training":
-        why = f"run.job is '{job}', and these records are nobody else's"
+        why = f"run.job is '{job}', and these records are this client's own"
         consent.check(node, {consent.EXPERIMENT: why})
     if not node.get(consent.SCHEMA):
         raise RefusedError(
-            f"this client's node.toml has no {consent.SCHEMA}: set it to the client's own copy of "
-            "the schema that all clients agreed upon"
+            f"this client's node.toml has no {consent.SCHEMA}; set it to the path of the client's "
+            "copy of the schema that all clients agreed on"
         )
 
 
 def _check_schema(path: str, public_schema: str) -> None:
-    """Raise RefusedError if a run's schema is another than the node's copy; "" is none."""
+    """Raise RefusedError if a run's schema differs from the node's copy; path "": no copy."""
     if not path:
         return
     try:
@@ -124,5 +123,5 @@ def _check_schema(path: str, public_schema: str) -> None:
         raise RefusedError(
             f"this client's {consent.SCHEMA} names no schema; its own log says why"
         ) from None
-    if said := schemas.difference(own, schemas.parse(public_schema)):
-        raise RefusedError(f"data.public-schema is not the schema that this client keeps: {said}")
+    if change := schemas.difference(own, schemas.parse(public_schema)):
+        raise RefusedError(f"data.public-schema differs from this client's own copy: {change}")

@@ -1,7 +1,7 @@
-"""What a client's node does with a message; one of the clients is the adversary.
+"""Handlers of the messages to a client's node. One of the clients is the adversary.
 
-A handler is a function of its message, the run config, its node's own config and, for the
-adversary, of what it remembers. Nothing is kept in module globals but caches of pure functions.
+A handler is a function of its message, the run config, the node's config and, for the adversary,
+its memory. Module globals hold nothing but caches of pure functions.
 """
 
 import time
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 
 def data_digest(message: Message, context: Context) -> Message:
-    """Return the digest of this client's data, which the server asks for before the first round.
+    """Return the digest of this client's data, which the server requests before the first round.
 
-    Of the records themselves where there is nothing to protect: no noise would hide what it says.
+    The digest covers the records only where they need no protection, since it has no noise.
     """
     partition, config = messages.partition(context), configured(context)
     answer = messages.reply(message, partition)
-    # Of its own records a client has the schema in common with others, and nothing else.
+    # Clients with their own records have only the schema in common.
     records = config.data.name == OWN or not consent.protects(context.node_config)
     known_to(config, partition)
     digest = federation.digest(config, partition, records)
@@ -67,7 +67,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     Raises RefusedError if the node's owner did not agree to it.
     """
     received = prepared(message, context)
-    why = "the norm of one record's gradient is asked for, which no noise protects"
+    why = "the server asks for the norm of one record's gradient, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
     present, absent = challenge_contributions(_known_round(received, received.model))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
@@ -76,26 +76,25 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Return what this client adds to the sum, with its noise unless trust is central.
+    """Return this client's part of the sum, with its noise unless trust is central.
 
-    With local steps it is the sum over the steps that the client took on its own copy of the model.
-    Under distributed trust it is integers modulo 2^32, for secure aggregation.
+    With local steps, the part is the sum over the steps that the client took on its own model.
+    Under distributed trust it consists of integers modulo 2^32, for secure aggregation.
 
-    message: with the model, and what else the client is told in its role.
-    Returns: a reply with the sum float32 or uint32 [T, P], or [T, m, P] of candidates; beside it
-    what the auditor or the adversary is given. Without any where the adversary is shown a round
+    message: the model, and the records that belong to the client's role.
+    Returns: a reply with the sum, float32 or uint32 [T, P], or [T, m, P] for candidates. It also
+    has the records for the auditor or the adversary. It has no sum where the adversary sees a round
     that it does not join.
-    Raises RefusedError if the node's owner did not agree to it, or the run does not plan it.
-    Raises RuntimeError if the client drops out of this round, by chance.
+    Raises RefusedError if the node's owner did not agree, or the run does not plan the request.
+    Raises RuntimeError if the client drops out of this round by chance.
     """
     start = time.perf_counter()
-    # What is asked, and whether the client's terms allow it.
     received = prepared(message, context)
     config, request, partition = received.config, received.request, received.partition
     _may_drop_out(received)
     parameters = received.model
     if partition not in config.participation.participants(request.round):
-        return _looked_on(received, parameters, start)
+        return _without_joining(received, parameters, start)
     # Draw the coins of each local step once: a seed must not be reused.
     coins = [
         coins_of(config.game, received.known, request.game, step)
@@ -113,17 +112,17 @@ def train(message: Message, context: Context) -> Message:
         return drawn
 
     contributed = _contribution(received, coins, masks, grid)
-    # From here on the request counts as answered, whatever happens.
+    # From here on the request counts as answered, even if the answer fails.
     admission.enter(received)
     admission.keep_model(received, parameters)
-    # A step without noise under central trust; else one noisy step, or several.
+    # One step without noise under central trust; else one or more noisy steps.
     drawing = None if config.federation.trust.model.server_draws else own_noise
     size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
     reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
     content = {messages.REPLY: messages.array_record(sum=reply)}
     content |= disclosed(received, parameters, coins[0], noises, masks)
     if request.role == Role.ADVERSARY:
-        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
         adversary_node.follow(received, parameters, sent, coins[0])
     content |= distances(received, parameters)
@@ -131,14 +130,15 @@ def train(message: Message, context: Context) -> Message:
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
 
-def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Message:
-    """Return the reply to a round that this client is shown, as the adversary, and does not join.
+def _without_joining(received: Received, parameters: torch.Tensor, start: float) -> Message:
+    """Return the adversary's reply to a round that it sees and does not join.
 
-    parameters: [T, P], of the message; start: of the clock.
+    parameters: the model, [T, P].
+    start: the time of the clock when the message arrived.
     """
     request = received.request
     if request.role == Role.ADVERSARY:
-        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
         sent = torch.zeros_like(parameters, dtype=torch.float64)
         coins = coins_of(received.config.game, received.known, request.game)
@@ -150,15 +150,12 @@ def _looked_on(received: Received, parameters: torch.Tensor, start: float) -> Me
 
 
 def _seconds(context: Context, start: float) -> float:
-    """Return how long an answer took, by the clock; 0 where that would tell of protected records.
-
-    It grows with their number.
-    """
+    """Return the seconds that an answer took; 0 for protected records, whose number they reveal."""
     return 0.0 if consent.protects(context.node_config) else time.perf_counter() - start
 
 
 def _noise(received: Received, step: int, size: int, grid: FixedPoint | None) -> torch.Tensor:
-    """Return the client's noise of one local step, float64 [T, P], rounded to the grid if any."""
+    """Return the client's noise of one local step, float64 [T, P], on the grid if there is one."""
     config, request = received.config, received.request
     drawn = noise(
         config.noise_seed,
@@ -174,7 +171,7 @@ def _noise(received: Received, step: int, size: int, grid: FixedPoint | None) ->
 def _encoded(
     total: torch.Tensor, grid: FixedPoint | None
 ) -> tuple[npt.NDArray[np.generic], torch.Tensor]:
-    """Return the sum as it leaves, and the same as the server will add it up."""
+    """Return the sum as it is sent, and as the server will read it."""
     if grid is None:
         sent = total.float()
         return sent.cpu().numpy(), sent
@@ -185,38 +182,38 @@ def _encoded(
 def evaluate(message: Message, context: Context) -> Message:
     """Receive the final model and the last aggregate, from which the adversary concludes.
 
-    A client answers with nothing of its data: a loss on its own records, which differential privacy
-    did not touch, would be one more release. So the adversary looks at losses of records that it
-    knows only where nothing is to be protected.
+    The answer says nothing about the client's data. A loss on its own records would be one more
+    release, without noise. For the same reason the adversary uses losses only on public records.
 
     Returns: a reply with the seconds that it took.
     """
     start = time.perf_counter()
     received = prepared(message, context)
     if received.request.role == Role.ADVERSARY:
-        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
         adversary_node.conclude(received)
     return messages.reply(message, received.partition, seconds=_seconds(context, start))
 
 
 def findings(message: Message, context: Context) -> Message:
-    """Return the adversary's findings to the auditor, who asks after the last round.
+    """Return the adversary's findings to the auditor, after the last round.
 
     Raises RefusedError if the node's owner did not agree to be the adversary.
     """
     config = from_run_config(context.run_config)
-    consent.check(context.node_config, {consent.ADVERSARY: "an adversary's findings are asked for"})
-    from fedsim.federation.client import adversary_node  # noqa: PLC0415  (its part alone)
+    why = "the server asks for an adversary's findings"
+    consent.check(context.node_config, {consent.ADVERSARY: why})
+    from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
     records = adversary_node.findings(context, config.federation.vantage)
     return messages.reply(message, messages.partition(context), records)
 
 
 def _may_drop_out(received: Received) -> None:
-    """Raise RuntimeError if this client is to fail in this round; the adversary never does.
+    """Raise RuntimeError if chance makes this client fail in this round; the adversary never fails.
 
-    One coin for all trials, which share the message.
+    All trials share one coin, since they share the message.
     """
     request, rate = received.request, received.config.federation.dropout_rate
     if not rate or request.role == Role.ADVERSARY:
@@ -235,25 +232,25 @@ def _contribution(
     masks: Bools | None,
     grid: FixedPoint | None,
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
-    """Return what maps a model [T, P] to what this client adds in a step, without its noise.
+    """Return the function from a model [T, P] to this client's part of a step, without noise.
 
-    With masks it is a sum for each candidate; with a grid it is rounded to it.
+    With masks the part has one sum for each candidate. With a grid it is rounded to the grid.
     """
     known, request, game = received.known, received.request, received.request.game
     partition = received.partition
     target_client = request.role == Role.TARGET_CLIENT
-    told_worlds = target_client and messages.WORLDS in received.message.content
-    worlds = received.array(messages.WORLDS) if told_worlds else None
+    has_worlds = target_client and messages.WORLDS in received.message.content
+    worlds = received.array(messages.WORLDS) if has_worlds else None
     planted = _planted(received)
 
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
         if masks is not None:
             replacement = game.replacement if target_client else None
             return candidate_sums(known, partition, model, masks, replacement)
-        seen = _known_round(received, model, coins[step - 1])
-        total = contribution(seen, partition, worlds)
+        known_round = _known_round(received, model, coins[step - 1])
+        total = contribution(known_round, partition, worlds)
         if planted is not None:
-            from fedsim.game.canary import added  # noqa: PLC0415  (for canaries alone)
+            from fedsim.game.canary import added  # noqa: PLC0415  (canaries only)
 
             total = total + added(planted, known, model, request.trial_numbers, request.round)
         return total if grid is None else grid.nearest(total)
@@ -269,10 +266,12 @@ def _known_round(
 
 
 def _planted(received: Received) -> "Canaries | None":
-    """Return this client's canaries, None for none. Raises InputError.
+    """Return this client's canaries; None for none.
 
-    Only where one record's gradient is what clipping bounds: a client's clipped update with a
-    canary on top would be longer than its bound.
+    Canaries need clipping of single records. A canary on top of a client's clipped update would
+    exceed its bound.
+
+    Raises InputError if the run's training does not allow the canaries of the node's config.
     """
     node, config = received.context.node_config, received.config
     if (seed := node.get(consent.CANARY_SEED)) is None:
@@ -283,16 +282,16 @@ def _planted(received: Received) -> "Canaries | None":
     simple = simple and privacy.sensitivity == "global"
     if privacy.unit != "record" or privacy.noise.mechanism.own_law or not simple:
         raise InputError(
-            "this node's config has a canary-seed, but canaries stand for single clipped records: "
+            "this node's config has a canary-seed, but canaries stand for single clipped records; "
             "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
-            "no local steps; drop it"
+            "no local steps; remove the canary-seed"
         )
     count = node.get(consent.CANARY_COUNT, 1)
     if type(count) is not int or count < 1:
         raise InputError(
             f"this node's config has {consent.CANARY_COUNT} = {count!r}; give 1 or more"
         )
-    from fedsim.game.canary import DIRECTION, TEXT, Canaries  # noqa: PLC0415  (for canaries alone)
+    from fedsim.game.canary import DIRECTION, TEXT, Canaries  # noqa: PLC0415  (canaries only)
 
     planted = Canaries(int(seed), count, str(node.get(consent.CANARY_KIND, DIRECTION)))
     if planted.kind == TEXT and config.model.task != "next-token":
@@ -304,7 +303,7 @@ def _planted(received: Received) -> "Canaries | None":
 
 
 def _candidate_masks(received: Received) -> Bools | None:
-    """Return which of this client's records each candidate has; None without candidates."""
+    """Return a mask of this client's records for each candidate; None without candidates."""
     config, request = received.config, received.request
     if not config.privacy.noise.mechanism.by_candidate:
         return None
@@ -319,7 +318,7 @@ def _candidate_masks(received: Received) -> Bools | None:
 
 
 def _noise_std(received: Received, grid: FixedPoint | None) -> torch.Tensor:
-    """Return the standard deviation [T] of this client's noise, its share of it on a grid."""
+    """Return the standard deviation [T] of this client's noise; on a grid, of its share."""
     scheme, request = received.config.scheme, received.request
     if grid is not None:
         std = grid.share_std
@@ -341,10 +340,10 @@ def disclosed(
 ) -> dict[str, ArrayRecord]:
     """Return the records beside a client's sum: an auditor's measurement, or a colluder's noise.
 
-    parameters: of the model, [T, P].
-    taking_part: bool [T, n], of the first step; None where every record takes part.
-    noises: of each step, [T, P]; empty where none is disclosed.
-    masks: which of the client's records each candidate has; None without candidates.
+    parameters: the model, [T, P].
+    taking_part: the records of the first step, bool [T, n]; None: all records take part.
+    noises: the noise of each step, [T, P]; empty where no noise is disclosed.
+    masks: the records of each candidate; None without candidates.
     """
     known, request = received.known, received.request
     if not at_server.seat(received.config.audit.mode).reads_noise:
@@ -385,15 +384,15 @@ def _measurement(
 
 
 def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
-    """Return the record that the Bayesian accountant asks of a client, if it asks anything.
+    """Return the gradient distances for the Bayesian accountant; empty where it needs none.
 
-    parameters: of the model, [T, P].
+    parameters: the model, [T, P].
     """
     config, request = received.config, received.request
     evaluated = config.audit.evaluated(request.trial_numbers)
     if not config.audit.bayesian_pairs or not evaluated:
         return {}
-    found = gradient_distances(
+    measured = gradient_distances(
         config.game,
         config.audit.bayesian_pairs,
         received.known,
@@ -402,6 +401,6 @@ def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRe
         request.trial_numbers[:evaluated],
         request.round,
     )
-    if found is None:
+    if measured is None:
         return {}
-    return {messages.DISTANCES: messages.array_record(distances=found.cpu().numpy())}
+    return {messages.DISTANCES: messages.array_record(distances=measured.cpu().numpy())}

@@ -1,4 +1,4 @@
-"""Arrays as they arrive: finite, of the type and the shape that they must have."""
+"""Checks of arrays in messages: finite values, the type and the shape."""
 
 import io
 import math
@@ -12,19 +12,16 @@ from fedsim.federation.protocol import messages
 
 NO_HEADER = (
     *(ValueError, TypeError, LookupError, SyntaxError, EOFError, tokenize.TokenError),
-    # What is nested too deeply for Python's parser is one of these.
+    # Python's parser raises these for nesting that is too deep.
     *(RecursionError, MemoryError),
 )
-"""What NumPy raises for bytes that are not the header of an array, which it reads as Python."""
+"""Errors that NumPy raises for an invalid header, which it reads as Python."""
 
 
 def check_array(
     reply: Message, name: str, shapes: Collection[tuple[int, ...]], dtype: type
 ) -> None:
-    """Check that a record's one array is finite, of a type and one of some shapes.
-
-    Raises ValueError if it is not.
-    """
+    """Raise ValueError unless a record holds one finite array of a type and an allowed shape."""
     record = messages.array_records(reply.content).get(name)
     if record is None or len(record) != 1:
         raise ValueError(f"it has no '{name}' of one array")
@@ -39,36 +36,36 @@ def check_form(
     shapes: Collection[tuple[int, ...]],
     dtype: type[np.generic] | type,
 ) -> None:
-    """Check that an array, or bytes in NumPy's format, is of a type and one of some shapes.
+    """Raise ValueError unless an array has a type and an allowed shape.
 
-    Nothing of the size that it claims is allocated: its header is read, and its bytes counted. What
-    else a Flower array says of itself beside these bytes does not matter, since nothing reads it.
+    It reads the header and counts the bytes, so that a false size allocates nothing. No reader uses
+    what else a Flower array says about itself.
 
-    Raises ValueError if it is not.
+    data: the array, or bytes in NumPy's format.
     """
-    shape, found, size = header(data, name)
-    if shape not in set(shapes) or found != np.dtype(dtype):
+    shape, own, size = header(data, name)
+    if shape not in set(shapes) or own != np.dtype(dtype):
         raise ValueError(
-            f"its '{name}' is {found} {list(shape)}, not {np.dtype(dtype)} "
+            f"its '{name}' is {own} {list(shape)}, not {np.dtype(dtype)} "
             f"{' or '.join(str(list(each)) for each in shapes)}"
         )
-    if size != math.prod(shape) * found.itemsize:
-        raise ValueError(f"its '{name}' has {size} bytes, which are not {found} {list(shape)}")
+    if size != math.prod(shape) * own.itemsize:
+        raise ValueError(f"its '{name}' has {size} bytes, which are not {own} {list(shape)}")
 
 
 def check_finite(record: ArrayRecord, name: str) -> None:
-    """Check that all arrays of a record are finite. Raises ValueError if one is not."""
+    """Raise ValueError unless all arrays of a record are finite."""
     for array in messages.arrays_of(record).values():
         if not np.isfinite(array).all():
             raise ValueError(f"its '{name}' is not finite: NaN or infinity")
 
 
 def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
-    """Return shape and type that an array in NumPy's format claims, and how many bytes it has.
+    """Return the shape and the type in an array's header, and the number of bytes behind it.
 
-    Raises ValueError if it is anything else, or holds Python objects.
+    Raises ValueError if the data are not in NumPy's format, or hold Python objects.
     """
-    if isinstance(data, messages.HeldArray):  # it was made in this process
+    if isinstance(data, messages.HeldArray):  # made in this process
         return data.shape, data.values.dtype, data.values.nbytes
     data = data.data if isinstance(data, Array) else data
     file = io.BytesIO(data)

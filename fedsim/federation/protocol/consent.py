@@ -1,11 +1,11 @@
-"""What a client's owner agreed to have done with its records, as its node's own config says.
+"""The consent of a client's owner to the use of its records, from the node's own config.
 
-A check in code that the server ships: it stops a run that goes beyond what was agreed to, and a
-server that asks for other things than its run's configuration says, but not a server that submits
-other code.
+These checks run in code that the server ships. They stop a run that exceeds the consent, and a
+server that requests what its run's configuration does not say. They do not stop a server that
+submits other code.
 
 Flower sends the text of every exception to the server. A text about a client's files, its folders
-or a computation on its records would be a release that no noise protects: see `discreet`.
+or a computation on its records would be a release without noise: see `discreet`.
 """
 
 import logging
@@ -25,68 +25,68 @@ LOG = logging.getLogger(__name__)
 KEY = "consent"
 
 CENTRAL = "central"
-"""The server may see clean sums of the records, and is trusted to add the noise that it says."""
+"""The server may see the records' sums without noise. It is trusted to add the noise."""
 
 CHALLENGE = "challenge"
-"""A run may train with and without one of the client's records, and an adversary tells which."""
+"""A run may train with and without one of the client's records, and an adversary guesses which."""
 
 ADVERSARY = "adversary"
-"""The node may be the adversary: it works out a belief about another client, and hands it over."""
+"""The node may be the adversary: it computes a belief about another client and hands it over."""
 
 ORACLE = "oracle"
 """A run may read gradients of the client's records, or distances between them, without noise."""
 
 CANARIES = "canaries"
-"""Records made up for a test may be added to the client's."""
+"""A run may add crafted records to the client's."""
 
 CANARY_SEED, CANARY_COUNT, CANARY_KIND = "canary-seed", "canary-count", "canary-kind"
-"""The keys of a client's node config that turn canaries on, say how many, and what they are."""
+"""Keys of a client's node config: the seed, the number and the kind of its canaries."""
 
 MEASURES = "measures"
-"""Records are held back from every training, whose confusion matrix leaves after it, with noise."""
+"""The client holds records back from every training. Their confusion matrix leaves with noise."""
 
 MEASURES_SHARE, MEASURES_EPSILON = "measures-share", "measures-epsilon"
-"""The keys of a client's node config that say which share, and at which epsilon at most."""
+"""Keys of a client's node config: the share to hold back, and the largest epsilon."""
 
 EXPERIMENT = "experiment"
-"""The records are public or made for tests: noise may hide nothing, and nothing is charged."""
+"""The records are public or made for tests. Noise need not protect them, and nothing is charged."""
 
 KINDS = (CENTRAL, CHALLENGE, ADVERSARY, ORACLE, CANARIES, MEASURES, EXPERIMENT)
 
 UNPROTECTED = (ORACLE, EXPERIMENT)
-"""What it takes for something of a record to leave without any noise."""
+"""Kinds of consent that a release without noise needs."""
 
 MAX_TRIALS, EPSILON_LIMIT, DELTA_LIMIT = "max-trials", "epsilon-limit", "delta-limit"
 
 STATE, DATA = "state-path", "data-path"
 
 WEIGHTS = "weights-path"
-"""Where the node's copy is of the file that a run's model starts from."""
+"""Key of the path of the node's copy of the file that a run's model starts from."""
 
 SCHEMA = "schema-path"
-"""Where the node's own copy is of the schema that it agreed upon, if it keeps one."""
+"""Key of the path of the node's own copy of the schema."""
 
 CODE = "allow-code"
-"""Names of the client's own code, "package.module:name" with commas, that a run may name."""
+"""Key of the client's own code that a run may name: "package.module:name", with commas between."""
 
 DEPLOYED = (KEY, STATE, EPSILON_LIMIT, DELTA_LIMIT, MAX_TRIALS, DATA)
-"""What a simulated node's config has none of; any of them makes the records somebody's."""
+"""Keys that only a deployed node's config has. Any of them means that the records are real."""
 
 
 class RefusedError(RuntimeError):
-    """A client does not do what a message asks; one line that says what would allow it."""
+    """A client does not do what a message asks. The text is one line, with the remedy."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a client's owner agreed to.
+    """The terms of a client's owner.
 
     Attributes:
-        kinds: some of `KINDS`.
-        max_trials: how many trainings one run may make of the records.
-        epsilon_limit: what all runs together may cost any one record, at `delta_limit`.
-        delta_limit: the probability with which that may fail.
-        state: the folder of the client's own ledger.
+        kinds: kinds of consent, some of `KINDS`.
+        max_trials: largest number of trainings in one run.
+        epsilon_limit: largest epsilon of any one record over all runs, at `delta_limit`.
+        delta_limit: probability that the epsilon guarantee fails.
+        state: folder of the client's own ledger.
     """
 
     kinds: frozenset[str]
@@ -96,36 +96,35 @@ class Terms:
     state: Path
 
     @property
-    def said(self) -> str:
-        """The kinds, in the order of KINDS, as the node's config says them."""
+    def consent(self) -> str:
+        """The kinds of consent in the order of KINDS, as the node's config lists them."""
         return ",".join(kind for kind in KINDS if kind in self.kinds)
 
 
 def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
-    """Return what a node's config agrees to.
+    """Return the terms in a node's config.
 
-    What it does not say is agreed to as little as may be: no kind, one trial, and no epsilon at
-    all.
+    A missing key means the least: no kind of consent, one trial, and an epsilon of 0.
 
-    Returns: none for simulated people, whom nobody asks.
-    Raises RefusedError if a value means nothing.
+    Returns: None for a simulated client.
+    Raises RefusedError if a value is invalid.
     """
     if not any(key in node_config for key in DEPLOYED):
         return None
     kinds = {kind.strip() for kind in str(node_config.get(KEY, "")).split(",") if kind.strip()}
     if unknown := kinds - set(KINDS):
         raise RefusedError(
-            f"the node's {KEY} has '{sorted(unknown)[0]}', which is none of {', '.join(KINDS)}"
+            f"the node's {KEY} has '{sorted(unknown)[0]}'; give some of {', '.join(KINDS)}"
         )
     state = str(node_config.get(STATE, ""))
     if not state:
         raise RefusedError(
-            f"the node's config has no {STATE}, the folder where it enters what it answered; "
-            "give one that outlives the run"
+            f"the node's config has no {STATE}, the folder of the client's ledger; give a folder "
+            "that outlives the run"
         )
     trials = _number(node_config, MAX_TRIALS, 1)
     if trials < 1 or trials != int(trials):
-        raise RefusedError(f"the node's {MAX_TRIALS} is {trials:g}; give a whole number from 1 on")
+        raise RefusedError(f"the node's {MAX_TRIALS} is {trials:g}; give a whole number above 0")
     delta = _number(node_config, DELTA_LIMIT, 1e-5)
     if not 0 < delta < 1:
         raise RefusedError(
@@ -136,28 +135,29 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
 
 
 def protects(node_config: Mapping[str, Scalar]) -> bool:
-    """Return whether nothing of the records may leave that noise did not touch.
+    """Return whether every release of the node's records needs noise.
 
-    False for simulated people, and where nothing is to be protected.
+    It is False for simulated clients and for public records.
     """
     agreed = terms(node_config)
     return agreed is not None and EXPERIMENT not in agreed.kinds
 
 
-def check(node_config: Mapping[str, Scalar], asked: Mapping[str, str]) -> None:
-    """Check that the node agreed to every kind that is asked for.
+def check(node_config: Mapping[str, Scalar], needs: Mapping[str, str]) -> None:
+    """Raise RefusedError unless the node agreed to each kind of consent that a request needs.
 
-    asked: what of the request or the run asks for it, by kind, for the error message.
-    Raises RefusedError if it did not, or its config means nothing.
+    It is also raised if the node's config is invalid.
+
+    needs: for each kind, the setting or role that needs it, as a clause for the error message.
     """
     agreed = terms(node_config)
     if agreed is None:
         return
-    if missing := [kind for kind in KINDS if kind in asked and kind not in agreed.kinds]:
+    if missing := [kind for kind in KINDS if kind in needs and kind not in agreed.kinds]:
         wanted = ",".join(kind for kind in KINDS if kind in agreed.kinds or kind in missing)
         raise RefusedError(
-            f"{asked[missing[0]]}, but the client did not consent to '{missing[0]}' (its {KEY} is "
-            f'"{agreed.said}"); who agrees to it sets {KEY} = "{wanted}" in the node\'s config'
+            f"{needs[missing[0]]}, but the client did not consent to '{missing[0]}' (its {KEY} is "
+            f'"{agreed.consent}"); to agree, set {KEY} = "{wanted}" in the node\'s config'
         )
 
 
@@ -171,10 +171,10 @@ def _number(node_config: Mapping[str, Scalar], name: str, default: float) -> flo
 def discreet(
     message: Message, context: Context, answer: Callable[[Message, Context], Message]
 ) -> Message:
-    """Return the answer to a message; of what goes wrong, a protecting client tells refusals alone.
+    """Return the answer to a message; a protecting client sends no error except refusals.
 
     A refusal (`RefusedError`) is a function of the message, the run's configuration, the node's
-    terms and its ledger. Everything else goes to the client's own log.
+    terms and its ledger. The text of any other error goes to the client's own log only.
 
     Raises RefusedError if the client does not answer.
     """

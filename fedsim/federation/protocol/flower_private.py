@@ -1,8 +1,8 @@
-"""The parts of Flower that a run touches although they are not public.
+"""The private parts of Flower that a run needs.
 
-Creating a `Message` reads the identity of the running task, and the public `Grid` class names the
-private `Run` in its signatures. Both have moved between releases; a test watches them. What the
-services around a run need is in `runtimes.flower_services`.
+A new `Message` reads the identity of the running task, and the public class `Grid` names the
+private `Run` in its signatures. Both have moved between releases; a test watches them.
+`runtimes.flower_services` has the private parts of the services around a run.
 """
 
 import uuid
@@ -26,11 +26,11 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 __all__ = ["SECAGG_CONFIGS", "Key", "Run", "Stage", "combine_shares", "secaggplus_mod"]
-"""What is Flower's own and imported from here."""
+"""Names of Flower that other modules import from here."""
 
 NODE_UNAVAILABLE = ErrorCode.NODE_UNAVAILABLE
 GONE = (NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED)
-"""The codes of errors in the name of a node that is not there, or whose process has died."""
+"""Error codes of a node that is offline, or whose process has died."""
 
 DEPLOYMENT = "Flower deployment"
 RUNTIMES = {
@@ -39,48 +39,45 @@ RUNTIMES = {
     "HttpGrid": DEPLOYMENT,
     "PollingGrid": DEPLOYMENT,
 }
-"""What a report calls the runtime behind each grid, by the name of its class."""
+"""Name of the runtime in reports, by the class name of Flower's grid."""
 
 
 def empty_run(run_id: int) -> Run:
-    """Return the description of a run that no SuperLink knows."""
+    """Return the description of a run without a SuperLink."""
     return Run.create_empty(run_id=run_id)
 
 
 def become_task(run_id: int, node_id: int) -> None:
-    """Give this process the identity that new messages carry as their source."""
+    """Give this process the identity that new messages have as their source."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run_id, node_id, 1
 
 
 def assign_message_id(message: Message) -> None:
-    """Give a message the identity that a SuperLink would give it; replies refer to it."""
+    """Give a message an identity, as a SuperLink would. Replies refer to it."""
     message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
 
 
 def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
-    """Return what `secaggplus_mod` reads of a train reply: arrays, and a weight of 1."""
+    """Return the train reply that `secaggplus_mod` reads: arrays with a weight of 1."""
     parameters = ndarrays_to_parameters(list(arrays))
     result = FitRes(Status(Code.OK, ""), parameters, 1, {})
     return recorddict_compat.fitres_to_recorddict(result, keep_input=False)
 
 
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return the mask of a client's integers; the weight that Flower sends beside them has one.
+    """Return the mask of a client's integers, without the mask of Flower's weight.
 
-    seed: of the mask, a multiple of 4 bytes.
-    Raises ValueError if the bytes cannot be a seed.
+    seed: the seed of the mask, a multiple of 4 bytes.
+    Raises ValueError if the seed has another length.
     """
     if not seed or len(seed) % 4:
-        raise ValueError(f"{len(seed)} bytes are no seed of a mask")
+        raise ValueError(f"a mask's seed of {len(seed)} bytes is no positive multiple of 4 bytes")
     _, mask = pseudo_rand_gen(seed, modulus, [(1,), shape])
     return mask
 
 
 def check_secagg_key(public_key: bytes) -> None:
-    """Check that a client could share a secret by a public key.
-
-    Raises ValueError if it is no key of the protocol's curve.
-    """
+    """Raise ValueError unless a public key is on the protocol's curve."""
     try:
         key = bytes_to_public_key(public_key)
     except UnsupportedAlgorithm as error:
@@ -90,7 +87,7 @@ def check_secagg_key(public_key: bytes) -> None:
 
 
 def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
-    """Return the secret that two clients share, from which their mask comes."""
+    """Return the secret of two clients, which seeds their common mask."""
     return generate_shared_key(bytes_to_private_key(private_key), bytes_to_public_key(public_key))
 
 

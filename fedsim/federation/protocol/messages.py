@@ -1,14 +1,17 @@
-"""What travels between the server and the clients, as Flower records.
+"""Messages between the server and the clients, as Flower records.
 
-Every request carries the model and a `Request`; what else it carries depends on whom it goes to.
-All clients see the aggregate of the round before. Only the target client is told
-which world each trial trains on; the adversary is told which pair it must tell apart, never which
-of the two is true. Colluding clients disclose their noise to the adversary: it travels by way of
-the server, which stands in for a private channel and uses none of it. In an oracle audit
-(`audit.mode`) the replies carry a measurement beside the sum, from which the auditor computes the
-belief: it undoes all protection, and is meant for simulated people or for clients who agreed to be
-measured. With `audit.bayesian-pairs` they carry the norms or distances of sampled records'
-gradients, unprotected, for the Bayesian accountant.
+Every request carries the model and a `Request`. All clients see the aggregate of the previous
+round. Other records depend on the client's role:
+
+- Only the target's client receives the world of each trial.
+- The adversary receives the pair to distinguish, and never the world of a trial.
+- Colluding clients disclose their noise to the adversary by way of the server. The server stands
+  in for a private channel and does not use the noise.
+- In an oracle audit (`audit.mode`), replies carry a measurement beside the sum, from which the
+  auditor computes the belief. It removes all protection, so it is for simulated clients, or for
+  clients that agreed to it.
+- With `audit.bayesian-pairs`, replies carry norms or distances of sampled records' gradients,
+  without noise, for the Bayesian accountant.
 """
 
 import io
@@ -42,14 +45,14 @@ DATA = "data"
 MEASURES = "measures"
 
 VERSION_1 = b"\x93NUMPY\x01\x00"
-"""What the bytes of nearly every array begin with: NumPy's format, version 1.0."""
+"""First bytes of nearly every array: NumPy's format, version 1.0."""
 
 AUDITOR = -1
-"""The partition that an auditor's node answers with: it holds no records."""
+"""Partition in the replies of an auditor's node, which holds no records."""
 
 
 class Role(StrEnum):
-    """What a client is in the game; the server decides and tells each client its own role only."""
+    """The role of a client in the game. Each client receives only its own role."""
 
     CLIENT = "client"
     TARGET_CLIENT = "target-client"
@@ -62,23 +65,22 @@ class Role(StrEnum):
 class Request:
     """The scalar part of a message to a client.
 
+    The target is hidden (-1) from a client whose role does not need it.
+
     Attributes:
         round: counts from 1.
-        first_trial: of the trials that share the message, numbered over the whole campaign.
-        trials: T, how many there are.
-        noise_multiplier: sigma over the sensitivity.
-        role: of the client in the game.
-        record: position of the challenge record in D; -1 for a client whom it does not concern, and
-            where all data of a client are the challenge.
-        replacement: position in the pool of what D' has in its place; -1 as of `record`, or for
-            nothing.
-        target_client: who holds the target record, or is the target; -1 for a client whom it does
-            not concern.
-        earlier: how many rounds interrupted attempts at these trials released, each under noise of
-            its own.
-        released: how many rounds all trainings released before this attempt, each trial's by
-            itself.
-        begun: the round that this attempt begins with, later than 1 in a training that is resumed.
+        first_trial: first trial of the message, counted over the whole campaign.
+        trials: number of trials of the message (T).
+        noise_multiplier: standard deviation of the noise, divided by the sensitivity.
+        role: the client's role in the game.
+        record: position of the target record in D; -1: hidden, or the target is a client.
+        replacement: position of the replacement in the pool; -1: hidden, or no replacement.
+        target_client: client that holds the target record, or is the target; -1: hidden.
+        earlier: number of rounds that interrupted attempts at these trials released. Each attempt
+            had its own noise.
+        released: number of rounds that all trainings released before this attempt, summed over
+            their trials.
+        begun: first round of this attempt; above 1 in a training that is resumed.
     """
 
     round: int
@@ -101,14 +103,14 @@ class Request:
     def from_content(cls, content: RecordDict) -> "Request":
         """Return the request of a message.
 
-        Raises KeyError if there is none.
-        Raises TypeError if it has other fields.
+        Raises KeyError if it has no request.
+        Raises TypeError if the request has other fields.
         """
         return cls(**dict(config_records(content)[REQUEST]))  # type: ignore[arg-type]
 
     @property
     def game(self) -> RoundGame:
-        """What the round is about, as far as this client is told."""
+        """The round's game, as far as this client may know it."""
         return RoundGame.of_message(
             self.round,
             self.trial_numbers,
@@ -125,7 +127,7 @@ class Request:
 
 
 class HeldArray(Array):
-    """A Flower array that has its values, and writes their bytes once they leave the process."""
+    """A Flower array with its values. It encodes them only when they leave the process."""
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         self.values = values.view()
@@ -143,21 +145,21 @@ class HeldArray(Array):
 
 
 def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
-    """Return named arrays as a Flower record; they may not be changed, since it shares them."""
+    """Return named arrays as a Flower record. The record shares them, so do not change them."""
     return ArrayRecord({name: HeldArray(array) for name, array in arrays.items()})
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a Flower record by name; they cannot be written to.
+    """Return the arrays of a Flower record by name. They are read-only.
 
-    Raises ValueError if one is no array in NumPy's format.
-    Raises TypeError if one says so of itself.
+    Raises ValueError if an array is not in NumPy's format.
+    Raises TypeError if an array names another format.
     """
     return {name: _decoded(array) for name, array in record.items()}
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
-    """Return the records of arrays of a message: what Flower's own view of them costs more for."""
+    """Return a message's records of arrays. Flower's own view of them is slower."""
     return {name: each for name, each in content.items() if isinstance(each, ArrayRecord)}
 
 
@@ -172,14 +174,14 @@ def config_records(content: RecordDict) -> dict[str, ConfigRecord]:
 
 
 def _decoded(array: Array) -> npt.NDArray[Any]:
-    """Return an array as NumPy's own reader does, which parses every header anew."""
+    """Return an array as NumPy's own reader would, with the headers parsed once."""
     if isinstance(array, HeldArray):
         return array.values
     data = array.data
     if array.stype != "numpy.ndarray" or data[:8] != VERSION_1:
         return array.numpy()
     begin = 10 + int.from_bytes(data[8:10], "little")
-    shape, in_columns, dtype = _form(data[8:begin])
+    shape, in_columns, dtype = _header(data[8:begin])
     possible = all(type(size) is int and 0 <= size <= sys.maxsize for size in shape)
     if not possible or math.prod(shape) * dtype.itemsize > len(data) - begin:
         raise ValueError(f"an array of shape {shape} in {len(data)} bytes")
@@ -188,21 +190,18 @@ def _decoded(array: Array) -> npt.NDArray[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _form(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return np.lib.format.read_array_header_1_0(io.BytesIO(header))
 
 
 def only(record: ArrayRecord) -> npt.NDArray[Any]:
-    """Return the array of a record that holds exactly one.
-
-    Raises ValueError if it holds none, or several.
-    """
+    """Return the only array of a record. Raises ValueError if it has none, or several."""
     (array,) = arrays_of(record).values()
     return array
 
 
 def partition(context: Context) -> int:
-    """Return which of the clients a node is. Raises KeyError if its node config does not say."""
+    """Return the client's number of a node. Raises KeyError if its node config has none."""
     return int(context.node_config["partition-id"])
 
 
@@ -224,26 +223,22 @@ def reply(
 def metric(reply: Message, name: str) -> float:
     """Return one scalar of a reply's metrics.
 
-    Raises KeyError if it is not there.
+    Raises KeyError if it is missing.
     Raises TypeError if it is not one number.
     """
     return scalar(metric_records(reply.content)[METRICS], name)
 
 
 def scalar(metrics: MetricRecord, name: str) -> float:
-    """Return one scalar of a record of metrics.
-
-    Raises KeyError if it is not there.
-    Raises TypeError if it is not one number.
-    """
+    """Return one scalar of a record of metrics; it raises the errors of `metric`."""
     return float(metrics[name])  # type: ignore[arg-type]
 
 
 def participants(content: RecordDict) -> tuple[int, ...]:
-    """Return the clients whose messages are in the aggregate that a message brings, sorted.
+    """Return the clients whose messages are in a message's aggregate, sorted.
 
-    Raises KeyError if it does not say.
-    Raises TypeError if it says it otherwise.
+    Raises KeyError if the message does not list them.
+    Raises TypeError if the list is malformed.
     """
     clients = config_records(content)[PARTICIPANTS]["clients"]
     return tuple(map(int, clients))  # type: ignore[arg-type]

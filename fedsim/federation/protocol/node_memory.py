@@ -1,8 +1,8 @@
-"""What a node remembers between the messages of a run: arrays by name.
+"""A node's memory between the messages of a run: arrays by name.
 
-In Flower's `Context.state`, unless the node's config has a `state-path`. Flower sends that state to
-and fro with every message, drops it without a word where it is large (from about 100 MB on), and
-forgets it when the SuperNode restarts; a file of the node's own has none of these limits.
+It is Flower's `Context.state`, unless the node's config has a `state-path`. Flower sends the state
+back and forth with every message. It drops a large state (from about 100 MB) without a warning, and
+forgets it when the SuperNode restarts. A file of the node has none of these limits.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Keep named arrays, in place of those that had the name before.
+    """Remember arrays under a name. They replace earlier arrays of that name.
 
     Raises OSError if the file cannot be written.
     Raises InputError if the folder is a symbolic link.
@@ -36,7 +36,7 @@ def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]
 
 
 def recall(context: Context, name: str) -> Arrays:
-    """Return the arrays that were kept; none if there are none, or they cannot be read."""
+    """Return the arrays of a name; empty if they are missing or unreadable."""
     path = _path(context, name)
     if path is None:
         record = context.state.array_records.get(name)
@@ -48,7 +48,7 @@ def recall(context: Context, name: str) -> Arrays:
 
 
 def forget(context: Context, names: Iterable[str]) -> None:
-    """Remove the files of some names: they hold beliefs about a person."""
+    """Delete the files of some names, which hold beliefs about a person."""
     for name in names:
         if (path := _path(context, name)) is not None:
             with contextlib.suppress(OSError):
@@ -59,5 +59,5 @@ def _path(context: Context, name: str) -> Path | None:
     folder = context.node_config.get("state-path")
     if not folder:
         return None
-    # Two nodes of one machine may share the folder.
+    # Several nodes of one machine may share the folder.
     return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"

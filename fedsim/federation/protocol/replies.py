@@ -1,7 +1,7 @@
-"""Which replies of a round count: one of every client that was asked, to this round, whole, finite.
+"""The checks of a round's replies: one complete and finite reply of each client, to this round.
 
-A false reply must not become part of the model: what is wrong with it is said by the client's name,
-and whether the round goes on without that client is for the strategy to decide.
+A false reply must not become part of the model. The complaint names the client. The strategy
+decides whether the round goes on without that client.
 """
 
 from collections import Counter
@@ -26,24 +26,24 @@ from fedsim.game.observers.memory import (
 from fedsim.privacy.trust.model import Vantage
 
 MOST_SECONDS = 1e7
-"""How long a node can have computed for one reply: four months."""
+"""Longest credible time that a node computes for one reply: four months."""
 
 MOST_SHOWN = 60
-"""Letters of a name from a message that are repeated in a complaint about it."""
+"""Letters of a message's names that a complaint repeats."""
 
 MOST_SAID = 500
-"""Letters that are kept of why a node failed, or of what is wrong with its reply."""
+"""Letters that are kept of a node's error, or of the fault in its reply."""
 
 
 @dataclass(frozen=True)
 class Replies:
-    """The replies of a round, sorted out.
+    """The replies of a round, in groups.
 
     Attributes:
-        accepted: the good ones by partition, in its order.
-        failed: what was wrong, by partition.
+        accepted: valid replies by partition, sorted.
+        failed: the fault of each other reply, by partition.
         missing: partitions that did not answer.
-        unsolicited: what is wrong with answers that are nobody's.
+        unsolicited: faults of answers that belong to no requested client.
     """
 
     accepted: dict[int, Message]
@@ -58,9 +58,9 @@ def sort_out(
     asked: Collection[int],
     inspect: Callable[[Message], None] = lambda _: None,
 ) -> Replies:
-    """Return the replies of the partitions that were asked, sorted out.
+    """Return the replies of the requested partitions, in groups.
 
-    inspect: raises ValueError, KeyError or TypeError for a reply that is not what was asked for.
+    inspect: raises ValueError, KeyError or TypeError for an invalid reply.
     """
     replies = list(replies)
     partition_of = {node: partition for partition, node in nodes.items()}
@@ -102,44 +102,40 @@ def sort_out(
 
 
 def failure(reply: Message) -> str:
-    """Return why a node failed, in one line, which is not long whatever the node says.
+    """Return the error of a node in one line of limited length.
 
-    Ray puts a traceback before what was wrong, of which Flower may keep no more than its beginning.
+    Ray puts a traceback before the error. Flower may keep only the beginning of the text.
     """
     return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
 
 
 def check_round(reply: Message, round: int) -> None:
-    """Check that a reply is to this round. Raises ValueError if it is to another."""
-    found = messages.metric(reply, "round")
-    if found != round:
-        raise ValueError(f"it belongs to round {found:g}")
+    """Raise ValueError if a reply belongs to another round."""
+    claimed = messages.metric(reply, "round")
+    if claimed != round:
+        raise ValueError(f"it belongs to round {claimed:g}")
 
 
 def check_records(
     reply: Message, needed: Mapping[str, Collection[str]], optional: Collection[str] = ()
 ) -> None:
-    """Check that a reply has the arrays that were asked for and no others.
-
-    Raises ValueError if it has not.
-    """
-    found = {name: set(record) for name, record in messages.array_records(reply.content).items()}
-    if unasked := sorted(set(found) - set(needed) - set(optional)):
-        raise ValueError(f"it has a {shown(unasked[0])} that nobody asked for")
+    """Raise ValueError unless a reply has the requested arrays, and no others."""
+    records = {name: set(record) for name, record in messages.array_records(reply.content).items()}
+    if unasked := sorted(set(records) - set(needed) - set(optional)):
+        raise ValueError(f"it has a record {shown(unasked[0])}, which was not requested")
     for name, keys in needed.items():
-        if found.get(name) != set(keys):
+        if records.get(name) != set(keys):
             raise ValueError(f"it has no '{name}' of {', '.join(sorted(keys))}")
 
 
 def check_measurement(
     reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
 ) -> None:
-    """Check that every array that an auditor is handed is finite, and of its shape.
+    """Raise ValueError unless each of an auditor's arrays is finite and has its shape.
 
-    [T, P]: gradients and noise; [T] and [m] bool: in which trials the challenge takes part, in
-    which candidates it is; distances [E, pairs]. Another shape might be broadcast to the right one.
-
-    Raises ValueError if it is not.
+    The shapes are [T, P] for gradients and noise, bool [T] for participation of the target in
+    trials, bool [m] for its membership in candidates, and [E, pairs] for distances. NumPy might
+    broadcast another shape.
     """
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         "participation": ((trials,), bool),
@@ -151,8 +147,8 @@ def check_measurement(
             check_form(array, name, [shape], dtype)
     record = messages.array_records(reply.content).get(messages.DISTANCES, ArrayRecord())
     for array in record.values():
-        (*_, pairs), found, _ = header(array, messages.DISTANCES)
-        check_form(array, messages.DISTANCES, [(evaluated, pairs)], found.type)
+        (*_, pairs), own, _ = header(array, messages.DISTANCES)
+        check_form(array, messages.DISTANCES, [(evaluated, pairs)], own.type)
     for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
         if name in messages.array_records(reply.content):
             check_finite(messages.array_records(reply.content)[name], name)
@@ -161,28 +157,28 @@ def check_measurement(
 def check_findings(
     reply: Message, known: Collection[str], trials: int, rounds: int, needed: str | None
 ) -> None:
-    """Check that the adversary found something for every trial, [T] or [T, k].
+    """Raise ValueError unless the adversary's findings have every trial and no unknown array.
 
-    Losses may be [T, k + 1], and those of a population [T, h] for up to POPULATION others.
+    Arrays are [T] or [T, k]. Losses may be [T, k + 1], and losses of a population [T, h] for h up
+    to POPULATION.
 
-    reply: of the adversary's node.
-    known: the names that findings may have (`finding_names`): they go into the run directory.
-    needed: the name of an array without which there is nothing to conclude from, None for none.
-    Raises ValueError if it did not, or found something else.
+    reply: the reply of the adversary's node.
+    known: allowed names (`finding_names`), which go into the run directory.
+    needed: name of the array that the audit cannot do without; None: no such array.
     """
-    found = {
+    arrays = {
         key: array
         for record in messages.array_records(reply.content).values()
         for key, array in record.items()
     }
-    if needed is not None and needed not in found:
+    if needed is not None and needed not in arrays:
         raise ValueError(
-            f"it has no '{needed}': the node's Flower state was lost, as when a SuperNode is "
-            "restarted; with a state-path in its config it would not be"
+            f"it has no '{needed}': the node lost its Flower state, for example when its SuperNode "
+            "restarted; give the node's config a state-path"
         )
-    for key, array in found.items():
+    for key, array in arrays.items():
         if key not in known:
-            raise ValueError(f"it has a finding {shown(key)} that nobody asked for")
+            raise ValueError(f"it has a finding {shown(key)}, which was not requested")
         _, dtype, _ = header(array, key)
         shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
         if key == LOSS_TRAJECTORY:
@@ -197,8 +193,8 @@ def check_findings(
 def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
     """Return the names of all arrays that an adversary's findings may have.
 
-    vantage: where the adversary sits.
-    audit_vantages: whose beliefs are computed: "configured" or "all".
+    vantage: federation.vantage.
+    audit_vantages: audit.vantages, "configured" or "all".
     """
     endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
@@ -206,7 +202,7 @@ def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
 
 
 def shown(name: str) -> str:
-    """Return a name that a message brought as a complaint may repeat it: quoted, and not long."""
+    """Return a message's name in quotes, shortened for a complaint."""
     return repr(brief(name, MOST_SHOWN))
 
 

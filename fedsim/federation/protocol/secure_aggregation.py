@@ -1,13 +1,18 @@
 """Secure aggregation of the clients' integers by Flower's SecAgg+ (Bell et al., 2020).
 
-Flower's protocol has four stages, each a message to every client and its reply: public keys; shares
-of every client's two secrets for every other; the masked sum; and shares of what unmasks the total.
-On a client's side Flower's own mod does all of it, inside of `client_mod`; on the server's side
-this module drives the stages, because Flower's workflow is for its older strategies.
+Flower's protocol has four stages. Each stage sends a message to every client and reads the reply:
 
-Flower's quantiser maps [-c, c] to integers by stochastic rounding. Clients send integers already:
-with c = 2^(bits-1) and 2^bits levels its scale is 1, nothing is rounded, and the total is the one
-that `fixed_point.summed` would give, to the last bit.
+1. public keys;
+2. shares of every client's two secrets, one for each other client;
+3. the masked sum;
+4. shares of the secrets that unmask the total.
+
+On a client, Flower's own mod does all of it, inside `client_mod`. On the server, this module runs
+the stages, since Flower's workflow is for its older strategies.
+
+Flower's quantiser maps [-c, c] to integers by stochastic rounding. The clients send integers
+already: with c = 2^(bits-1) and 2^bits levels, the scale is 1 and nothing is rounded. The total
+equals that of `fixed_point.summed` exactly.
 """
 
 from collections import Counter
@@ -36,43 +41,43 @@ from fedsim.privacy.participation.rule import Participation
 CONFIGS = flower.SECAGG_CONFIGS
 
 ANSWERED = "secure-sum-answered"
-"""What a client remembers in its Flower state: first trial and round of the last sum it sent."""
+"""Record of a client's Flower state: first trial and round of the last sum that it sent."""
 
 SET_UP = "secure-sum-set-up"
-"""What a client remembers of the first stage: the round that it was for."""
+"""Record of a client's Flower state: the round of the last setup."""
 
 ROUND = "round"
-"""What the setup calls its round, where not all have the same clients."""
+"""Name of the round in a setup, where clients differ between rounds."""
 
 LONGEST_SHARE = 4096
-"""In bytes. Flower's, of a key of 306 bytes and a seed of 32, encrypted, are below 1000."""
+"""In bytes. Flower's encrypted shares, of a key of 306 bytes and a seed of 32, are below 1000."""
 
 Handler = Callable[[Message, Context], Message]
 Answer = TypeVar("Answer")
 
 
 class SecureAggregationError(RefusedError):
-    """The protocol was not followed; a client sends nothing then, and a server learns nothing."""
+    """The protocol was violated. The client then sends nothing, and the server learns nothing."""
 
 
 def enabled(secure_aggregation: str) -> bool:
-    """Return whether the clients of this federation send masked messages alone."""
+    """Return whether the clients send masked messages only."""
     return secure_aggregation == "secagg+"
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """Return a client's answer, in which its sum is masked (a mod of the train handler).
+    """Return a client's answer with a masked sum (a mod of the train handler).
 
-    What else the reply holds (a measurement, for the auditor) goes along unmasked.
+    Other records of the reply, such as a measurement for the auditor, are not masked.
 
-    message: a stage of the protocol; only the masked sum's goes on to the handler.
+    message: a stage of the protocol. Only the request for the masked sum reaches the handler.
     Raises SecureAggregationError if the request would bypass the protocol or weaken it.
     """
     config = from_run_config(context.run_config)
     if not enabled(config.federation.secure_aggregation):
         return call_next(message, context)
     if CONFIGS not in message.content.config_records:
-        if _looks_on(config.participation, message, context):
+        if _only_sees(config.participation, message, context):
             return call_next(message, context)
         raise SecureAggregationError("a sum was asked for outside of secure aggregation")
     configs = message.content.config_records[CONFIGS]
@@ -104,17 +109,18 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
 
 @dataclass
 class SecureSum:
-    """The server's side of one round. Nodes that fail a stage are out of the round from then on.
+    """The server's side of one round. A node that fails a stage leaves the round.
 
     Attributes:
-        flower_grid: sends the messages.
-        nodes: the Flower node of each partition.
-        grid: of the clients' integers.
-        setup: what the first stage agrees on, as of `agreed_setup`.
-        timeout: of a stage, in seconds.
-        failed: the error replies of the stages, by node.
-        sharing: the nodes that went through the exchange of keys.
-        silent: why clients whose sums arrived gave no shares in the last stage, by partition.
+        flower_grid: Flower's grid, which sends the messages.
+        nodes: Flower's node of each partition.
+        grid: grid of the clients' integers.
+        setup: values of the first stage, from `agreed_setup`.
+        timeout: time limit of a stage, in seconds.
+        failed: error replies of the stages, by node.
+        sharing: nodes that completed the exchange of keys.
+        silent: for clients whose sum arrived without shares in the last stage, the reason, by
+            partition.
     """
 
     flower_grid: Grid
@@ -128,25 +134,25 @@ class SecureSum:
 
     @property
     def threshold(self) -> int:
-        """How many clients must answer the last stage."""
+        """The number of clients that must answer the last stage."""
         return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
         """Run the first two stages.
 
-        Returns: what each node that is left must be told with its request, by node.
+        Returns: the record that each remaining node needs with its request, by node.
         """
-        # Public keys: of every node two, of its own alone.
+        # Stage 1: every node sends two public keys, which no other node may have.
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
         self._keys = self._stage(
             {node: ConfigRecord(dict(setup)) for node in self.nodes.values()}, _public_keys
         )
-        seen = Counter(key for keys in self._keys.values() for key in keys)
+        owners = Counter(key for keys in self._keys.values() for key in keys)
         for node, keys in list(self._keys.items()):
-            if any(seen[key] > 1 for key in keys):  # every client would refuse to go on with it
+            if any(owners[key] > 1 for key in keys):  # every client would refuse such a node
                 del self._keys[node]
-                self._fail(node, "its public keys are not its own alone")
-        # Shares of every node's secrets: each node encrypts one for every other.
+                self._fail(node, "another node sent one of its public keys")
+        # Stage 2: every node encrypts a share of its secrets for every other node.
         named = {str(node): keys for node, keys in self._keys.items()}
         requests = {node: ConfigRecord({**named}) for node in self._keys}
         for request in requests.values():
@@ -157,7 +163,7 @@ class SecureSum:
                 answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], set(self._keys) - {node}
             ),
         )
-        # Passed on between those who are left, with the request for the masked sum.
+        # The server forwards the shares among the remaining nodes, with the request of stage 3.
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
         for source, ciphertexts in shared.items():
             for destination, ciphertext in ciphertexts.items():
@@ -177,12 +183,12 @@ class SecureSum:
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
-        """Return the sum, modulo 2^32, of the masked replies.
+        """Return the sum of the masked replies, modulo 2^32.
 
-        Raises SecureAggregationError if too few clients answer the last stage, or messages and
-        shares do not fit together.
+        Raises SecureAggregationError if too few clients answer the last stage, or the messages and
+        shares contradict each other.
         """
-        # Who went through the exchange and sent no sum is missing: its masks are in others' sums.
+        # A node that exchanged keys but sent no sum is missing. The other sums contain its masks.
         active, dead = set(replies), self.sharing - set(replies)
         total = sum(
             (masked(reply, shape) for reply in replies.values()), np.zeros(shape, dtype=np.int64)
@@ -192,13 +198,15 @@ class SecureSum:
             Key.ACTIVE_NODE_ID_LIST: sorted(active),
             Key.DEAD_NODE_ID_LIST: sorted(dead),
         }
-        concerned = active | dead
+        expected = active | dead
         answers = self._stage(
             {node: ConfigRecord(dict(request)) for node in sorted(active)},
-            lambda _, answer: _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], concerned),
+            lambda _, answer: _by_node(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], expected),
         )
         self.silent = {
-            client: self._why(node)
+            client: failure(self.failed[node])
+            if node in self.failed
+            else f"no answer within {self.timeout:g} s (federation.timeout)"
             for client, node in sorted(self.nodes.items())
             if node in active - set(answers)
         }
@@ -208,44 +216,44 @@ class SecureSum:
                 f"{len(answers)} clients answered the last stage of secure aggregation, but "
                 f"{self.threshold} are needed to unmask the sum; nothing of it is released{reasons}"
             )
-        shares = {node: [each[node] for each in answers.values()] for node in sorted(concerned)}
+        shares = {node: [each[node] for each in answers.values()] for node in sorted(expected)}
         try:
             words = self._unmasked(total, shares, active)
             self.grid.check_range(words, len(active))
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise SecureAggregationError(
-                "the clients' messages and shares do not fit together, so that at least one of "
-                f"them is false; nothing of the sum is released: {error}"
+                "the clients' messages and shares contradict each other, so at least one of them "
+                f"is false; nothing of the sum is released: {error}"
             ) from None
         return words
 
     def _unmasked(
         self, total: npt.NDArray[np.int64], shares: Mapping[int, list[bytes]], active: set[int]
     ) -> Words:
-        """Return the sum without its masks, which the shares of every node's secret give."""
+        """Return the sum without its masks, which the shares of the nodes' secrets reveal."""
         shape = total.shape
         for node, parts in shares.items():
-            # Of who is there, the seed of its own mask; of who is not, its private key.
+            # An active node's secret is the seed of its own mask; a missing node's is its key.
             secret = flower.combine_shares(parts)
             if node in active:
                 total = total - flower.secagg_mask(secret, 1 << MODULUS_BITS, shape)
                 continue
-            # Masks that it shares with those who are there, and that its own would have cancelled.
+            # A missing node's message would have cancelled the masks that it shares with others.
             for other in sorted(active):
                 key = flower.secagg_shared_key(secret, self._keys[other][0])
                 mask = flower.secagg_mask(key, 1 << MODULUS_BITS, shape)
                 total = total + mask if node > other else total - mask
-        # Flower's quantiser shifts every message by c, that is 2^(bits-1) steps.
+        # Flower's quantiser shifts every message by c, which is 2^(bits-1) steps.
         total = total - len(active) * (1 << (self.grid.bits - 1))
         return (total % (1 << MODULUS_BITS)).astype(np.uint32)
 
     def _stage(
         self, requests: Mapping[int, ConfigRecord], read: Callable[[int, Any], Answer]
     ) -> dict[int, Answer]:
-        """Send a stage's requests; return the good answers by node, sorted.
+        """Send a stage's requests, and return the valid answers by node, sorted.
 
-        read: of a node and its answer; raises ValueError, KeyError or TypeError for one that was
-        not asked for.
+        read: parses the answer of a node; raises ValueError, KeyError or TypeError if it is
+        invalid.
         """
         sent = {
             node: Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
@@ -260,7 +268,7 @@ class SecureSum:
                 continue
             try:
                 if node not in requests:
-                    raise ValueError("it answered a stage of which it had no part")
+                    raise ValueError("it answered a stage that it has no part in")
                 if node in answers or node in self.failed:
                     answers.pop(node, None)
                     raise ValueError("it answered a stage of secure aggregation twice")
@@ -270,37 +278,32 @@ class SecureSum:
         return dict(sorted(answers.items()))
 
     def _fail(self, node: int, reason: str) -> None:
-        asked = Message(RecordDict(), node, MessageType.TRAIN)
-        self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=asked))
-
-    def _why(self, node: int) -> str:
-        if node in self.failed:
-            return failure(self.failed[node])
-        return f"no answer within {self.timeout:g} s (federation.timeout)"
+        request = Message(RecordDict(), node, MessageType.TRAIN)
+        self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=request))
 
 
 def _public_keys(_: int, answer: Any) -> list[bytes]:
     keys = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
     for key in keys:
-        # Every other client would fail at a false one, and not by its client's name.
+        # A false key would make every other client fail, with an error that names another client.
         flower.check_secagg_key(key)
     return keys
 
 
-def _by_node(nodes: Any, shares: Any, asked: Collection[int]) -> dict[int, bytes]:
-    """Return shares by node. Raises ValueError unless there is one for each that was asked for."""
-    if sorted(nodes) != sorted(asked) or len(shares) != len(nodes):
+def _by_node(nodes: Any, shares: Any, expected: Collection[int]) -> dict[int, bytes]:
+    """Return shares by node. Raises ValueError unless each expected node has exactly one."""
+    if sorted(nodes) != sorted(expected) or len(shares) != len(nodes):
         raise ValueError("its shares are not those that were asked for")
     if not all(isinstance(share, bytes) and len(share) <= LONGEST_SHARE for share in shares):
-        raise ValueError("its shares are no shares")
+        raise ValueError("its shares have a wrong type or length")
     return dict(zip(nodes, shares, strict=True))
 
 
 def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return a client's masked integers, int64. Raises ValueError if it has something else."""
+    """Return a client's masked integers, int64. Raises ValueError if the reply has none."""
     record = reply.content.config_records.get(CONFIGS)
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
-    if not isinstance(parts, list) or len(parts) != 2:  # the weight, and the integers
+    if not isinstance(parts, list) or len(parts) != 2:  # Flower's weight, and the integers
         raise ValueError("it has no masked sum")
     check_form(parts[1], "masked sum", [shape], np.int64)
     values = flower.array_from_bytes(parts[1])
@@ -309,8 +312,8 @@ def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return values
 
 
-def _looks_on(participation: Participation, message: Message, context: Context) -> bool:
-    """Return whether a client is shown a round that it does not join, and sends no sum of."""
+def _only_sees(participation: Participation, message: Message, context: Context) -> bool:
+    """Return whether a client sees a round that it does not join, and so sends no sum."""
     if not participation.varying or messages.REQUEST not in message.content:
         return False
     joins = participation.participants(Request.from_content(message.content).round)
@@ -318,7 +321,7 @@ def _looks_on(participation: Participation, message: Message, context: Context) 
 
 
 def _last_asked(context: Context) -> tuple[int, int]:
-    """Return first trial and round of the last sum that a client was asked for; 0, 0 for none."""
+    """Return first trial and round of the last sum that a client sent; (0, 0): none yet."""
     before = context.state.config_records.get(ANSWERED)
     return (0, 0) if before is None else tuple(before["last"])  # type: ignore[arg-type,return-value]
 
@@ -326,16 +329,16 @@ def _last_asked(context: Context) -> tuple[int, int]:
 def _check_once(participation: Participation, request: Request, context: Context) -> None:
     """Raise SecureAggregationError for a second request for the sum of a round.
 
-    Under other masks, but of the same message: the difference of two such sums among other clients
-    would be a single client's. Kept in Flower's state, so that a node that was restarted forgets; a
-    deployed client has its own ledger besides.
+    The second sum would hide the same messages under other masks. The difference of two sums over
+    different clients would be a single client's message. Flower's state forgets when a node
+    restarts, but a deployed client also has its own ledger.
     """
     asked = (request.first_trial, request.round)  # both only ever grow within a run
     if asked <= _last_asked(context):
         raise SecureAggregationError(
             f"the sum of round {request.round} was sent already; it is sent once in a run"
         )
-    # For another round fewer clients could be needed to unmask.
+    # A setup for another round could need fewer clients to unmask.
     set_up: Any = context.state.config_records[SET_UP][ROUND]
     if participation.varying and set_up != request.round:
         raise SecureAggregationError(
@@ -348,14 +351,14 @@ def _check_once(participation: Participation, request: Request, context: Context
 def agreed_setup(
     participation: Participation, rounds: int, round: int
 ) -> dict[str, ConfigRecordValues]:
-    """Return what clients and server agree on in the first stage; it follows from the run.
+    """Return the values of the first stage, which clients and server derive from the run.
 
-    round: counts from 1; said where rounds have different clients.
+    round: counts from 1. The values contain it where clients differ between rounds.
     """
     clients = len(participation.participants(round))
     bits = message_bits(most_together(participation, rounds))
-    said: dict[str, ConfigRecordValues] = {ROUND: round} if participation.varying else {}
-    return said | {
+    varying: dict[str, ConfigRecordValues] = {ROUND: round} if participation.varying else {}
+    return varying | {
         Key.SAMPLE_NUMBER: clients,
         Key.SHARE_NUMBER: clients,
         Key.THRESHOLD: participation.shares(round),
@@ -367,9 +370,9 @@ def agreed_setup(
 
 
 def _check_setup(participation: Participation, rounds: int, configs: ConfigRecord) -> None:
-    """Raise SecureAggregationError for a setup that hides less than what was agreed.
+    """Raise SecureAggregationError for a setup that hides less than agreed.
 
-    Fewer clients who can unmask, a modulus whose masks are 0, a range that clips.
+    For example: fewer clients that can unmask, a modulus that makes masks 0, a range that clips.
     """
     round: Any = configs.get(ROUND, 1)
     if type(round) is not int or not 1 <= round <= rounds:
@@ -387,24 +390,24 @@ def _check_unmask(
 ) -> None:
     """Raise SecureAggregationError for a request that would unmask a single client.
 
-    Who has both shares of a client, that of its own mask and that of its key, has its message: no
-    client may be said to be there and to be missing, to one client or to several. Flower's mod
-    itself fails for a node that shared no keys.
+    The share of a client's own mask and the share of its key together reveal its message. So the
+    server must not call the same client both active and missing. Flower's mod itself fails for a
+    node that shared no keys.
     """
     active, dead = (
         list(configs.get(name, []))  # type: ignore[arg-type]
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
-    everybody = [*active, *dead]
+    listed = [*active, *dead]
     clients, needed = len(participation.participants(round)), participation.shares(round)
     if (
-        len(set(everybody)) != len(everybody)
-        or len(everybody) > clients
+        len(set(listed)) != len(listed)
+        or len(listed) > clients
         or len(active) < needed
         or own not in active
     ):
         raise SecureAggregationError(
-            f"the server says that {len(active)} clients are there and {len(dead)} missing, which "
-            f"cannot be of {clients} clients of whom {needed} must be "
-            "there; their shares would unmask one of them"
+            f"the server says that {len(active)} clients are there and {len(dead)} missing, but "
+            f"of {clients} clients at least {needed} must be there; their shares would unmask one "
+            "of them"
         )

@@ -1,14 +1,14 @@
-"""What the rows of a ledger come to at every client's cost, each release counted once.
+"""The privacy accounts of the clients, by the rows of a ledger. Each release counts once.
 
-A restart draws fresh noise from the operating system, and what the interrupted attempt released
-stays spent. From the seed it releases the same values again, which count once. A client is charged
-for the rounds that it was asked in.
+With noise from the operating system, a restart draws new noise, and the interrupted attempt's
+releases stay charged. With noise from the seed, a restart releases the same values again, which
+count once. A client is charged for the rounds in which it received a message.
 
-The same noise under other data hides nothing: two sums of one round with noise from the seed differ
-by what the clients sent that are in one of them alone, under no noise but their own, and the models
-after them by sums without any. So a restart from the seed whose round has other clients present
-than an attempt before is refused before its sum is released. Where a ledger holds such a pair all
-the same, the later round counts as one without noise: epsilon is infinite from then on.
+The same noise over other clients hides nothing. The difference of two such sums is the messages of
+the clients that only one of them has, without the server's noise. A restart from the seed whose
+round has other clients than in an earlier attempt is therefore refused before its sum is released.
+If a ledger still has such a pair, the later round counts as one without noise: epsilon is infinite
+from then on.
 """
 
 from collections import Counter
@@ -26,17 +26,17 @@ HELPED = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 @dataclass
 class Account:
-    """What was released, each release once, and at every client's cost.
+    """Releases and their cost for every client, each release counted once.
 
     Attributes:
-        all_trials: whether it is of all trainings, of all rows; else of one training, of the rows
-            of its batch of trials.
-        attempts: the number of the last one.
-        releases: what each counted as.
+        all_trials: whether it covers all trainings, by all rows; else it covers one training, by
+            the rows of its batch of trials.
+        attempts: number of the last attempt.
+        releases: the rounds that each release counts as.
         counts: the rounds of every client.
-        settled: the places of the rows that are not provisional.
-        pending: the provisional rows that no other has followed so far, by their place.
-        colluders: the clients that disclosed their noise.
+        settled: places of the rows that are not provisional.
+        pending: provisional rows without a later row, by place.
+        colluders: clients that disclosed their noise.
     """
 
     all_trials: bool = False
@@ -48,7 +48,7 @@ class Account:
     colluders: set[int] = field(default_factory=set)
 
     def add(self, row: Row) -> None:
-        """Enter a round."""
+        """Add a round."""
         self.attempts = max(self.attempts, row.attempt)
         self.colluders.update(row.colluders)
         if self.has(row):
@@ -67,22 +67,22 @@ class Account:
             self.counts.setdefault(client, Counter()).update(cost)
 
     def has(self, row: Row) -> bool:
-        """Return whether a row is about what is there: the same release, or a settled round."""
+        """Return whether a row repeats a release of the account, or a settled round."""
         if row.provisional:
             return row.place in self.pending or row.place in self.settled
         return row.release in self.releases and row.place not in self.pending
 
     def clashes(self, row: Row) -> bool:
-        """Return whether a row is of the noise of a settled round, but was not the same release."""
+        """Return whether a row repeats the noise of a settled round with another release."""
         repeats = row.noise_source == "seed" and not row.provisional and row.place in self.settled
         return repeats and row.release not in self.releases
 
     def counts_as(self, row: Row) -> Rounds:
-        """Return what a row adds to an account: a round without noise where it `clashes`."""
+        """Return the rounds that a row adds; without noise where it clashes."""
         return replace(row.kind, noise_multiplier=0.0) if self.clashes(row) else row.kind
 
     def after(self, row: Row, client: int) -> Counts:
-        """Return the rounds of a client with one more row among them."""
+        """Return the rounds of a client, with one more row among them."""
         counts = Counter(self.spent(client))
         if self.has(row):
             return counts
@@ -96,11 +96,11 @@ class Account:
 
     @property
     def most(self) -> int:
-        """How many rounds the client with the most of them has."""
+        """The largest number of rounds of any client."""
         return max((counts.total() for counts in self.counts.values()), default=0)
 
     def copy(self) -> "Account":
-        """Return another account of the same releases."""
+        """Return an independent copy."""
         counts = {client: Counter(spent) for client, spent in self.counts.items()}
         return replace(
             self,
@@ -117,10 +117,10 @@ class Account:
 
 def by_batch(rows: Iterable[Row]) -> dict[int, Account]:
     """Return the account of every batch of trials by its first trial."""
-    found: dict[int, Account] = {}
+    accounts: dict[int, Account] = {}
     for row in rows:
-        found.setdefault(row.batch, Account()).add(row)
-    return found
+        accounts.setdefault(row.batch, Account()).add(row)
+    return accounts
 
 
 def together(rows: Iterable[Row]) -> Account:

@@ -1,4 +1,4 @@
-"""What trainings that are still to run will cost beside what was spent."""
+"""The cost of trainings that are still to run, beside what was spent."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from fedsim.privacy.releases import Rounds
 
 @dataclass(frozen=True)
 class Ahead:
-    """So many trainings that are still to run, beside what every client has spent by now.
+    """Trainings that are still to run, beside the rounds that every client has spent.
 
     Attributes:
-        trainings: how many.
+        trainings: number of trainings.
         spent: the rounds of each client.
-        courses: the kinds of the rounds that are still to run, of each client, None where it joins
-            none; empty where all have all, of one kind.
+        courses: for each client the kinds of the remaining rounds, None for a round that it does
+            not join; empty where all clients join all rounds, of one kind.
     """
 
     trainings: int
@@ -25,7 +25,7 @@ class Ahead:
     courses: Sequence[Sequence[Rounds | None]] = ()
 
     def after(self, kind: Rounds, rounds: int) -> list[Counts]:
-        """Return what every client has spent in the end, each different account once."""
+        """Return the final rounds of every client; equal accounts appear once."""
         alike = Counter({kind: rounds})
         more = [Counter(filter(None, course[:rounds])) for course in self.courses]
         final = [
@@ -35,15 +35,15 @@ class Ahead:
         return list({frozenset(counts.items()): counts for counts in final}.values())
 
     def epsilon(self, scheme: Scheme, kind: Rounds, rounds: int) -> float:
-        """Return the final epsilon of the client who is worst off, at the configured vantage."""
+        """Return the final epsilon of the worst client, at the configured vantage."""
         vantage = scheme.federation.vantage
         return max(epsilon_of(scheme, counts, vantage) for counts in self.after(kind, rounds))
 
 
 def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
-    """Return how many rounds keep epsilon within privacy.stop-at.
+    """Return the number of rounds that keep epsilon within privacy.stop-at.
 
-    Exact: by bisection on accounted values, which grow with the rounds.
+    It is exact: it bisects epsilon, which grows with the rounds.
     """
     limit = scheme.privacy.stop_at
 

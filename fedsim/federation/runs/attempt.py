@@ -1,8 +1,8 @@
-"""One attempt to train a batch of trials: every round is charged before anything of it leaves.
+"""One attempt to train a batch of trials. Every round is charged before anything of it leaves.
 
-Where missing clients are tolerated, a round is entered twice: before its messages leave, for the
-fewest shares of noise that it may have, provisionally; and, before its sum is released, with the
-clients that came. A provisional row that no other followed counts for what it says.
+Where missing clients are tolerated, a round has two rows. The provisional row is written before its
+messages leave, for the smallest number of noise shares. The second row is written before its sum is
+released, with the clients that answered. A provisional row without a second row counts.
 """
 
 import math
@@ -17,26 +17,24 @@ from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, eps
 
 
 class BudgetExceededError(RuntimeError):
-    """A round would exceed `privacy.stop-at`; it was refused before anything of it left."""
+    """A round would exceed `privacy.stop-at`, so it was refused before anything of it left."""
 
 
 class OtherClientsError(RuntimeError):
-    """A round repeats the noise of an earlier attempt over other clients; its sum was held back."""
+    """A round repeats the noise of an earlier attempt over other clients; its sum is withheld."""
 
 
 class Attempt:
     """One attempt to train a batch of trials.
 
-    first: the round that it begins with, later than 1 where a checkpoint is gone on from.
+    first: its first round; above 1 where it continues from a checkpoint.
 
     Attributes:
-        epsilon: what it has cost the worst client so far: with noise from the operating system of
-            everything that the run released, else of one training. It is what privacy.stop-at
-            limits.
-        earlier: how many rounds of these trials went before it, with noise that it does not draw
-            again.
-        released: how many rounds of all trials together did.
-        first: the round that it begins with.
+        epsilon: the worst client's epsilon so far, which privacy.stop-at limits. With noise from
+            the operating system it covers all releases of the run, else one training.
+        earlier: rounds of these trials in earlier attempts, whose noise it does not draw again.
+        released: rounds of all trials together before it.
+        first: its first round.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class Attempt:
 
     @property
     def before(self) -> tuple[int, int, int]:
-        """How many rounds earlier attempts and all trainings released; the first of this one."""
+        """Rounds of earlier attempts, rounds of all trainings before, and the first round."""
         return self.earlier, self.released, self.first
 
     @property
@@ -101,35 +99,35 @@ class Attempt:
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before anything of it leaves.
 
-        Raises BudgetExceededError if it would exceed privacy.stop-at for a client at the configured
-        vantage; nothing is entered.
+        Raises BudgetExceededError if the round would exceed privacy.stop-at for a client at the
+        configured vantage; then nothing is entered.
         """
         self._enter(self._asked(round, tuple(sorted(participants))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter what a round was, with the noise of the clients that came, before it is released.
+        """Enter the actual noise of a round, by the clients that answered, before its release.
 
-        Nothing to do where no client may be missing.
+        It does nothing where no client may be missing.
 
-        Raises OtherClientsError if noise from the seed hid the sum of others in an earlier attempt;
-        nothing is entered.
+        Raises OtherClientsError if noise from the seed hid the sum of other clients in an earlier
+        attempt; then nothing is entered.
         """
         if not self._provisional:
             return
-        came = tuple(sorted(present))
+        answered = tuple(sorted(present))
         row = replace(
             self._template,
             round=round,
             participants=self._scheme.participation.charged(round),
-            # In a round of nobody nothing is released, whatever is entered.
-            shares=max(1, len(came)),
-            present=came,
+            # A round without clients releases nothing, but a row needs a share.
+            shares=max(1, len(answered)),
+            present=answered,
         )
         if self._account.clashes(row):
             raise OtherClientsError(
                 f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
-                "over other clients than an attempt before, and the difference of the two sums has "
-                "none; nothing of it is released: begin another run (run.out), or use "
+                "over other clients than an earlier attempt, and the difference of the two sums "
+                "has no noise; nothing of it is released; begin another run (run.out), or use "
                 'privacy.noise-source = "system"'
             )
         self._enter(row)
@@ -159,7 +157,7 @@ class Attempt:
         scheme, limit = self._scheme, self._scheme.privacy.stop_at or math.inf
         if epsilon <= limit:
             return
-        # What is rounded up may exceed a budget that the exact value keeps.
+        # A rounded value may exceed a budget that the exact value keeps.
         counts = self._limited.counts(row, client)
         if not within(scheme, counts, limit):
             vantage = scheme.federation.vantage
@@ -167,26 +165,26 @@ class Attempt:
             raise BudgetExceededError(
                 f"round {row.round} would bring client {client} to epsilon {reached:.4g} at "
                 f"delta {scheme.privacy.delta:g} towards the {vantage.value}, above "
-                f"privacy.stop-at = {limit:g}; the rounds before it stand"
+                f"privacy.stop-at = {limit:g}; the earlier rounds stay released"
             )
 
 
 @dataclass(frozen=True)
 class _Course:
-    """An account, and what every client is to have spent when the attempt has run to its end.
+    """An account, with every client's rounds at the end of the attempt.
 
     Attributes:
-        scheme: the mechanism as the configuration plans it.
-        account: before the row that is looked at.
-        total: of every client in the end.
-        found: the epsilons of histories that were looked at before: most clients' do not change in
-            a round that few join.
+        scheme: the planned mechanism.
+        account: the account before the row in question.
+        total: every client's final rounds.
+        epsilons: cached epsilons by history. Most clients' histories do not change in a round that
+            few clients join.
     """
 
     scheme: Scheme
     account: Account
     total: Mapping[int, Counts]
-    found: dict[Any, dict[str, float]] = field(default_factory=dict)
+    epsilons: dict[Any, dict[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, scheme: Scheme, account: Account, planned: Iterable[Row]) -> Self:
@@ -200,21 +198,21 @@ class _Course:
         )
 
     def counts(self, row: Row, client: int) -> Counts:
-        """Return the rounds of a client with this row among them."""
+        """Return a client's rounds with a row among them."""
         asked = client in row.participants
         return self.account.after(row, client) if asked else self.account.spent(client)
 
     def after(self, row: Row) -> Spent:
-        """Return what every client has spent with this row."""
+        """Return every client's epsilons with a row."""
         spent: dict[int, Mapping[str, float]] = {}
         for client, total in self.total.items():
             counts = self.counts(row, client)
             history = frozenset(counts.items()), frozenset(total.items())
-            if history not in self.found:
-                self.found[history] = at_vantages(self.scheme, counts, total)
-            spent[client] = self.found[history]
+            if history not in self.epsilons:
+                self.epsilons[history] = at_vantages(self.scheme, counts, total)
+            spent[client] = self.epsilons[history]
             if client in row.colluders:
-                spent[client] = self.found[history] | {
+                spent[client] = self.epsilons[history] | {
                     vantage.value: math.inf for vantage in HELPED
                 }
         return spent

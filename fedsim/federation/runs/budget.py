@@ -1,10 +1,9 @@
-"""How many rounds a budget affords, and what a run that is continued may cost.
+"""The number of rounds that a budget allows, and the cost of a run that is continued.
 
-Everything is planned before the first round leaves, so that all batches of a campaign have as many:
-trainings of different lengths are no repetitions. With noise from the operating system the budget
-is that of all trainings together (`fedsim.game.mechanisms.composition`), and all that are
-planned are counted, also where a campaign may stop earlier by what it showed. From the seed it is
-that of one training.
+All rounds are planned before the first one leaves, so that all batches of a campaign have the same
+number: trainings of different lengths are not repetitions. With noise from the operating system,
+the budget covers all planned trainings together (`fedsim.game.mechanisms.composition`), even if the
+campaign stops early. With noise from the seed, it covers one training.
 """
 
 import math
@@ -15,30 +14,31 @@ from dataclasses import replace
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.config.objects import Scheme
-from fedsim.federation.runs import accounts, batches, ledger
+from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable
+from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"
-"""The file of a run that says which epsilon was accepted for its continuation."""
+"""File of a run with the epsilon that the user accepted for its continuation."""
 
 
 def plan(
     config: Config, nominal: float, directory: RunDirectory | None = None, done: int = 0
 ) -> int:
-    """Return how many rounds every batch runs: training.rounds, or as many as the budget allows.
+    """Return the number of rounds of every batch: training.rounds, or as many as are affordable.
 
-    directory: of a run to be continued, where finished batches of trials fix the number; None for
-    one that has not begun.
-    done: how many rounds of the training that is continued need not be run again.
-    Raises InputError if not one round can be afforded, or what is left cannot afford the rounds of
-    the finished batches; interrupted attempts make the run cost more than it was configured for and
-    nobody accepted that; the ledger is damaged, lacks rounds or has some whose noise is of another
-    source; or an interrupted batch released noise that cannot be drawn again.
+    directory: the directory of a run to continue, whose finished batches fix the number; None for a
+    new run.
+    done: rounds of the continued training that need not be run again.
+    Raises InputError if the budget does not allow one round, or the rounds of the finished batches;
+    if interrupted attempts make the run exceed its configured cost without acceptance; if the
+    ledger is damaged, lacks rounds, or has rounds with noise from another source; or if an
+    interrupted batch released noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
     source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism
@@ -48,8 +48,9 @@ def plan(
             f"'{min(others)}', and the two do not add up; put it back in config.toml of the run "
             "directory, or begin another run (run.out)"
         )
-    finished = batches.finished(config, directory) if directory else []
-    left = [trials for trials in batches.ranges(config, directory) if trials.start not in finished]
+    campaign = Batches(config, directory)
+    finished = campaign.finished()
+    left = [trials for trials in campaign.ranges() if trials.start not in finished]
     interrupted = {row.batch for row in rows} - set(finished)
     if mechanism.by_candidate and adds_up(source) and interrupted:
         raise InputError(
@@ -58,7 +59,7 @@ def plan(
             'run (run.out), or use privacy.noise-source = "seed"'
         )
     scheme = config.scheme
-    fixed = batches.rounds_of(directory, finished[0]) if directory and finished else None
+    fixed = rounds_of(directory, finished[0]) if directory and finished else None
     rounds = fixed or config.training.rounds
     kind = planned_kind(config.training, config.participation, nominal)
     if config.privacy.stop_at:
@@ -74,18 +75,17 @@ def plan(
 
 
 def accept(directory: RunDirectory, epsilon: float) -> None:
-    """Let the run in a directory cost so much in the end.
+    """Accept an epsilon as the final cost of the run in a directory.
 
     epsilon: above 0 and finite.
-    Raises InputError if it is no such number, or nothing was released that could make the run cost
-    more.
+    Raises InputError for another number, or if the run has released nothing yet.
     """
     if not 0 < epsilon < math.inf:
         raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")
     if not directory.has(ledger.FILE):
         raise InputError(
-            "--accept-epsilon is for a run that was interrupted, and this one has not released "
-            "anything; leave it out, or set what it may release with privacy.stop-at"
+            "--accept-epsilon is for an interrupted run, and this run has not released anything; "
+            "leave it out, or set privacy.stop-at"
         )
     directory.write_json(ACCEPTED, {"epsilon": epsilon})
 
@@ -93,7 +93,7 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 def _ahead(
     scheme: Scheme, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int, done: int
 ) -> list[Ahead]:
-    """Return what is still to run: all of it together, or from the seed every batch by itself."""
+    """Return the remaining work: all trainings together, or each batch with noise from the seed."""
     participation = scheme.participation
     clients = participation.accounts
     if not left:
@@ -101,7 +101,7 @@ def _ahead(
     if adds_up(scheme.privacy.noise_source):
         account = accounts.together(rows)
         return [Ahead(sum(map(len, left)), [account.spent(client) for client in clients])]
-    # A new attempt repeats these rounds' noise, but for rounds that are not the same again.
+    # A new attempt repeats the noise of these rounds, except where a round has changed.
     kept = accounts.by_batch(
         row
         for row in rows
@@ -121,7 +121,7 @@ def _ahead(
 def _check_accepted(
     scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
 ) -> None:
-    """Raise InputError where interrupted attempts take a run beyond what it was configured for."""
+    """Raise InputError where interrupted attempts take a run beyond its configured cost."""
     vantage = scheme.federation.vantage
     whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
     target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)
@@ -133,15 +133,15 @@ def _check_accepted(
             raise directory.damaged(ACCEPTED) from None
     if final > max(target, accepted) * (1 + 1e-9):
         raise InputError(
-            "what interrupted attempts released stays spent, so that this run will have released "
+            "the releases of interrupted attempts stay spent, so this run will have released "
             f"epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the {vantage.value} "
-            f"in the end, and not the {target:.4g} that it was configured for; to go on all the "
+            f"in the end, and not the {target:.4g} of its configuration; to continue all the "
             f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
         )
 
 
 def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
-    """Say what was spent, what the least cost is of going on, and what to do."""
+    """Return a message with the spent epsilon, the least cost to continue, and the remedy."""
     vantage, stop_at = scheme.federation.vantage, scheme.privacy.stop_at
     before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
     where = f"at delta {scheme.privacy.delta:g} towards the {vantage.value}"
@@ -156,7 +156,7 @@ def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
         )
     return (
         f"this run has spent epsilon {before:.4g} {where}, and {rounds}{together} would bring it "
-        f"to {after:.4g}, above privacy.stop-at = {stop_at:g}: what is left does not suffice for "
-        "the trials that are left; to allow it, raise privacy.stop-at in config.toml of the run "
-        "directory"
+        f"to {after:.4g}, above privacy.stop-at = {stop_at:g}: the remaining budget does not "
+        "suffice for the remaining trials; to allow it, raise privacy.stop-at in config.toml of "
+        "the run directory"
     )

@@ -1,62 +1,64 @@
-"""More trials of a campaign that has finished, or was interrupted.
+"""The extension of a campaign by more trials, after its end or an interruption.
 
-The trials that there are keep their worlds and their random numbers, which depend on the seed and
-the number of a trial alone; those that are added are balanced in pairs. The report of the smaller
-campaign stays until that of the larger one is written. Where the noise is the operating system's
-the trials that are added release more of the same people, which is refused beyond privacy.stop-at.
+Existing trials keep their worlds and random numbers, which depend only on the seed and the trial's
+number. Added trials are balanced in pairs. The report of the smaller campaign stays until that of
+the larger one is written. With noise from the operating system, added trials release more about the
+same records, which is refused beyond privacy.stop-at.
 """
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Config
-from fedsim.federation.runs import batches, budget
+from fedsim.federation.runs import budget
+from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 
 
 def extend(directory: RunDirectory, trials: int) -> Config:
-    """Set the number of trials of a run, and return its configuration from now on.
+    """Set the number of trials of a run, and return its new configuration.
 
-    trials: more than there are; or, where a larger number was given before and has not been
-    reached, any that is not below the trials of the first plan, whose worlds were drawn together,
-    and those that finished batches of trials hold.
-    Raises InputError if it is another number, or odd; the trials were to stop by what they showed;
-    or as of `budget.plan`.
+    trials: a larger number than before. Where a larger number was set and not reached, it may be
+    smaller, but not below the first plan, whose worlds were drawn together, nor below the trials of
+    finished batches.
+    Raises InputError if the number is too small or odd, or the trials stop early; also if the
+    budget does not allow it.
     """
     config = directory.config
-    given = config.trials
-    if trials == given.count and not directory.finished:
+    table = config.trials
+    if trials == table.count and not directory.finished:
         return config  # the same command again, after an interruption
-    if directory.finished and trials <= given.count:
+    if directory.finished and trials <= table.count:
         raise InputError(
-            f"'{directory.path}' has {given.count} trials already; give --trials a larger number"
+            f"'{directory.path}' has {table.count} trials already; give --trials a larger number"
         )
-    first = given.first or given.count
+    first = table.first or table.count
     kept = [
         each.stop
-        for each in batches.ranges(config, directory)
+        for each in Batches(config, directory).ranges()
         if directory.has(directory.batch_file(each.start))
     ]
     if trials < (least := max([first, *kept])):
         raise InputError(
-            f"'{directory.path}' is to have {given.count} trials, {least} of which were planned at "
-            f"first or have finished; give --trials at least {least}"
+            f"'{directory.path}' is to have {table.count} trials, and {least} of them were planned "
+            f"at first or have finished; give --trials at least {least}"
         )
-    if trials % 2 and given.worlds == "both":
+    if trials % 2 and table.worlds == "both":
         raise InputError(
             f"--trials is {trials}, but half of the trials train on D and half on D'; give an "
             "even number"
         )
-    if given.until_halfwidth:
+    if table.until_halfwidth:
         raise InputError(
-            f"'{directory.path}' has trials.until-halfwidth = {given.until_halfwidth:g}, whose "
-            f"interim analyses were planned for {given.count} trials and have spent all of the "
+            f"'{directory.path}' has trials.until-halfwidth = {table.until_halfwidth:g}, whose "
+            f"interim analyses were planned for {table.count} trials and use all of the "
             f"significance; begin another run: fedsim run {directory.path / 'config.toml'} --out "
             "NEW_DIR with a larger --max-trials"
         )
     changes = {"count": trials, "first": first if trials > first else 0}
-    table = type(given).model_validate(given.model_dump() | changes)
-    extended = config.model_copy(update={"trials": table})
+    extended = config.model_copy(
+        update={"trials": type(table).model_validate(table.model_dump() | changes)}
+    )
     budget.plan(extended, privacy.noise_multiplier(extended.scheme), directory)
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended

@@ -1,16 +1,16 @@
-"""The privacy ledger of a run: what every client's records were exposed to, and what is left.
+"""The privacy ledger of a run: the epsilon of every client after each round.
 
-`ledger.jsonl` in the run directory holds one JSON object for each round, appended and forced to
-disk before the round's messages leave: once they are out the round may be seen
-(`fedsim.common.journal`). A last line without its end never let a message out and is dropped; any
-other damage is an error.
+`ledger.jsonl` in the run directory has one JSON object for each round. It is appended and forced to
+disk before the round's messages leave, since they may be seen from then on
+(`fedsim.common.journal`). An unfinished last line released nothing and is dropped. Any other damage
+is an error.
 
-A row states two numbers (`fedsim.game.mechanisms.composition`). `epsilon` is that of one training:
-trials are repetitions of it, so that those of a batch of trials count once and batches of trials do
-not add up, but attempts do. `released` is that of everything so far, and what a guarantee and
-`privacy.stop-at` speak of: with noise from the operating system every trial of every batch of
-trials left something of the same people. From the seed it is empty: nothing is protected, and the
-budget is that of one training.
+A row has two numbers (`fedsim.game.mechanisms.composition`). `epsilon` is the epsilon of one
+training. The trials of a batch repeat the training, so they count once. Batches do not add up, but
+attempts do. `released` is the epsilon of all trainings so far, for a guarantee and for
+`privacy.stop-at`: with noise from the operating system, every trial released something about the
+same records. With noise from the seed it is empty: nothing is protected, and the budget is that of
+one training.
 """
 
 from collections import Counter
@@ -22,9 +22,10 @@ from fedsim.common import journal
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
 from fedsim.config.objects import Scheme
-from fedsim.federation.runs import accounts, batches, run_transcript
+from fedsim.federation.runs import accounts, run_transcript
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.attempt import Attempt
+from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import RunDirectory
 
@@ -32,7 +33,7 @@ FILE = "ledger.jsonl"
 
 
 class Ledger:
-    """The ledger of a run that is under way. Opening it drops an unfinished last line.
+    """The ledger of a running experiment. Opening it drops an unfinished last line.
 
     Raises InputError if the file is damaged.
     """
@@ -41,7 +42,7 @@ class Ledger:
         self, scheme: Scheme, directory: RunDirectory, colluders: Iterable[int] = ()
     ) -> None:
         self.scheme = scheme
-        # Under central trust they have no noise to tell.
+        # Under central trust, colluders have no noise to disclose.
         silent = scheme.federation.trust.model.server_draws
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
@@ -52,7 +53,7 @@ class Ledger:
         journal.drop_unfinished(self.path, written)
 
     def begin(self, trials: range, rounds: int, noise_multiplier: float, first: int = 1) -> Attempt:
-        """Return another attempt at a batch of trials."""
+        """Return a new attempt at a batch of trials."""
         account = self._accounts.setdefault(trials.start, Account())
         account.attempts += 1
         return Attempt(
@@ -68,37 +69,36 @@ class Ledger:
         )
 
     def append(self, row: Row) -> None:
-        """Write a row, and return when it is on disk."""
+        """Write a row; it is on disk when the function returns."""
         self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
         self._accounts[row.batch].add(row)
         self._everything.add(row)
 
 
 def read(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run, one for each round of an attempt: the last.
+    """Return the rows of a run. Of a round of an attempt, only the last row counts.
 
-    Returns: empty for a run that released nothing yet.
-    Raises InputError if the file is damaged anywhere but in an unfinished last line.
+    Returns: empty before the first release.
+    Raises InputError if the file is damaged, except for an unfinished last line.
     """
     rows = _read(directory).entries
     return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
 
 def verified(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run, all that the run shows.
+    """Return the rows of a run, after a check that none is missing.
 
-    The last attempt of every finished batch of trials has its number of rounds, and a batch of
-    trials at least one row for every round that events.jsonl says was run: the row is written
-    first.
+    The last attempt at every finished batch must have all its rounds, and a batch at least one row
+    for each round in events.jsonl, since the row is written first.
 
-    Raises InputError if some are not there, or as of `read`.
+    Raises InputError if rows are missing, or the file is damaged.
     """
     rows = read(directory)
     books = accounts.by_batch(rows)
     lengths = Counter((row.batch, row.attempt) for row in rows)
     finished = {
-        batch: batches.rounds_of(directory, batch)
-        for batch in batches.finished(directory.config, directory)
+        batch: rounds_of(directory, batch)
+        for batch in Batches(directory.config, directory).finished()
     }
     complete = all(
         lengths[batch, books.get(batch, Account()).attempts] == rounds
@@ -112,18 +112,18 @@ def verified(directory: RunDirectory) -> list[Row]:
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return how many rounds of each batch events.jsonl says were run, over all attempts.
+    """Return the number of rounds of each batch in events.jsonl, over all attempts.
 
-    One that a kill tore is missing.
+    An event that a kill tore is not counted.
 
-    Raises InputError if that file is damaged.
+    Raises InputError if events.jsonl is damaged.
     """
     rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
     return Counter(event["trials"][0] for event in rounds if "trials" in event)
 
 
 def lacking(directory: RunDirectory) -> InputError:
-    """Return the error that says that rounds which were released are missing."""
+    """Return the error for missing rounds that were released."""
     return InputError(
         f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
         "begin another run (run.out)"
@@ -134,5 +134,5 @@ def _read(directory: RunDirectory) -> Journal[Row]:
     return journal.read(
         directory.path / FILE,
         Row.of,
-        "nobody knows what was released; restore it from a copy, or begin another run (run.out)",
+        "the released rounds are unknown; restore it from a copy, or begin another run (run.out)",
     )

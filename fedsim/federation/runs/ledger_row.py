@@ -1,4 +1,4 @@
-"""One round in a run's ledger: who was asked, under which noise, and what it came to."""
+"""One round in a run's ledger: its clients, its noise and the epsilons after it."""
 
 import math
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 
 Place = tuple[int, int, int]
-"""Batch of trials, attempt (0 where the noise is the seed's) and round."""
+"""Batch of trials, attempt (0 with noise from the seed) and round."""
 
 Release = tuple[Place, Rounds, tuple[int, ...], tuple[int, ...] | None]
-"""What is one release: place, kind, who was asked, who was present."""
+"""The identity of a release: place, kind, charged clients, clients that answered."""
 
 Spent = Mapping[int, Mapping[str, float]]
 """Client -> vantage -> epsilon."""
@@ -24,23 +24,23 @@ class Row:
     """One round of one batch of trials.
 
     Attributes:
-        batch: its first trial.
-        trials: how many it has.
+        batch: first trial of the batch.
+        trials: number of trials of the batch.
         attempt: counts from 1.
         round: counts from 1.
-        noise_multiplier: nominal, as realised, and 0 where no clipping gives it a meaning.
+        noise_multiplier: nominal, with the actual noise; 0 without clipping, which has no bound.
         sampling_rate: q.
-        local_steps: of a client within the round.
-        participants: the clients that are charged, `EVERYBODY` where it is secret who joined.
+        local_steps: steps of a client within the round.
+        participants: charged clients; `EVERYBODY` where the participants are secret.
         noise_source: "seed" or "system".
-        delta: at which epsilons are.
-        epsilon: what one training has spent after this round, inf without noise, by counts that
-            `rounded_up` may have rounded.
-        released: the same of all trainings of the run so far, empty where the noise is the seed's.
-        shares: of how many clients the noise is, None for that of all who were asked.
-        provisional: whether a row with the true number of shares is to follow.
-        present: the clients that came, None where those who were asked did, or a row is to follow.
-        colluders: the clients that disclosed their noise.
+        delta: delta of the epsilons.
+        epsilon: epsilon of one training after this round, by counts that `rounded_up` may have
+            rounded; inf without noise.
+        released: the epsilon of all trainings of the run so far; empty with noise from the seed.
+        shares: number of clients whose shares the noise has; None: of all that received a message.
+        provisional: whether a row with the actual number of shares follows.
+        present: clients that answered; None: all that received a message, or a row follows.
+        colluders: clients that disclosed their noise.
     """
 
     batch: int
@@ -62,13 +62,13 @@ class Row:
 
     @property
     def kind(self) -> Rounds:
-        """What the round adds to the account of a client that takes part."""
+        """The rounds that this row adds to the account of a client that takes part."""
         shares = len(self.participants) if self.shares is None else self.shares
         return Rounds(self.noise_multiplier, 1, self.sampling_rate, self.local_steps, shares)
 
     @property
     def release(self) -> Release:
-        """What was released; equal for a round that is repeated with the same noise."""
+        """The identity of the release; equal for a round that is repeated with the same noise."""
         present = self.present
         if present is None and self.kind.participants == len(self.participants):
             present = self.participants
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def place(self) -> Place:
-        """Which round it is; equal for one that the seed repeats."""
+        """The identity of the round; equal for a round that the seed repeats."""
         return self.batch, 0 if self.noise_source == "seed" else self.attempt, self.round
 
     @classmethod
@@ -84,7 +84,7 @@ class Row:
         """Return a row of the file.
 
         Raises KeyError if a value is missing.
-        Raises TypeError if a value is of another kind.
+        Raises TypeError if a value is of another type.
         Raises ValueError if a value is no number.
         """
         spent = {
@@ -109,9 +109,9 @@ class Row:
 def planned_kind(
     training: TrainingConfig, participation: Participation, nominal: float, round: int = 1
 ) -> Rounds:
-    """Return one round as the configuration plans it, with as many clients missing as may be.
+    """Return one planned round, with as many clients missing as are tolerated.
 
-    round: counts from 1; all are alike but where it is public who joins them.
+    round: counts from 1. Rounds differ only where it is public which clients join them.
     """
     return Rounds(
         nominal if training.clipping else 0.0,

@@ -1,12 +1,12 @@
-"""What the finished trials of a campaign show, and when they are precise enough.
+"""Interim results of the finished trials of a campaign, and the rule that ends it early.
 
-The design (`adversaries.statistics.design`) is the configuration's: whether pairs of trials share
-their random numbers, and whether the trials stop by what they showed.
+The design (`adversaries.statistics.design`) follows from the configuration: whether pairs of trials
+share their random numbers, and whether the trials stop early.
 
-A reader who looks after every batch of trials, and may stop at any, is misled more often than one
-interval says. So the n-th look has 1/(n (n + 1)) of the significance: the shares sum to 1 however
-many looks there are, and all intervals together hold with the stated confidence (Bonferroni). They
-are wider than the report's, which has all of the significance and is looked at once.
+A reader who looks after every batch, and may stop at any, errs more often than one interval states.
+So the n-th look uses 1/(n (n + 1)) of the significance. These shares sum to 1, so all intervals
+together hold with the stated confidence (Bonferroni). They are wider than the report's interval,
+which uses all of the significance and is read once.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ from fedsim.privacy import identifiability
 
 
 def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float]:
-    """Return after how many trials the interim analyses are, and each one's share.
+    """Return the interim analyses: the number of trials of each, and its share of significance.
 
-    Of the significance; empty where all trials are run whatever they show.
+    It is empty where all trials are run.
 
     confidence: of every interval and bound, in (0, 1).
     """
@@ -42,17 +42,17 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
 
 
 def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Design:
-    """Return the design of a campaign that ended, or is analysed, after so many trials.
+    """Return the design of a campaign that ends, or is analysed, after a number of trials.
 
-    Raises InputError if trials stop by what they show, and no interim analysis was planned here.
+    Raises InputError if the trials stop early, and no interim analysis was planned at the number.
     """
     planned = interim_analyses(trials_config, confidence) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
             f"there are {trials} trials, but interim analyses were planned at "
-            f"{', '.join(map(str, planned))}, which have all of the significance: no interval "
-            "would hold; put trials.batch, trials.until-halfwidth and "
-            "audit.confidence back where config.toml was changed, or begin another run (run.out)"
+            f"{', '.join(map(str, planned))}, which use all of the significance, so no interval "
+            "would hold here; if config.toml was changed, put trials.batch, "
+            "trials.until-halfwidth and audit.confidence back, or begin another run (run.out)"
         )
     return Design(trials_config.pairing == "common", planned[trials])
 
@@ -61,11 +61,11 @@ def halfwidth(trials: TrialsConfig, confidence: float, worlds: Bools, log_odds: 
     """Return half the length of the advantage's interval after some trials, at audit.confidence.
 
     worlds: bool [T].
-    log_odds: the final ones of the configured vantage, [T].
+    log_odds: final log-odds at the configured vantage, [T].
     """
     played = design(trials, confidence, len(worlds))
-    found = estimators.advantage(worlds, log_odds, confidence, played).interval
-    return (found.high - found.low) / 2
+    interval = estimators.advantage(worlds, log_odds, confidence, played).interval
+    return (interval.high - interval.low) / 2
 
 
 def look(
@@ -76,37 +76,37 @@ def look(
     accuracies: Sequence[Floats],
     number: int,
 ) -> dict[str, Any]:
-    """Return what an event says of all trials that are finished.
+    """Return the interim results of all finished trials, for an event.
 
-    pairing: whether trials are "independent", or "common": 2i and 2i + 1 are in opposite worlds and
-    have all random numbers but that bit in common.
-    worlds: bool [T], of the finished trials.
-    log_odds: their final ones at the configured vantage, [T].
-    accuracies: of each batch, those of its evaluated trials by round, [k + 1, E]; may be empty.
-    number: of this look, from 1: how many batches are finished.
-    Returns: `advantage` with its `advantage_interval`, `belief`, the largest in the record of a
-    trial that used it, and the mean final `accuracy`: each where there is one. Infinity is None.
+    pairing: trials.pairing.
+    worlds: of the finished trials, bool [T].
+    log_odds: their final log-odds at the configured vantage, [T].
+    accuracies: for each batch, the accuracies of its evaluated trials by round, [k + 1, E].
+    number: number of this look, from 1: the number of finished batches.
+    Returns: the `advantage` with its `advantage_interval`; the largest `belief` in the record of a
+    trial that used it; and the mean final `accuracy`. Missing results are left out. Infinity is
+    None.
     """
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if len(worlds) > 1:
         design = Design(pairing == "common", 1 / (number * (number + 1)))
         achieved = estimators.advantage(worlds, log_odds, confidence, design)
         ends = achieved.interval
-        found |= {"advantage": achieved.point, "advantage_interval": [ends.low, ends.high]}
+        results |= {"advantage": achieved.point, "advantage_interval": [ends.low, ends.high]}
     if worlds.any():
-        found["belief"] = float(expit(log_odds[worlds].max()))
+        results["belief"] = float(expit(log_odds[worlds].max()))
     if final := [each[-1] for each in accuracies if each.size]:
-        found["accuracy"] = float(np.concatenate(final).mean())
-    return strict_json(found)
+        results["accuracy"] = float(np.concatenate(final).mean())
+    return strict_json(results)
 
 
 def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
-    """Return what theory allows at the configured vantage: rho_alpha and rho_beta.
+    """Return rho_alpha and rho_beta, the limits of theory at the configured vantage.
 
-    Of all rounds that are planned. Empty under PAC noise, whose bound is another one.
+    They are for all planned rounds. The result is empty under PAC noise, which has another bound.
     """
     if scheme.privacy.noise.mechanism.by_candidate:
         return {}
     mechanism = privacy.mechanism(scheme, noise_multiplier)
-    found = identifiability.bounds(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
-    return {"rho_alpha": found.rho_alpha, "rho_beta": found.rho_beta}
+    bounds = identifiability.bounds(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
+    return {"rho_alpha": bounds.rho_alpha, "rho_beta": bounds.rho_beta}

@@ -1,41 +1,32 @@
-"""Whether the files of one run agree: its configuration, facts, transcript and ledger.
+"""The comparison of a run's files: its configuration, facts, transcript and ledger.
 
-Each is whole by itself; one that was edited, or is of another moment, contradicts the others.
+Each file may be valid by itself. A file that was edited, or is of another time, contradicts the
+others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsim.config import Config
-from fedsim.federation.runs import accounts, batches, ledger
+from fedsim.federation.runs import accounts, ledger
+from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.ledger_row import Row, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 
 
 def check(
-    directory: RunDirectory,
-    config: Config,
-    facts: Mapping[str, Any],
-    transcript: Arrays,
-    rows: Sequence[Row],
+    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[Row]
 ) -> None:
-    """Check that the facts of a run agree with its other files.
-
-    Raises InputError for the first fact that contradicts another file.
-    """
-    for name, told, found, where in _statements(directory, config, facts, transcript, rows):
-        if told != found:
-            raise directory.damaged("facts.json", f"{name} is {told}, but {where} {found}")
+    """Raise InputError for the first fact that contradicts another file of the run."""
+    for name, fact, other, where in _statements(directory, facts, transcript, rows):
+        if fact != other:
+            raise directory.damaged("facts.json", f"{name} is {fact}, but {where} {other}")
 
 
 def _statements(
-    directory: RunDirectory,
-    config: Config,
-    facts: Mapping[str, Any],
-    transcript: Arrays,
-    rows: Sequence[Row],
+    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[Row]
 ) -> Iterator[tuple[str, object, object, str]]:
-    """Yield what facts.json says, what another file does, and which."""
+    """Yield (name, value in facts.json, value in another file, "FILE says") of each fact."""
+    config = directory.config
     trials, rounds = transcript["log_odds"].shape
     sizes, challenge = facts["client_sizes"], facts["challenge"]
     yield "the dataset", facts["dataset"], config.data.name, "config.toml says"
@@ -48,13 +39,12 @@ def _statements(
         yield f"the challenge's {who}", number, among, "there are"
     other = challenge["adversary"] if challenge["client"] != challenge["adversary"] else "another"
     yield "the adversary", challenge["adversary"], other, "the challenge's client has to be"
-    done = [each for each in batches.ranges(config, directory) if each.stop <= trials]
+    done = [each for each in Batches(config, directory).ranges() if each.stop <= trials]
     yield "the number of batches of trials", facts["batches"], len(done), "transcript.npz has"
     if not config.trials.until_halfwidth:  # nothing else ends the trials early
         yield "the number of trials", facts["planned_trials"], trials, "transcript.npz has"
-    nominal = planned_kind(
-        config.training, config.participation, facts["noise_multiplier"]
-    ).noise_multiplier
+    multiplier = facts["noise_multiplier"]
+    nominal = planned_kind(config.training, config.participation, multiplier).noise_multiplier
     for row in rows:
         yield "the noise multiplier", nominal, row.noise_multiplier, f"{ledger.FILE} says"
     if rows:

@@ -1,15 +1,15 @@
-"""The files of one run: for its owner's eyes, and whole, so that a kill leaves none half-done.
+"""The files of one run. They are private to their owner, and each is written atomically.
 
 config.toml      the resolved configuration; `fedsim run` reads it again
-events.jsonl     what happened when: phases and rounds, one JSON object for each
-ledger.jsonl     what each round cost every client in epsilon, written before it began
-accepted.json    which epsilon was accepted for a run that was interrupted, where it was
-batches/         the findings of each finished batch of trials (.npz): what --resume continues from
-facts.json       what the report needs besides the configuration and the transcript
+events.jsonl     phases and rounds with their times, one JSON object for each
+ledger.jsonl     the epsilon of every client after each round, written before the round begins
+accepted.json    the epsilon that the user accepted for a run that was interrupted
+batches/         the findings of each finished batch of trials (.npz), from which --resume continues
+facts.json       data of the report beside the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
 report.json, report.html, figures/
-lock             held by the process that writes the run, so that no second one does
-identity         what tells the run from every other, also of the same configuration: random
+lock             held by the process that writes the run
+identity         random; differs between runs, even with the same configuration
 """
 
 import fcntl
@@ -36,20 +36,19 @@ from fedsim.federation.runs import run_files
 IDENTITY, MOST_IDENTITY = "identity", 1024
 
 SUMMARY = "summary.csv"
-"""What a directory of several runs has, of a sweep or of a choice, and no run."""
+"""File in a directory of several runs, such as a sweep or a choice. A run has none."""
 
 CARD = "public/model_card.json"
 
 LAST_FILE = "report.json"
-"""The file that is written last, whose presence says that a run has finished."""
-"""What a training writes last."""
+"""The file that a run writes last. A run with this file has finished."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's directory; every path below is inside it.
+    """One run's directory.
 
     Attributes:
         path: absolute.
@@ -59,9 +58,9 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config: Config) -> "RunDirectory":
-        """Return a run's directory, made with its configuration if it is not there.
+        """Return a run's directory, created with its configuration if it is missing.
 
-        A directory that holds the same configuration is continued.
+        A directory with the same configuration is continued.
 
         Raises InputError if it holds another run, or cannot be written.
         """
@@ -69,10 +68,10 @@ class RunDirectory:
         try:
             if check(path, config):
                 return directory
-            # World bits and seeds tell whose record was used: nobody else's to read. Nor are the
-            # files, where the directory was there before.
+            # World bits and seeds reveal the target, so only the owner may read the directory. If
+            # the directory existed before, its files are private.
             private_files.make_directory(directory.path)
-            # It makes the directory a run's; one that a kill left without it can be used again.
+            # config.toml makes the directory a run's. A kill before it leaves the path usable.
             directory.write_text("config.toml", configuration.dump(config.placed_at("")))
         except OSError as error:
             raise InputError(
@@ -82,7 +81,10 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Return the directory of a run that was started before. Raises InputError."""
+        """Return the directory of a run that was started before.
+
+        Raises InputError if it is no run directory.
+        """
         _refuse_several(path)
         if not (path / "config.toml").is_file():
             raise InputError(f"'{path}' is not a run directory: it has no config.toml")
@@ -90,23 +92,23 @@ class RunDirectory:
 
     @property
     def config(self) -> Config:
-        """The resolved configuration of the run, with its directory where it is now.
+        """The resolved configuration of the run, with the directory's current path.
 
-        Raises InputError where its file is damaged.
+        Raises InputError if its file is damaged.
         """
         return _load(self.path / "config.toml").placed_at(str(self.path))
 
     @property
     def identity(self) -> str:
-        """What the files of this run say that they are of. Raises InputError."""
+        """The random identity of the run, which its files repeat. Raises InputError."""
         with self.reading(IDENTITY):
             return reading.content(self.path / IDENTITY, MOST_IDENTITY).decode("ascii").strip()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only process that writes this run; one that is killed lets go.
+        """Hold the run's lock, which a killed process releases.
 
-        Raises InputError where another process does already.
+        Raises InputError if another process holds it.
         """
         with os.fdopen(private_files.opened_own(self.path / "lock"), "ab") as file:
             try:
@@ -121,18 +123,11 @@ class RunDirectory:
             yield
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file atomically.
-
-        text: its content, written as UTF-8.
-        """
+        """Write a text file atomically, as UTF-8."""
         private_files.write(self._place(name), text.encode())
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write strict JSON atomically.
-
-        value: without NaN and infinity.
-        Raises ValueError if there is NaN or infinity in it.
-        """
+        """Write strict JSON atomically. Raises ValueError for NaN or infinity."""
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
         self.write_text(name, text + "\n")
 
@@ -146,7 +141,7 @@ class RunDirectory:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Turn what a damaged file of this run raises inside of the block into an InputError."""
+        """Turn errors of a damaged file within the block into an InputError."""
         with reading.damage(partial(self.damaged, name)):
             try:
                 yield
@@ -172,18 +167,17 @@ class RunDirectory:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
 
     def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
-        """Return named arrays, all, or those of `only` that there are.
+        """Return named arrays. Raises InputError if the file is missing or damaged.
 
-        only: which are wanted; None for all.
-        Raises InputError if the file is missing or damaged.
+        only: names of arrays to read, if they exist; None: all.
         """
         with self.reading(name):
             return reading.arrays(self.path / name, only)
 
     def damaged(self, name: str, why: str = "") -> InputError:
-        """Return the error that says that a file is damaged, and why, and what makes it anew.
+        """Return the error for a damaged file, with the remedy.
 
-        why: it is; "" where nothing more is known.
+        why: the reason, if known.
         """
         remedy = (
             f"delete it and make it anew with fedsim report {self.path}"
@@ -195,16 +189,16 @@ class RunDirectory:
         )
 
     def batch_file(self, first_trial: int) -> str:
-        """Return the name of the findings of the batch of trials that begins with a trial."""
+        """Return the name of the file with the findings of a batch of trials."""
         return f"batches/{first_trial:06d}.npz"
 
     def has(self, name: str) -> bool:
-        """Return whether a file of this run is there."""
+        """Return whether a file of this run exists."""
         return (self.path / name).is_file()
 
     @property
     def resumed_by(self) -> str:
-        """The command that goes on with the run."""
+        """The command that continues the run."""
         try:
             job = self.config.run.job
         except InputError:
@@ -213,10 +207,7 @@ class RunDirectory:
 
     @property
     def finished(self) -> bool:
-        """Whether there is a report: of a training beside its card, or of the whole campaign.
-
-        And not of what it was extended from.
-        """
+        """Whether the run has its last report: of a training, or of all planned trials."""
         if not self.has(LAST_FILE):
             return False
         if self.config.run.job == "training":
@@ -236,7 +227,7 @@ class RunDirectory:
     def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield whole events from a byte offset on, each with the offset behind it.
 
-        Raises InputError for what is JSON and no event.
+        Raises InputError for JSON that is no event.
         """
         for event, behind in run_files.events(self.path / "events.jsonl", offset):
             with self.reading("events.jsonl"):
@@ -249,16 +240,16 @@ class RunDirectory:
         return path.stat().st_size if path.exists() else 0
 
     def _place(self, name: str) -> Path:
-        """Return where a file is written; its directory is there then. Raises as `replacing`."""
+        """Return the path of a file to write, after creating its directory. Raises OSError."""
         place = self.path / name
         private_files.make_directory(place.parent)
         return place
 
 
 def check(path: Path, config: Config) -> bool:
-    """Return whether a directory holds the run of this configuration already.
+    """Return whether a directory already holds the run of this configuration.
 
-    Raises InputError if it holds another run, or something else.
+    Raises InputError if it holds another run, or other files.
     """
     existing = path.absolute() / "config.toml"
     try:
@@ -284,8 +275,8 @@ def _refuse_several(path: Path) -> None:
     """Raise InputError for the directory of a sweep or a choice."""
     if (path / SUMMARY).is_file():
         raise InputError(
-            f"'{path}' is no run directory: it holds several runs, each in a folder of its own; "
-            "name one of these"
+            f"'{path}' is no run directory: it holds several runs, each in its own folder; name "
+            "one of these folders"
         )
 
 
@@ -304,7 +295,7 @@ def _unread(directory: RunDirectory, name: str, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
         if directory.has(CARD) and name != LAST_FILE:
             return InputError(
-                f"'{path}' holds a trained model and no {name}; read public/MODEL_CARD.md"
+                f"'{path}' holds a trained model and has no {name}; read public/MODEL_CARD.md"
             )
         return InputError(
             f"'{path}' has no {name}: the run is not finished; continue it with "

@@ -1,6 +1,7 @@
-"""What the JSON of a run must look like to be read: facts.json, events.jsonl.
+"""The schemas of a run's JSON files: facts.json and events.jsonl.
 
-What is not named here is let pass; what is named and missing, or of another kind, is damage.
+A key that a schema does not name is ignored. A named key that is missing, or has another type,
+means that the file is damaged.
 """
 
 import json
@@ -24,7 +25,7 @@ class Part(BaseModel):
 
 
 class Challenge(Part):
-    """Of facts.json: `fedsim.game.challenge.Challenge`."""
+    """Part of facts.json: `fedsim.game.challenge.Challenge`."""
 
     record: Count | None
     replacement: Count | None
@@ -38,7 +39,7 @@ class Challenge(Part):
 
 
 class Attribute(Part):
-    """Of facts.json: `fedsim.game.record_display.Attribute`."""
+    """Part of facts.json: `fedsim.game.record_display.Attribute`."""
 
     name: str
     value: str
@@ -47,7 +48,7 @@ class Attribute(Part):
 
 
 class Target(Part):
-    """Of facts.json: the target record of public data, as `fedsim.game.record_display.shown`."""
+    """Part of facts.json: a target record of public data, from `record_display.shown`."""
 
     label: Count
     pixels: list[list[Count]] | list[list[list[Count]]] | None = None
@@ -55,7 +56,7 @@ class Target(Part):
 
 
 class Timing(Part):
-    """Of facts.json, in seconds."""
+    """Part of facts.json, in seconds."""
 
     federation: Length
     clients_computing: Length
@@ -63,7 +64,7 @@ class Timing(Part):
 
 
 class Facts(Part):
-    """facts.json: what the report needs besides the configuration and the transcript."""
+    """facts.json: data of the report beside the configuration and the transcript."""
 
     created: str
     runtime: str
@@ -91,7 +92,7 @@ class Facts(Part):
 
 
 class Event(Part):
-    """A line of events.jsonl; which keys there are tells what it is of."""
+    """A line of events.jsonl. Its keys tell its kind."""
 
     time: Number
     phase: str = ""
@@ -116,10 +117,7 @@ class Event(Part):
 
 
 def check(schema: type[Part], value: Mapping[str, Any]) -> None:
-    """Check a JSON object of a run.
-
-    Raises ValueError if a key is missing or of another kind; it names the first.
-    """
+    """Raise ValueError for the first key of a JSON object that is missing or has another type."""
     try:
         schema.model_validate(value)
     except ValidationError as error:
@@ -133,7 +131,7 @@ def check(schema: type[Part], value: Mapping[str, Any]) -> None:
 def events(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the whole lines of events.jsonl from a byte offset on, each with the offset behind it.
 
-    offset: where to begin.
+    offset: the offset of the first line.
     """
     if not path.exists():
         return
@@ -144,7 +142,7 @@ def events(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
                 return
             offset += len(line)
             try:
-                event = json.loads(line)  # the loss of a model that diverged is NaN
+                event = json.loads(line)  # accepts NaN, the loss of a diverged model
             except reading.DAMAGE:  # torn by a kill, and glued to the event after it
                 continue
             yield event, offset

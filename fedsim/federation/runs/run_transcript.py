@@ -1,11 +1,11 @@
-"""The transcript of a run, transcript.npz, as a report may believe it: whole, and of one run."""
+"""The transcript of a run, transcript.npz, and the checks before a report uses it."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from fedsim.config.campaign import AuditConfig
-from fedsim.federation.runs import batches
+from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.privacy.noise import Noise
@@ -27,16 +27,16 @@ NEEDED = (
 """Arrays of every run."""
 
 LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
-"""Arrays of every run but those whose clients protect their records, which have none of them."""
+"""Arrays of runs whose clients do not protect their records."""
 
 BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
 """Arrays [points, clients] of the first trial, where the server could measure them."""
 
 OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
-"""Measures of the final models that were evaluated."""
+"""Measures of the final models of the evaluated trials."""
 
 COUNTS = ("confusions", "calibrations")
-"""Counts of these models' answers, [E, c, c], and by how sure they are, [E, b, 3]."""
+"""Counts of these models' answers: confusions [E, c, c] and calibrations [E, b, 3]."""
 
 RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *OF_FINAL_MODELS, *BY_CLIENT)
 """Arrays of numbers from 0 to 1."""
@@ -51,16 +51,16 @@ LENGTHS = (
     "residual_freedoms",
     "mutual_information",
 )
-"""Arrays [T, k] of numbers that are not negative."""
+"""Arrays [T, k] of numbers of at least 0."""
 
 RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
-"""Statistics of residuals without which none is tested."""
+"""Statistics of residuals. The residual tests need all of them."""
 
 SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
 """Other arrays [T, k] of numbers."""
 
 LOSSES = ("challenge_loss", "loss_trajectory", "population_losses")
-"""What else losses of records are in, which the same runs have."""
+"""Other arrays of records' losses, in the runs with LOSS_ATTACK."""
 
 TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 """Arrays of truth values."""
@@ -69,22 +69,21 @@ TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 def read(directory: RunDirectory) -> Arrays:
     """Return the arrays of a run's transcript, as the server wrote them.
 
-    Log-odds that are not a number up to the last round are let pass: whoever reads them says that
-    the model diverged.
+    Log-odds may be NaN from some round to the last: the model diverged, and the reader says so.
 
-    Raises InputError if the file is missing, or of another configuration than config.toml's, or
-    damaged: an array is missing, or has not the trials and rounds of the others, or numbers that no
-    run leaves.
+    Raises InputError if the file is missing, of another configuration than config.toml, or damaged:
+    an array is missing, has other trials or rounds than the log-odds, or has impossible numbers.
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
-        of_what = arrays.pop(batches.EXPERIMENT)
+        mark = arrays.pop(EXPERIMENT)
     complaint = _incomplete(config.federation.vantage, config.audit, config.privacy.noise, arrays)
     if not complaint:
         if not arrays["log_odds"].ndim:
             raise directory.damaged(FILE, "its 'log_odds' is one number")
-        batches.check_transcript(config, directory, FILE, of_what, len(arrays["log_odds"]))
-        planned = batches.ranges(config, directory)
+        campaign = Batches(config, directory)
+        campaign.check_transcript(FILE, mark, len(arrays["log_odds"]))
+        planned = campaign.ranges()
         complaint = _misshapen(
             config.federation.vantage, config.canaries.count, config.participation, arrays, planned
         ) or _impossible(arrays)
@@ -94,7 +93,7 @@ def read(directory: RunDirectory) -> Arrays:
 
 
 def _incomplete(vantage: Vantage, audit: AuditConfig, noise: Noise, arrays: Arrays) -> str:
-    """Return which array is missing or of another type, "" where none is."""
+    """Return a complaint about an array that is missing or of another type; "": all are good."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
     needed = [*NEEDED, *noise.mechanism.columns]
@@ -124,17 +123,17 @@ def _misshapen(
     arrays: Arrays,
     planned: Sequence[range],
 ) -> str:
-    """Return which array does not have the trials and rounds of the log-odds, "" where none.
+    """Return a complaint about an array with other trials or rounds than the log-odds, or "".
 
-    planned: the trials of the batches of trials, with whose last the transcript of a run ends.
+    planned: the trials of the batches. A transcript ends with the last trial of a batch.
     """
-    found = {name: array.shape for name, array in arrays.items()}
+    shapes = {name: array.shape for name, array in arrays.items()}
     for name in ("log_odds", "accuracies"):
-        if len(found[name]) != 2 or 0 in found[name]:
-            return f"its '{name}' is {list(found[name])}"
-    (trials, rounds), (_, evaluated) = found["log_odds"], found["accuracies"]
+        if len(shapes[name]) != 2 or 0 in shapes[name]:
+            return f"its '{name}' is {list(shapes[name])}"
+    (trials, rounds), (_, evaluated) = shapes["log_odds"], shapes["accuracies"]
     if trials not in {batch.stop for batch in planned}:
-        return f"it has {trials} trials, with which no batch of this config.toml ends"
+        return f"it has {trials} trials, but no batch of this config.toml ends there"
     endings = {suffix(vantage, configured_vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)
     wanted = {
@@ -147,40 +146,38 @@ def _misshapen(
         "accuracies": (rounds + 1, min(evaluated, trials)),
         "losses": (rounds + 1, evaluated),
         **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
-        "confusions": (evaluated, *2 * found.get("confusions", ())[1:2]),
-        "calibrations": (evaluated, *found.get("calibrations", ())[1:2], 3),
-        **dict.fromkeys(BY_CLIENT, found.get(BY_CLIENT[0], ())),
-        "bayesian_distances": (evaluated, rounds, *found.get("bayesian_distances", ())[2:]),
+        "confusions": (evaluated, *2 * shapes.get("confusions", ())[1:2]),
+        "calibrations": (evaluated, *shapes.get("calibrations", ())[1:2], 3),
+        **dict.fromkeys(BY_CLIENT, shapes.get(BY_CLIENT[0], ())),
+        "bayesian_distances": (evaluated, rounds, *shapes.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, canary_count),
         "canaries_included": (trials, canary_count),
         "epsilon_spent": (len(participation.accounts), len(Vantage), rounds),
         "challenge_loss": (trials,),
         "loss_trajectory": (trials, rounds + 1),
-        "population_losses": (trials, *(found.get("population_losses", ())[1:2] or (1,))),
+        "population_losses": (trials, *(shapes.get("population_losses", ())[1:2] or (1,))),
         "final_models": (trials, 32),
     }
     for name, shape in wanted.items():
-        if name in found and found[name] != shape:
-            return f"its '{name}' is {list(found[name])}, not {list(shape)}"
+        if name in shapes and shapes[name] != shape:
+            return f"its '{name}' is {list(shapes[name])}, not {list(shape)}"
     return ""
 
 
 def _impossible(arrays: Arrays) -> str:
-    """Return which array has numbers that no run leaves, "" where none has."""
+    """Return a complaint about an array with impossible numbers; "": all are good."""
     for name, array in arrays.items():
-        known = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
+        kind = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
         if name in RATES and not ((array >= 0) & (array <= 1)).all():
             return f"its '{name}' is not between 0 and 1"
         if name in COUNTS and not (np.isfinite(array) & (array >= 0)).all():
             return f"its '{name}' is not a count"
-        if known in LENGTHS and (array < 0).any():
+        if kind in LENGTHS and (array < 0).any():
             return f"its '{name}' is negative"
-        if known in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():
+        if kind in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():
             return f"its '{name}' is not a number: NaN"
-        # What is added up round by round stays NaN.
-        if (
-            name.startswith("log_odds")
-            and (np.isnan(array[:, :-1]) & ~np.isnan(array[:, 1:])).any()
-        ):
+        # Log-odds add up over the rounds, so they stay NaN once they are.
+        ends_nan = name.startswith("log_odds") and np.isnan(array[:, :-1]) & ~np.isnan(array[:, 1:])
+        if np.any(ends_nan):
             return f"its '{name}' is not a number in the middle: NaN"
     return ""

@@ -1,13 +1,13 @@
-"""What a run has spent of every client's privacy, by the rows of its ledger; or is to spend.
+"""The privacy that a run has spent or will spend, by client and by the rows of its ledger.
 
-Colluders disclosed their noise, by way of the server and unencrypted: under local and distributed
-trust their own records count as unprotected towards the server and the participant that they help,
-also in rounds where their noise did not hide others'. They are left out of the budget and of what
-is worst, which are those of the clients that a guarantee is meant for.
+Colluders disclose their noise by way of the server, without encryption. Under local and distributed
+trust, their own records therefore count as unprotected towards the server and the participant that
+they help, even in rounds where their noise hid nothing of others. The budget and the worst case
+leave colluders out: they are for the clients that a guarantee is meant for.
 
-The column of the server is, under distributed trust, that of a server which learns the sum alone.
-Where aggregation was simulated (`federation.secure-aggregation`) it is as if aggregated securely:
-the server received every message under one share of the noise.
+Under distributed trust, the server's column is for a server that learns only the sum. With
+simulated secure aggregation (`federation.secure-aggregation`) this is hypothetical: the server
+received every message under one share of the noise.
 """
 
 import math
@@ -30,7 +30,7 @@ from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust.model import Vantage
 
 EPSILON = "epsilon_spent"
-"""The array of a transcript that `curve` returns."""
+"""Array of a transcript with the result of `curve`."""
 
 
 def describe(
@@ -40,12 +40,12 @@ def describe(
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> Releases:
-    """Return what one training of a run released, at worst over its batches of trials.
+    """Return the releases of one training of a run, for the worst of its batches.
 
     nominal: the noise multiplier, for a run without rows.
-    rows: of its ledger; without any it is what the configuration plans.
-    client: whose records; None for those of the client who is worst off.
-    vantage: towards whom it is worst off; None for the configured one.
+    rows: rows of its ledger; empty: the plan of the configuration.
+    client: the client whose records are meant; None: the worst one.
+    vantage: the vantage point; None: the configured one.
     """
     if not rows:
         return privacy.describe(scheme, nominal, vantage)
@@ -55,11 +55,11 @@ def describe(
 
 
 def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Releases | None:
-    """Return what all trainings of a run released together, of the client who is worst off.
+    """Return the releases of all trainings of a run together, for the worst client.
 
     nominal: the noise multiplier, for a run without rows.
-    rows: of its ledger; without any it is all that the configuration plans.
-    Returns: what a guarantee may speak of; None where the noise is the seed's, which is none.
+    rows: rows of its ledger; empty: the plan of the configuration.
+    Returns: the releases of a guarantee; None with noise from the seed, which has no guarantee.
     """
     if not adds_up(scheme.privacy.noise_source):
         return None
@@ -70,23 +70,23 @@ def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> 
 
 
 def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
-    """Return what one training of a run released, and all of them together."""
+    """Return the releases of one training of a run, and of all its trainings together."""
     config, rows = directory.config, ledger.verified(directory)
-    nominal = 0.0 if rows else privacy.noise_multiplier(config.scheme)  # rows state their own
+    nominal = 0.0 if rows else privacy.noise_multiplier(config.scheme)  # rows have their own
     return describe(config.scheme, nominal, rows), describe_everything(config.scheme, nominal, rows)
 
 
 def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
     """Return epsilon after every round of one trial.
 
-    Of the batch of trials that is worst off at the configured vantage, over the rounds of its last
-    attempt; what earlier attempts released besides is spent before the first. Exact after the last
-    round, before it as `running_epsilon`.
+    It is for the worst batch at the configured vantage, over the rounds of its last attempt.
+    Releases of earlier attempts are spent before the first round. The last round is exact; earlier
+    rounds are as `running_epsilon`.
 
     nominal: the noise multiplier, for a run without rows.
-    rows: of its ledger; without any it is of all rounds that are planned.
-    Returns: float64 [accounts, vantages, k], of each client or of all that are sampled; infinite
-    without noise; the vantages are in the order of `Vantage`.
+    rows: rows of its ledger; empty: all planned rounds.
+    Returns: float64 [accounts, vantages, k], with one account for each client, or one for all that
+    are sampled. Vantages are in the order of `Vantage`. Infinite without noise.
     """
     clients = scheme.participation.accounts
     if rows:
@@ -96,15 +96,15 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
             planned_course(scheme.training, scheme.participation, nominal, scheme.training.rounds),
             Account(),
         )
-    found: dict[Any, list[list[float]]] = {}
+    histories: dict[Any, list[list[float]]] = {}
     curves = []
     for client in clients:
         kinds = tuple(kind if client in taking_part else None for kind, taking_part in last)
         before = earlier.spent(client)
         history = frozenset(before.items()), kinds
-        if history not in found:
-            found[history] = _history(scheme, before, kinds)
-        curves.append(found[history])
+        if history not in histories:
+            histories[history] = _history(scheme, before, kinds)
+        curves.append(histories[history])
     spent = np.array(curves, dtype=np.float64)
     for vantage in HELPED:
         spent[sorted(colluders(rows)), list(Vantage).index(vantage)] = math.inf
@@ -112,19 +112,19 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
 
 
 def trainings(rows: Iterable[Row]) -> int:
-    """Return how many trainings were begun, all attempts at one counted once."""
+    """Return the number of trainings that were begun. All attempts at a training count once."""
     return sum({row.batch: row.trials for row in rows}.values())
 
 
 def colluders(rows: Iterable[Row]) -> frozenset[int]:
-    """Return the clients whose records are no secret: they disclosed their noise."""
+    """Return the clients that disclosed their noise, so that their records are not protected."""
     return frozenset(client for row in rows for client in row.colluders)
 
 
 def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
-    """Return how many rounds of interrupted attempts count beside those of the last attempt.
+    """Return the number of rounds of interrupted attempts that count beside the last attempt.
 
-    rows: of the run's ledger.
+    rows: rows of the run's ledger.
     """
     if not rows:
         return 0
@@ -133,7 +133,7 @@ def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
 
 
 def _history(scheme: Scheme, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
-    """Return one client's epsilon by vantage and round; None: a round without the client."""
+    """Return one client's epsilon by vantage and round; kind None: a round without the client."""
     counts = Counter(before)
     total = counts + Counter(kind for kind in kinds if kind is not None)
     values = []
@@ -150,9 +150,10 @@ def _worst(
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> tuple[int, Counts]:
-    """Return which account has the largest epsilon towards a vantage, and its rounds.
+    """Return the account with the largest epsilon towards a vantage, and its rounds.
 
-    client: whose; None for the one who is worst off. vantage: None for the configured one.
+    client: the client whose records are meant; None: the worst one.
+    vantage: the vantage point; None: the configured one.
     """
     colluders = {each for account in books for each in account.colluders}
     clients = (
@@ -165,8 +166,8 @@ def _worst(
         (place, account.spent(each)) for place, account in enumerate(books) for each in clients
     ]
 
-    def badness(found: tuple[int, Counts]) -> tuple[float, int]:
-        return epsilon_of(scheme, found[1], seen_by), found[1].total()
+    def badness(candidate: tuple[int, Counts]) -> tuple[float, int]:
+        return epsilon_of(scheme, candidate[1], seen_by), candidate[1].total()
 
     return max(spent, key=badness)
 
@@ -174,7 +175,10 @@ def _worst(
 def _last_attempt(
     scheme: Scheme, rows: Sequence[Row]
 ) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
-    """Return kind and participants of the worst batch's last attempt, and what was before it."""
+    """Return kind and participants of the rounds of the worst batch's last attempt.
+
+    The second value is the account of the earlier attempts.
+    """
     books = accounts.by_batch(rows)
     place, _ = _worst(scheme, list(books.values()))
     batch = list(books)[place]
@@ -185,7 +189,7 @@ def _last_attempt(
     counted = books[batch].releases
     earlier = Account()
     for row in mine:
-        # A provisional row of the same noise released nothing that the last attempt did not.
+        # A provisional row with the same noise released nothing beyond the last attempt.
         if row.release not in repeated and not (row.provisional and row.place in places):
             noise = counted.get(row.release, row.kind).noise_multiplier
             earlier.add(replace(row, noise_multiplier=noise))

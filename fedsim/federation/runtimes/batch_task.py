@@ -1,4 +1,4 @@
-"""A batch of trials as a task for a worker, what comes back, and the program that must run it."""
+"""A worker's task and result, and the program that a worker must have."""
 
 import hashlib
 import os
@@ -24,20 +24,20 @@ from fedsim.game import federation
 
 HOW_TO_MEND = {
     "data": "put the same files at the same paths",
-    "device": "results are equal to the bit on one kind of device alone; use workers of one kind",
+    "device": "use workers with one kind of device, since results differ between kinds",
 }
 
 
 @dataclass(frozen=True)
 class Program:
-    """What the bits of a result depend on beside the configuration.
+    """The program and data that determine the bits of a result, beside the configuration.
 
     Attributes:
-        fedsim: the version, with the beginning of the SHA-256 of the sources.
-        torch: the version.
-        numpy: the version.
-        device: the kind, with the instructions of a CPU or the name of a GPU.
-        data: the SHA-256 of what the clients hold.
+        fedsim: version, with the beginning of the SHA-256 of the sources.
+        torch: version.
+        numpy: version.
+        device: kind of device, with the instructions of a CPU or the name of a GPU.
+        data: SHA-256 of the clients' data.
     """
 
     fedsim: str
@@ -48,7 +48,7 @@ class Program:
 
     @classmethod
     def here(cls, plan: Plan) -> Self:
-        """Return the program of this process, and the data that it finds for a run."""
+        """Return the program of this process, and its data for a run."""
         config = plan.config
         digest = hashlib.sha256()
         for client in range(config.federation.clients):
@@ -62,29 +62,29 @@ class Program:
         )
 
     def check(self, expected: Mapping[str, str]) -> None:
-        """Raise InputError, with the name of this worker, unless this is the expected program."""
+        """Raise InputError, with this worker's name, unless this is the expected program."""
         for what, own in asdict(self).items():
             if own != expected.get(what):
                 mend = HOW_TO_MEND.get(what, f"install the same {what} there")
                 raise InputError(
-                    f"worker {worker()} has {what} {own}, and the process that runs the campaign "
-                    f"{expected.get(what)}; {mend}"
+                    f"worker {worker()} has {what} {own}, but the process that runs the campaign "
+                    f"has {expected.get(what)}; {mend}"
                 )
 
 
 @dataclass(frozen=True)
 class Task:
-    """A batch of trials for a worker: plain values, which other versions can read and refuse.
+    """A batch of trials for a worker, in plain values that another version can read and refuse.
 
     Attributes:
         run_config: the configuration, as Flower's run config.
-        program: of the process that runs the campaign.
-        challenge: the target, and who plays which part.
+        program: the program of the process that runs the campaign.
+        challenge: the target, and the clients' roles.
         nodes: the Flower node of each partition.
-        noise_multiplier: nominal.
-        rounds: how many every trial has.
-        first: the first trial.
-        worlds: which trials train on D, bool [T].
+        noise_multiplier: the nominal noise multiplier.
+        rounds: number of rounds of every trial.
+        first: first trial of the batch.
+        worlds: whether each trial trains on D, bool [T].
     """
 
     run_config: dict[str, Scalar]
@@ -104,11 +104,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """What a worker found.
+    """The result of a worker.
 
     Attributes:
-        findings: of the batch, as its file has them.
-        events: what would have been noted of its rounds, in their order.
+        findings: the arrays of the batch's file.
+        events: the events of its rounds, in order.
     """
 
     findings: Arrays
@@ -116,13 +116,13 @@ class Done:
 
 
 def worker() -> str:
-    """Return the name of this process: its machine and number."""
+    """Return the name of this process: its machine and process number."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @cache
 def _sources() -> str:
-    """Return the SHA-256 of the sources that run here, in hexadecimal."""
+    """Return the SHA-256 of the running sources, in hexadecimal."""
     digest = hashlib.sha256()
     for package in (adversaries, fedsim):
         folder = Path(str(package.__file__)).parent
@@ -134,6 +134,6 @@ def _sources() -> str:
 def _kind(device: torch.device) -> str:
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
-    # Kernels are chosen, and sums ordered, by the instructions that a CPU has.
+    # A CPU's instructions decide its kernels, and so the order of sums.
     capability = torch.backends.cpu.get_cpu_capability()
     return f"{device.type} ({platform.machine()}, {capability})"

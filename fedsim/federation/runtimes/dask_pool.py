@@ -1,7 +1,7 @@
-"""Workers of a running Dask cluster, through the Executor of `dask.distributed`.
+"""The workers of a running Dask cluster, through the Executor of `dask.distributed`.
 
-Dask pickles tasks between machines that belong to the user and that authenticated each other: a
-holder of the cluster's key runs code on them. What other parties send is never unpickled.
+Dask pickles tasks between machines of the user that authenticated each other: every holder of the
+cluster's key can run code on them. Data of other parties are never unpickled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +18,17 @@ from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes.batch_task import Done, Task
 
 PATIENCE = 60.0
-"""Seconds that a scheduler has to answer, and its first worker to join."""
+"""Seconds for the scheduler to answer, and for its first worker to join."""
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
-"""The files of a folder of certificates."""
+"""File names in a folder of certificates."""
 
 HOW_TO_INSTALL = 'install it with pip install "fedsim-identifiability[cluster]"'
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a scheduler is, and how it is reached.
+    """The address of a scheduler, with its certificates.
 
     Attributes:
         url: "tcp://HOST:PORT", or "tls://HOST:PORT".
@@ -40,15 +40,15 @@ class Address:
 
     @classmethod
     def of(cls, text: str, certificates: Path | None, insecure: bool) -> "Address":
-        """Return the address of a scheduler, and nothing that leaves a machine in the clear.
+        """Return the address of a scheduler, with TLS unless it is on this machine.
 
         Args:
-            text: HOST:PORT, with the protocol before it or without.
-            certificates: a folder; None where none was given.
+            text: HOST:PORT, optionally with the protocol before it.
+            certificates: a folder; None: no folder was given.
             insecure: whether the network needs no TLS.
 
         Raises:
-            InputError: it is no address, a certificate is missing, or TLS is.
+            InputError: the address is invalid, or a certificate or TLS is missing.
         """
         protocol = "tcp" if certificates is None else "tls"
         url = text if "://" in text else f"{protocol}://{text}"
@@ -64,16 +64,16 @@ class Address:
             )
         if parts.scheme != protocol:
             raise InputError(
-                f"--cluster is '{text}', and --cluster-tls is {'not ' * (protocol == 'tcp')}given; "
+                f"--cluster is '{text}', but --cluster-tls is {'not ' * (protocol == 'tcp')}given; "
                 "a tls:// address needs the folder of its certificates, and a tcp:// address "
                 "takes none"
             )
         if certificates is None and not insecure and not _is_loopback(str(parts.hostname)):
             raise InputError(
-                f"{parts.hostname} is another machine, and Dask runs any code that reaches it: "
+                f"{parts.hostname} is another machine, and Dask runs all code that reaches it; "
                 "write certificates with fedsim cluster certificates DIR, start scheduler and "
-                "workers with them, and give --cluster-tls DIR; or --insecure on a network "
-                "that is yours alone"
+                "workers with them, and give --cluster-tls DIR; or give --insecure on a network "
+                "that only you use"
             )
         if certificates is not None:
             for name in (AUTHORITY, CERTIFICATE, KEY):
@@ -86,10 +86,10 @@ class Address:
 
 
 class DaskPool:
-    """The workers of a scheduler; each takes one batch at a time.
+    """The workers of a scheduler. Each trains one batch at a time.
 
     Args:
-        address: of the scheduler.
+        address: address of the scheduler.
 
     Raises:
         InputError: Dask is not installed, no scheduler answers, or no worker joins.
@@ -101,23 +101,23 @@ class DaskPool:
         except ImportError:
             raise InputError(f"--cluster needs dask.distributed; {HOW_TO_INSTALL}") from None
         self._dask, self._address = distributed, address
-        # A worker that dies under a task is one thing, a client that lost its scheduler another.
+        # A worker died under its task, or the client lost its scheduler.
         self.broken: tuple[type[Exception], ...] = (distributed.KilledWorker, CancelledError)
         self._lost: list[str] = []
         self._connect()
 
     @property
     def width(self) -> int:
-        """How many tasks keep all workers busy: one more than there are, so that none waits."""
+        """The number of tasks that keep all workers busy: one more than workers."""
         return len(self._client.nthreads()) + 1
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self._client.nthreads())
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
-        """Return the keys by which a worker's configuration differs: a worker is one core."""
+        """Return the keys that differ in a worker's configuration: a worker has one core."""
         return {"run.threads": run.threads or 1}
 
     def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
@@ -125,12 +125,12 @@ class DaskPool:
         return self._executor.submit(train, task, key=name)
 
     def repeated(self) -> Sequence[str]:
-        """Return the names of tasks whose worker is gone since the last question."""
+        """Return the names of tasks whose worker was lost since the last call."""
         names, self._lost = self._lost, []
         return names
 
     def restart(self) -> None:
-        """Connect anew where the scheduler was restarted. Raises RuntimeError if it is gone."""
+        """Connect again if the connection was lost. Raises RuntimeError if no scheduler answers."""
         if self._client.status == "running":
             return
         self.stop()
@@ -140,7 +140,7 @@ class DaskPool:
             raise RuntimeError(str(error)) from None
 
     def stop(self) -> None:
-        """Drop what is left to do, and leave the cluster as it is."""
+        """Drop the remaining tasks, and leave the cluster running."""
         self._executor.shutdown(wait=False)
         self._client.close()
 
@@ -174,10 +174,10 @@ class DaskPool:
         self._client.subscribe_topic("all", self._hear)
 
     def _hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """Note what the scheduler says of a worker that is gone: what it had or had computed."""
-        _, said = event
-        if said.get("action") == "remove-worker":
-            self._lost += [*said["processing-tasks"], *said["lost-computed-tasks"]]
+        """Record the tasks that a removed worker had, or had computed."""
+        _, details = event
+        if details.get("action") == "remove-worker":
+            self._lost += [*details["processing-tasks"], *details["lost-computed-tasks"]]
 
 
 def _is_loopback(host: str) -> bool:

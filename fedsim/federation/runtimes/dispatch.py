@@ -1,9 +1,9 @@
-"""Batches of trials trained by workers, a few at once; this process alone writes the run.
+"""The training of batches by workers, several at once. Only this process writes the run.
 
-Every batch is charged in the ledger before it is handed out. Findings are accepted in any order;
-the campaign looks at them in the order of the trials, so that it ends where it would in one
-process. All random numbers are the seed's, so that a batch that a lost worker leaves is repeated
-with the same noise, and counts once.
+Every batch is charged in the ledger before a worker receives it. Findings may arrive in any order,
+but the campaign reads them in the order of the trials, so it ends as it would in one process. All
+random numbers come from the seed. So a batch of a lost worker is repeated with the same noise, and
+counts once.
 """
 
 import secrets
@@ -20,40 +20,39 @@ from fedsim.federation.server.batch_run import Campaign
 from fedsim.game.mechanisms.composition import adds_up
 
 MOST_REPEATS = 3
-"""How often workers may be lost before one batch is finished."""
+"""Number of losses of workers without a finished batch, after which the run fails."""
 
 PAUSE = 2.0
-"""Seconds between two questions whether a worker was lost."""
+"""Seconds between two checks for lost workers."""
 
 
 def check(noise_source: str, tolerated_dropouts: int) -> None:
-    """Raise InputError for a campaign whose batches cannot be charged before they are handed out.
+    """Raise InputError for a campaign whose batches cannot be charged in advance.
 
-    noise_source: "seed" or "system".
-    tolerated_dropouts: of clients in a round.
+    noise_source: privacy.noise-source.
+    tolerated_dropouts: federation.tolerated-dropouts.
     """
     if adds_up(noise_source):
         raise InputError(
-            "workers repeat a batch that was lost, and noise from the operating system cannot be "
-            "drawn again; leave out --workers and --cluster, or set privacy.noise-source = "
-            '"seed"'
+            "workers repeat a lost batch, but noise from the operating system cannot be drawn "
+            'again; leave out --workers and --cluster, or set privacy.noise-source = "seed"'
         )
     if tolerated_dropouts:
         raise InputError(
-            f"federation.tolerated-dropouts is {tolerated_dropouts}, and what a round costs is "
-            "known when its clients have answered; leave out --workers and --cluster, or set it "
-            "to 0"
+            f"federation.tolerated-dropouts is {tolerated_dropouts}, so the cost of a round is "
+            "known only after its clients have answered; leave out --workers and --cluster, or "
+            "set it to 0"
         )
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A batch that a worker has.
+    """A batch that a worker trains.
 
     Attributes:
-        trials: of the batch.
-        name: of its task.
-        epsilons: what the batch has cost before its first round and after each, which are charged.
+        trials: trials of the batch.
+        name: name of its task.
+        epsilons: the charged epsilon before the first round and after each round.
     """
 
     trials: range
@@ -63,11 +62,11 @@ class Sent:
 
 @dataclass
 class Dispatcher:
-    """Trains the batches of a campaign with a pool of workers: a `Trainer`.
+    """Trains the batches of a campaign with a pool of workers (a `Trainer`).
 
     Attributes:
-        pool: of the workers.
-        train: what a worker does.
+        pool: the workers.
+        train: the function that a worker runs.
         say: shows a line to the user.
     """
 
@@ -79,23 +78,23 @@ class Dispatcher:
     _program: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, campaign: Campaign, trials: range) -> None:
-        """Return when the findings of a batch are in the run directory.
+        """Wait until the findings of a batch are in the run directory.
 
         Raises:
             InputError: a worker has another program or other data.
-            RuntimeError: workers are lost again and again.
+            RuntimeError: workers were lost too often.
         """
         while not campaign.is_finished(trials):
             self._hand_out(campaign, trials.start)
             if lost := self._accept(campaign, FIRST_COMPLETED):
-                # What else a broken pool had follows at once.
+                # The other tasks of a broken pool fail at once.
                 lost += self._accept(campaign, ALL_COMPLETED)
                 self._repeats += 1
                 if self._repeats > MOST_REPEATS:
                     raise RuntimeError(
-                        f"workers were lost {self._repeats} times, and no batch was finished "
-                        "meanwhile: look for lack of memory (run.max-memory); what is finished is "
-                        f"kept: {campaign.directory.resumed_by}"
+                        f"workers were lost {self._repeats} times, and no batch was finished in "
+                        "the meantime; look for lack of memory (run.max-memory); finished batches "
+                        f"are kept: {campaign.directory.resumed_by}"
                     )
                 self._note(campaign, lost)
                 self.pool.restart()
@@ -103,7 +102,7 @@ class Dispatcher:
             self._note(campaign, [sent for sent in self._sent.values() if sent.name in names])
 
     def _hand_out(self, campaign: Campaign, first: int) -> None:
-        """Charge and hand out the next batches from a trial on."""
+        """Charge and submit the next batches, from a trial on."""
         away = {sent.trials for sent in self._sent.values()}
         for trials in campaign.plan.batches:
             if len(self._sent) >= self.pool.width:
@@ -136,9 +135,9 @@ class Dispatcher:
         )
 
     def _accept(self, campaign: Campaign, until: str) -> list[Sent]:
-        """Write the findings that have come, and return the batches that were lost.
+        """Write the findings that have arrived, and return the lost batches.
 
-        until: what is waited for, as `concurrent.futures.wait` names it, PAUSE seconds at most.
+        until: condition of `concurrent.futures.wait`, for PAUSE seconds at most.
         """
         lost = []
         for future in wait(self._sent, PAUSE, until).done:
@@ -156,7 +155,7 @@ class Dispatcher:
         return lost
 
     def _note(self, campaign: Campaign, lost: Iterable[Sent]) -> None:
-        """Say in one line which batches are repeated, if any."""
+        """Show and log the batches that are repeated, if any."""
         trials = [[sent.trials.start, sent.trials.stop] for sent in lost]
         if not trials:
             return

@@ -1,7 +1,7 @@
-"""Flower's `flwr` command as a library: its environment, its true answers, fedsim as its app.
+"""Flower's `flwr` command as a library: its environment, its true status, fedsim as its app.
 
-`flwr` exits with 0 when what it did failed; its JSON tells, and only the list of runs tells how a
-run ended.
+`flwr` exits with 0 even after a failure. Its JSON has the failure, and the list of runs has the end
+of a run.
 """
 
 import json
@@ -42,16 +42,16 @@ SHIPPED = (
     "fedsim/report/*.py",
     *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "document", "sections")),
 )
-"""What a client, a server and an auditor's node run: no command line, kit, studies or runtimes."""
+"""Files that a client, a server and an auditor's node run, without other parts of fedsim."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 30.0
-"""Seconds between two questions for a run's status: each starts a process of two seconds."""
+"""Seconds between two requests for a run's status. Each starts a process of two seconds."""
 
 GLANCE = 0.2
-"""Seconds between two glances at what the run writes last."""
+"""Seconds between two checks of the run's last file."""
 
 
 class FlowerError(RuntimeError):
-    """What was asked of Flower did not go well; the message is Flower's last word on it."""
+    """A command of Flower failed; the text is Flower's last message."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Submission:
     """A run that was submitted to a SuperLink.
 
     Attributes:
-        home: the Flower home that knows the SuperLink.
-        connection: by which name it does.
+        home: the Flower home with the connection.
+        connection: the SuperLink's name in that home.
         run_id: Flower's number of the run.
     """
 
@@ -76,10 +76,10 @@ class Submission:
     def wait(self, ending: Callable[[], bool]) -> None:
         """Wait for the end of the run.
 
-        Flower is asked ever less often, and at once when the run is about to end.
+        The pauses between requests grow, but the last request follows at once.
 
-        ending: whether the run has written what it writes last; a failing run never does.
-        Raises FlowerError if it is any but completion.
+        ending: returns whether the run has written its last file, which a failing run never does.
+        Raises FlowerError if the run failed or was stopped.
         """
         pause = FIRST_PAUSE
         while not (status := self.status())[0].startswith("finished"):
@@ -95,15 +95,15 @@ class Submission:
             raise FlowerError(reason or f"the run ended as {status[0]}")
 
     def stop(self) -> None:
-        """End the run where it is."""
+        """Stop the run."""
         flwr(self.home, "stop", self.run_id, self.connection)
 
 
 def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:
-    """Return a run that was submitted.
+    """Submit a run and return the submission.
 
-    connection: the SuperLink's name in it.
-    *options: of `flwr run` besides.
+    connection: the SuperLink's name in the Flower home.
+    *options: further options of `flwr run`.
     Raises FlowerError if the SuperLink refuses it.
     """
     answer = flwr(home, "run", str(app), connection, "--run-config", str(run_config), *options)
@@ -132,7 +132,7 @@ def flwr(home: Path, *arguments: str) -> dict[str, Any]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of Flower's processes: quiet, offline, with a home of their own."""
+    """Return the environment of Flower's processes: quiet, offline, with a separate home."""
     return {
         **os.environ,
         "FLWR_HOME": str(home),
@@ -147,15 +147,15 @@ def environment(home: Path) -> dict[str, str]:
 def executable(name: str) -> str:
     """Return the path of a command, beside this Python or on the PATH.
 
-    Raises FlowerError if it is in neither place.
+    Raises FlowerError if it is missing.
     """
-    found = shutil.which(name, path=_search_path())
-    if found is None:
+    path = shutil.which(name, path=_search_path())
+    if path is None:
         raise FlowerError(
-            f"Flower's command {name} is neither beside {sys.executable} nor on the PATH: install "
-            "flwr into the environment that fedsim runs in"
+            f"Flower's command {name} is neither beside {sys.executable} nor on the PATH; install "
+            "flwr into the environment of fedsim"
         )
-    return found
+    return path
 
 
 def _search_path() -> str:
@@ -165,7 +165,7 @@ def _search_path() -> str:
 def write_app(directory: Path) -> None:
     """Write fedsim as a Flower App: both packages, and a pyproject with the default configuration.
 
-    An installed fedsim has no pyproject.toml of its own to hand to `flwr run`.
+    An installed fedsim has no pyproject.toml for `flwr run`.
     """
     for package in PACKAGES:
         source = Path(str(package.__file__)).parent

@@ -1,7 +1,7 @@
-"""The parts of Flower's services, at a node and at a server, that fedsim touches.
+"""The private parts of Flower's services, at a node and at a server, that fedsim uses.
 
-They are not public and have moved between releases; tests watch them. The processes of a run load
-nothing of this module: `protocol.flower_private` has what they touch.
+They have moved between releases; tests watch them. The processes of a run do not load this module:
+`protocol.flower_private` has the parts that they use.
 """
 
 import json
@@ -53,19 +53,19 @@ from starlette.types import ASGIApp
 from adversaries.errors import InputError
 
 EARLIEST, LATEST = -SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
-"""Between these numbers of seconds a signature is old, or a SuperLink refuses the node."""
+"""Seconds of a signature's age between which a SuperLink accepts it."""
 
 ACTIVATION: dict[int, bool] = {
     ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL: True,
     ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED: False,
 }
-"""Whether a server that refuses to activate a node so knows its key."""
+"""Whether a server knows a node's key, by the code of its refusal to activate the node."""
 
 
 class Runtime:
     """The Runtime API of a SuperNode, for the program that starts the processes of its tasks.
 
-    All requests go through one client, so that TLS is set up once.
+    All requests go through one client, which sets up TLS once.
     """
 
     def __init__(self, address: str, trusted: bytes, secret: bytes) -> None:
@@ -94,7 +94,7 @@ class Runtime:
         """Claim a task.
 
         Returns:
-            Its token, "" where there is none.
+            Its token; "": there is no task.
 
         Raises:
             httpx.HTTPError: the SuperNode does not answer, or refuses.
@@ -104,10 +104,10 @@ class Runtime:
         return str(self._client.AcquireTask(request).token)
 
     def keep(self, token: str) -> bool:
-        """Keep the claim of a task for a minute more; return whether the claim still holds.
+        """Keep the claim of a task for one more minute; return whether the claim still holds.
 
-        A task whose claim ends is handed out again, or answered with an error if its process has
-        begun with the message.
+        A task without a claim is handed out again, or answered with an error if its process has
+        read the message.
 
         Raises:
             httpx.TransportError: the SuperNode does not answer.
@@ -116,19 +116,20 @@ class Runtime:
         try:
             return bool(self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest()).success)
         except httpx.HTTPStatusError as error:
-            return error.response.is_server_error  # which says nothing about the task
+            return error.response.is_server_error  # an error that is not about the task
 
     def fail(self, token: str, reason: str) -> None:
-        """Answer a task's message with an error, in place of a process that never read it.
+        """Answer a task's message with an error, if no process has read it.
 
         Args:
-            reason: what the server is to learn.
+            token: the token of the task.
+            reason: the error for the server.
 
         Raises:
-            httpx.HTTPError: the SuperNode does not answer; or a process has read the message, so
-                that Flower answers with an error once the claim ends.
+            httpx.HTTPError: the SuperNode does not answer; or a process has read the message, and
+                Flower answers with an error once the claim ends.
         """
-        # No other process needs what it brings.
+        # No other process needs these imports.
         from flwr.supernode.runtime.run_clientapp import (  # noqa: PLC0415
             pull_task_input,
             push_message,
@@ -143,7 +144,7 @@ class Runtime:
 
 
 class _TaskToken:
-    """Adds the token of a task to a request; none while it is empty."""
+    """Adds the token of a task to a request, unless it is empty."""
 
     def __init__(self) -> None:
         self.value = ""
@@ -155,10 +156,10 @@ class _TaskToken:
 
 
 def gives_tasks_to_anybody(url: str) -> bool | None:
-    """Return whether a Runtime API wants no secret. Claims no task.
+    """Return whether a Runtime API requires no secret. It claims no task.
 
     url: https:// or http://.
-    Returns: none where there is no Runtime API.
+    Returns: None where there is no Runtime API.
     """
     version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
     client = RuntimeHttpClient(url, interceptors=[version], verify=False, timeout=5)
@@ -174,33 +175,35 @@ def gives_tasks_to_anybody(url: str) -> bool | None:
 
 
 class _Version:
-    """Tells the server this Flower's version; Flower's own ends the process where it is refused."""
+    """Sends the version of this Flower. Flower's own class would end the process on a refusal."""
 
     def intercept(self, context: ProtobufRequestContext, call: ProtobufCall) -> httpx.Response:
-        told = RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata()
-        context.request.headers.update(dict(told))
+        metadata = RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata()
+        context.request.headers.update(dict(metadata))
         return call(context)
 
 
 def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey) -> bool | None:
     """Return whether a node's key is registered.
 
-    Asks to activate the node for an interval that no server grants, which is looked at after the
-    key.
+    It requests an activation with an interval that no server grants. A server checks the interval
+    after the key.
 
     Args:
-        url: of the SuperLink's Fleet API.
+        url: URL of the SuperLink's Fleet API.
+        trusted: trust in the server's authority.
+        key: the node's key.
 
     Returns:
-        None where the server takes no signature of it.
+        None if the server does not accept the node's signature.
 
     Raises:
-        httpx.HTTPError: the answer is another.
-        InputError: the server has a Flower of another minor version.
+        httpx.HTTPError: the server answers otherwise.
+        InputError: the server has another minor version of Flower.
     """
     public = key.public_key()
-    told = (_Version(), NodeAuthHttpInterceptor(key, public))
-    client = FleetHttpClient(url, interceptors=told, verify=trusted, timeout=5)
+    interceptors = (_Version(), NodeAuthHttpInterceptor(key, public))
+    client = FleetHttpClient(url, interceptors=interceptors, verify=trusted, timeout=5)
     request = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=0)
     try:
         client.ActivateNode(request)
@@ -219,18 +222,18 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
 
 
 def refused_version(headers: Mapping[str, str]) -> str | None:
-    """Return a SuperLink's refusal of a node with another Flower, by which its SuperNode ends.
+    """Return a SuperLink's refusal of a node with another Flower, which ends the node's SuperNode.
 
-    Flower's own SuperLink lets every version in.
+    Flower's own SuperLink accepts every version.
 
-    headers: of the node's request.
-    Returns: flower's JSON; None where major and minor version are the same, or the node tells none.
+    headers: headers of the node's request.
+    Returns: Flower's JSON; None for the same major and minor version, or a node that states none.
     """
     own = RuntimeVersionMetadata.from_local_component("SuperLink")
     peer, unreadable = RuntimeVersionMetadata.from_metadata(tuple(headers.items()))
     if unreadable is None and own.check_compatibility(peer) is None:
         return None
-    has = f"Flower {peer.package_version}" if peer else "a Flower that does not say which"
+    has = f"Flower {peer.package_version}" if peer else "a Flower of an unknown version"
     details = (
         f"it has {has}, but the server {own.package_version}, a mismatch: pip install "
         f"flwr=={own.package_version} on the node's machine, and restart it"
@@ -240,9 +243,9 @@ def refused_version(headers: Mapping[str, str]) -> str | None:
 
 
 def replies_are_own(body: bytes) -> bool:
-    """Return whether a request that brings replies says that all are of the node that brings them.
+    """Return whether all replies in a request state the node that brings them as their sender.
 
-    body: of the request; False for one that cannot be read.
+    body: body of the request; False for an unreadable one.
     """
     try:
         request = PushMessagesRequest.FromString(body)
@@ -255,13 +258,13 @@ def replies_are_own(body: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Signed:
-    """What the headers of a node's request say.
+    """The claims in the headers of a node's request.
 
     Attributes:
-        key: whose it is.
-        signature: of `signed`.
-        signed: the time of signing, in ISO 8601.
-        age: seconds since it was signed, by the clock of here.
+        key: the node's public key.
+        signature: signature of `signed`.
+        signed: time of signing, in ISO 8601.
+        age: seconds since then, by this machine's clock.
     """
 
     key: EllipticCurvePublicKey
@@ -271,7 +274,7 @@ class Signed:
 
 
 def claim(headers: Mapping[str, str]) -> Signed | None:
-    """Return what a request says of itself; None where it says nothing that can be read."""
+    """Return the claims of a request; None if they are missing or unreadable."""
     try:
         key = bytes_to_public_key(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
         signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
@@ -283,23 +286,24 @@ def claim(headers: Mapping[str, str]) -> Signed | None:
 
 
 def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:
-    """Return the key that signed a node's request now, by its headers alone; None where none did.
+    """Return the key that signed a node's request recently; None: no valid signature.
 
-    As Flower's `superlink.routers.fleet.node_auth` does, once it has read the request.
+    It checks the headers as Flower's `superlink.routers.fleet.node_auth` does, but before the
+    request is read.
     """
-    said = claim(headers)
-    if said is None or not EARLIEST < said.age < LATEST or not said.signed.isascii():
+    claimed = claim(headers)
+    if claimed is None or not EARLIEST < claimed.age < LATEST or not claimed.signed.isascii():
         return None
-    genuine = verify_signature(said.key, said.signed.encode("ascii"), said.signature)
-    return said.key if genuine else None
+    genuine = verify_signature(claimed.key, claimed.signed.encode("ascii"), claimed.signature)
+    return claimed.key if genuine else None
 
 
 def superlink_app() -> ASGIApp:
-    """Return the SuperLink that the arguments of this process ask for, but for its socket.
+    """Return the SuperLink for the arguments of this process, without its socket.
 
-    As Flower's `flower-superlink` does, before it serves what it has made.
+    It does what Flower's `flower-superlink` does before it serves.
     """
-    # No client and no auditor needs what it brings.
+    # No client and no auditor needs these imports.
     from flwr.superlink.cli.flower_superlink import (  # noqa: PLC0415
         SuperLinkLifespan,
         _parse_superlink_lifespan_config,

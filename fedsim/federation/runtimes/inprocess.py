@@ -1,6 +1,6 @@
-"""Flower's Grid in one process: the apps that a SuperLink would run, without one.
+"""Flower's Grid in one process, without a SuperLink.
 
-The fast path for one machine and one device. Clients run one after another, since each of them
+It is the fast path for one machine and one device. Clients run one after another, since each one
 spreads its trials over all threads.
 """
 
@@ -25,7 +25,7 @@ class InProcessGrid(Grid):
     """A Grid that calls a ClientApp directly.
 
     Attributes:
-        contexts: one Flower context for each node, by its id.
+        contexts: the Flower context of each node, by its id.
     """
 
     def __init__(self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]) -> None:
@@ -64,7 +64,7 @@ class InProcessGrid(Grid):
         """Return a new message.
 
         message_type: Flower's name of its kind.
-        ttl: for how long it is good, in seconds; None for Flower's default.
+        ttl: validity in seconds; None: Flower's default.
         """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
@@ -81,7 +81,7 @@ class InProcessGrid(Grid):
             return [self.execute(message) for message in due]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Return the ids of messages whose replies were computed, and are kept."""
+        """Compute the replies to messages and keep them; return the messages' ids."""
         ids = []
         for message in messages:
             reply = self.execute(message)
@@ -90,25 +90,25 @@ class InProcessGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return, and forget, the replies that are there."""
+        """Return and forget the replies to some messages."""
         return [self._replies.pop(id) for id in message_ids if id in self._replies]
 
     def execute(self, message: Message) -> Message:
-        """Return the ClientApp's reply to one message; what every message passes through."""
+        """Return the ClientApp's reply to one message. Every message passes through this method."""
         assign_message_id(message)
         message.content = _copied(message.content)
         try:
             return self._client_app(message, self.contexts[message.metadata.dst_node_id])
-        except Exception as error:  # as Flower's own runtimes do
+        except Exception as error:  # Flower's own runtimes do the same
             reason = f"{type(error).__name__}: {error}"
             return Message(Error(code=2, reason=reason), reply_to=message)
 
 
 def _copied(content: RecordDict) -> RecordDict:
-    """Return a message's content with records of its own.
+    """Return a copy of a message's content.
 
-    Strategies may put one record into many messages: a client that changed it would change the
-    others' too. Arrays hold immutable bytes, which a copy shares.
+    Strategies may put one record into many messages, and a client that changed it would change the
+    other messages. The arrays' bytes are immutable, so copies share them.
     """
     own = RecordDict()
     for name, record in content.items():

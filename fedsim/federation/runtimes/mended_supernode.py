@@ -1,9 +1,9 @@
-"""Flower's SuperNode, which here forgets a message whole if its run ends while it is fetched.
+"""Flower's SuperNode, with a fix: it drops the task of a message if its run ends during the fetch.
 
-Flower makes the task of a message before it fetches the message's content. Where the run has ended
-by then, Flower forgets the message but keeps the task. The process of that task waits up to two
-hours for content that never comes, and a node that has one process at a time answers no other run.
-A server that was killed and starts again, or a run that is stopped, leaves such messages behind.
+Flower makes the task of a message before it fetches the message's content. If the run has ended by
+then, Flower drops the message but keeps the task. The process of that task waits up to two hours
+for the content, and a node with one process at a time answers no other run. A server that was
+killed and starts again, or a stopped run, leaves such messages behind.
 
     python -m fedsim.federation.runtimes.mended_supernode OPTIONS
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def mend() -> None:
-    """Let Flower's SuperNode drop the task of a message whose run has ended, with the message."""
+    """Make Flower's SuperNode drop the task of a message whose run has ended."""
     fetch = start_client_internal._pull_and_store_message
 
     @wraps(fetch)
@@ -38,8 +38,7 @@ def mend() -> None:
 def _as_error(call: Callable[P, T]) -> Callable[P, T]:
     """Return a request that raises an ordinary error where the run has ended.
 
-    Flower takes back the message and its task on an `Exception`, which RunNotRunningException is
-    not.
+    Flower drops the message and its task on an `Exception`, but RunNotRunningException is none.
     """
 
     @wraps(call)

@@ -1,4 +1,4 @@
-"""Where workers are: processes of this machine, as an Executor of Python's own.
+"""Pools of workers: their interface, and one of processes on this machine.
 
 Python pickles tasks between processes that one command started.
 """
@@ -27,46 +27,46 @@ class Pool(Protocol):
     """Workers that take tasks through an Executor."""
 
     broken: tuple[type[Exception], ...]
-    """What a task raises whose worker is gone."""
+    """Errors of a task whose worker is lost."""
 
     @property
     def width(self) -> int:
-        """How many tasks keep all workers busy."""
+        """The number of tasks that keep all workers busy."""
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
-        """Return the keys by which a worker's configuration differs: its share of its machine."""
+        """Return the keys that differ in a worker's configuration: its share of its machine."""
 
     def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
-        """Hand a task to a worker; the name is unique."""
+        """Submit a task to a worker; the name is unique."""
 
     def repeated(self) -> Sequence[str]:
-        """Return the names of tasks that were given to another worker since the last question."""
+        """Return the names of tasks that moved to another worker since the last call."""
 
     def restart(self) -> None:
         """Make the pool take tasks again. Raises RuntimeError if it cannot."""
 
     def stop(self) -> None:
-        """Drop what is left to do, and end what this pool started."""
+        """Drop the remaining tasks, and end the processes that this pool started."""
 
 
 class LocalPool:
     """Processes of this machine, each with its share of the cores, the memory or the GPUs.
 
     Args:
-        workers: how many.
+        workers: number of processes.
     """
 
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        # One more waits, so that no worker does.
+        # One more task waits, so that no worker does.
         self.width = workers + 1
         self._others = set(multiprocessing.active_children())
         self._executor = self._start()
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
-        """Return the keys by which a worker's configuration differs: its share of this machine."""
+        """Return the keys that differ in a worker's configuration: its share of this machine."""
         where, sharing = device.resolve(run.device), self.workers
         if where.type == "cuda":
             sharing = -(-self.workers // torch.cuda.device_count())
@@ -77,22 +77,22 @@ class LocalPool:
         return own
 
     def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
-        """Hand a task to a worker."""
+        """Submit a task to a worker."""
         return self._executor.submit(train, task)
 
     def repeated(self) -> Sequence[str]:
-        """Return nothing: a worker that is gone breaks the pool."""
+        """Return nothing, since a lost worker breaks the pool."""
         return ()
 
     def restart(self) -> None:
-        """Start new processes in the place of those that are left."""
+        """Start new processes, and end the remaining old ones."""
         self.stop()
         self._executor = self._start()
 
     def stop(self) -> None:
-        """Drop what is left to do, and end the processes."""
+        """Drop the remaining tasks, and end the processes."""
         self._executor.shutdown(wait=False, cancel_futures=True)
-        # The executor would wait for the batches that are under way.
+        # The executor itself would wait for the running batches.
         for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
             process.join()
@@ -105,19 +105,19 @@ class LocalPool:
 
 
 def _visible_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    """Return the names of the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
     if named := os.environ.get(VISIBLE):
         return named.split(",")
     return list(map(str, range(torch.cuda.device_count())))
 
 
 def _begin(counter: Any, gpus: list[str]) -> None:
-    """Make a process a worker: with a GPU in its turn, deaf to Ctrl-C, and gone with its parent."""
-    # The command hears Ctrl-C as well, and ends its workers.
+    """Turn a process into a worker with a GPU, which ignores Ctrl-C and ends with its parent."""
+    # The command handles Ctrl-C, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with counter.get_lock():
         turn, counter.value = counter.value, counter.value + 1
-    if gpus:  # CUDA reads it when it is first asked for anything
+    if gpus:  # CUDA reads the variable at its first use
         os.environ[VISIBLE] = gpus[turn % len(gpus)]
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -126,4 +126,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)  # a killed command leaves workers behind that wait for tasks for ever
+    os._exit(1)  # else a killed command would leave its workers waiting for tasks

@@ -1,15 +1,15 @@
-"""Whether a program listens on a port."""
+"""A check whether a program listens on a port."""
 
 import socket
 
 TIMEOUT = 5.0
-"""Seconds that it has to answer."""
+"""Seconds to accept a connection."""
 
 
 def listening(host: str, port: int, timeout: float = TIMEOUT) -> bool:
-    """Return whether a program takes a connection on a port.
+    """Return whether a program accepts a connection on a port.
 
-    timeout: how long it has, in seconds.
+    timeout: in seconds.
     """
     try:
         with socket.create_connection((host, port), timeout=timeout):

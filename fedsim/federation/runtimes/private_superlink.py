@@ -1,15 +1,15 @@
-"""A SuperLink for one run, which answers nobody but the processes of that run.
+"""A SuperLink for one run, which answers only the processes of that run.
 
-Flower's SuperLink asks nobody who they are: its Control API runs the code of whoever connects, its
-Runtime API hands out the configuration of runs and takes results. On loopback that is every user of
-the machine, and every page in a browser on it. Here the socket is bound by the process that starts
-the SuperLink, so that no other program can take its place, and a request is answered only if one of
-that process's descendants holds the other end of its connection.
+Flower's SuperLink does not authenticate. Its Control API runs the code of every program that
+connects, and its Runtime API hands out configurations and takes results. On loopback, every user of
+the machine can connect, and every page in a browser on it. Here the process that starts the
+SuperLink binds the socket, so no other program can take its place. A request is answered only if a
+descendant of that process holds the other end of its connection.
 
     python -m fedsim.federation.runtimes.private_superlink SOCKET STARTER OPTIONS
 
-SOCKET is the number of a bound socket that is inherited, STARTER that of the process that starts
-it, OPTIONS are those of `flower-superlink`.
+SOCKET is the number of an inherited, bound socket. STARTER is the number of the process that starts
+the SuperLink. OPTIONS are those of `flower-superlink`.
 """
 
 import os
@@ -28,7 +28,7 @@ End = tuple[object, ...]
 """Address and port of one end of a connection."""
 
 FIRST = 1
-"""The number of the system's, or a container's, first process, which adopts all orphans."""
+"""Number of the first process of a system or container, which adopts all orphans."""
 
 
 def held_by_descendant(ancestor: psutil.Process, connection: tuple[End, End]) -> bool:
@@ -42,14 +42,14 @@ def held_by_descendant(ancestor: psutil.Process, connection: tuple[End, End]) ->
 
 def _connections(process: psutil.Process) -> set[tuple[End, End]]:
     try:
-        found = process.net_connections("tcp4")
-    except psutil.Error:  # it has ended meanwhile
+        connections = process.net_connections("tcp4")
+    except psutil.Error:  # the process has ended
         return set()
-    return {(tuple(each.laddr), tuple(each.raddr)) for each in found if each.raddr}
+    return {(tuple(each.laddr), tuple(each.raddr)) for each in connections if each.raddr}
 
 
 class Private:
-    """An ASGI app that passes on the requests of a process's descendants, and refuses all other."""
+    """An ASGI app that passes the requests of a process's descendants, and refuses all others."""
 
     def __init__(self, app: ASGIApp, ancestor: psutil.Process) -> None:
         self._app = app
@@ -70,20 +70,20 @@ class Private:
 def starter(pid: int) -> psutil.Process:
     """Return the process that started this one.
 
-    Raises SystemExit if it did not start this one or has ended, so that this one is a child of the
-    system's first process by now: everybody descends from that one, which is therefore never taken.
+    Raises SystemExit if it is not the parent. A process whose starter has ended is a child of the
+    system's first process, from which all others descend. So the first process is never accepted.
     """
     with suppress(psutil.NoSuchProcess):
-        found = psutil.Process(pid)
-        # Asked after it was looked up: as long as it is the parent nobody else has its number.
+        process = psutil.Process(pid)
+        # Checked after the look-up: a living parent's number cannot belong to another process.
         if os.getppid() == pid != FIRST:
-            return found
-    reason = "is the system's first, start it from another" if pid == FIRST else "has ended"
+            return process
+    reason = "is the system's first; start it from another" if pid == FIRST else "has ended"
     raise SystemExit(f"the process {pid} that this SuperLink is for {reason}")
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     bound = socket.socket(fileno=int(sys.argv.pop(1)))
     ancestor = starter(int(sys.argv.pop(1)))
     app = Private(superlink_app(), ancestor)

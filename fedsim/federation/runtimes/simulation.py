@@ -1,12 +1,12 @@
-"""Flower's simulation runtime behind one command: a private SuperLink for the time of a run.
+"""Flower's simulation runtime behind one command: a private SuperLink for one run.
 
 `flwr run` alone would leave a daemon behind, install the app's dependencies on every run, and exit
-with 0 when the run failed. Here the SuperLink has a directory, a port and a Flower home of its own,
-the run's status decides, and everything is stopped and removed at the end.
+with 0 after a failed run. Here the SuperLink has its own directory, port and Flower home, the run's
+status decides the exit, and everything is stopped and removed at the end.
 
-Neither Flower nor Ray asks who connects unless it is told to, and both run the code of whoever
-does: the SuperLink answers this command's own processes alone (`private_superlink`), Ray wants a
-token that is drawn for the run, and both listen on loopback.
+By default neither Flower nor Ray authenticates, and both run the code of every program that
+connects. So the SuperLink answers only this command's processes (`private_superlink`), Ray requires
+a token of this run, and both listen on loopback.
 """
 
 import os
@@ -40,10 +40,10 @@ from fedsim.federation.runtimes.flower_command import (
 )
 
 LONGEST_FOLDER = 19
-"""Characters of the folder of temporary folders that leave Ray the 84 that its sockets may take."""
+"""Longest path of the temporary folder that leaves Ray the 84 characters for its sockets."""
 
 SUPERLINK = "fedsim.federation.runtimes.private_superlink"
-"""The module to start; it needs all that Flower's SuperLink imports."""
+"""The module to start, which imports all of Flower's SuperLink."""
 
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 10.0
@@ -51,13 +51,10 @@ CONNECTION = "private"
 
 
 def require_ray() -> None:
-    """Check that Ray is installed, which only those who simulate need.
-
-    Raises InputError if it is not.
-    """
+    """Raise InputError if Ray is not installed, which only simulations need."""
     if find_spec("ray") is None:
         raise InputError(
-            "--runtime simulation needs Ray, which is not installed: "
+            "--runtime simulation needs Ray, which is not installed; "
             f'pip install "flwr[simulation]=={version("flwr")}"'
         )
 
@@ -69,7 +66,7 @@ def simulation(config: Config) -> Iterator[Submission]:
     Raises FlowerError if the SuperLink does not start or refuses the run.
     Yields: the run.
     """
-    # Ray has sockets in the run's temporary folder, whose paths must not be long.
+    # Ray puts sockets into the run's temporary folder, and their paths must be short.
     folder = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
     with (
         tempfile.TemporaryDirectory(prefix="fedsim-", dir=folder) as temporary,
@@ -81,7 +78,7 @@ def simulation(config: Config) -> Iterator[Submission]:
         connection = {"address": f"127.0.0.1:{port}", "insecure": True}
         superlink = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (home / "config.toml").write_text(tomli_w.dumps(superlink), encoding="utf-8")
-        # Ray's workers import from the SuperLink's directory before they look into the app.
+        # Ray's workers import from the SuperLink's directory before they import from the app.
         empty = home / "empty"
         empty.mkdir()
         app = home / "fedsim"
@@ -99,7 +96,7 @@ def simulation(config: Config) -> Iterator[Submission]:
 
 
 def resources(run: RunConfig, clients: int) -> dict[str, float]:
-    """Return Flower's federation config: how many clients, and what Ray gives each of them."""
+    """Return Flower's federation config: the number of clients, and each client's share of Ray."""
     gpus = 0.0
     if resolve(run.device).type == "cuda":
         gpus = run.client_gpus or 1.0 / clients
@@ -112,15 +109,15 @@ def resources(run: RunConfig, clients: int) -> dict[str, float]:
 
 
 def _ray(home: Path) -> dict[str, str]:
-    """Return the environment of a Ray that is this run's alone, quiet, and open to nobody else."""
+    """Return the environment of a quiet Ray for this run only, with authentication."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        # What keeps Ray on loopback: a node that will never be part of a cluster.
+        # This keeps Ray on loopback: a node that never joins a cluster.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        # Not a cluster that this user happens to have.
+        # Do not join another cluster of this user.
         "RAY_ADDRESS": "local",
-        # In its usual place every user may replace its files.
+        # In Ray's default folder, every user could replace its files.
         "RAY_TMPDIR": str(home),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -141,10 +138,10 @@ def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[No
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=[bound.fileno()],
-            # Ctrl-C is for fedsim, which then stops the SuperLink in order.
+            # fedsim handles Ctrl-C, and then stops the SuperLink in order.
             start_new_session=True,
         )
-    bound.close()  # or it would still listen where the SuperLink has ended
+    bound.close()  # else the port would stay open after the SuperLink has ended
     try:
         deadline = time.monotonic() + START_TIMEOUT
         while not ports.listening("127.0.0.1", port, 1.0):
@@ -159,9 +156,9 @@ def _superlink(home: Path, directory: Path, bound: socket.socket) -> Iterator[No
 
 
 def stop(pid: int) -> None:
-    """End a process in order, then whatever it leaves behind (the app's processes, Ray)."""
+    """End a process in order, then its remaining children (the app's processes, Ray)."""
     family = []
-    # One that ends by itself meanwhile is what is wanted, and no error to report instead.
+    # A process that ends by itself in the meantime is no error.
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         family = [root, *root.children(recursive=True)]

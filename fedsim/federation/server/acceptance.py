@@ -1,9 +1,9 @@
-"""Which replies the server takes, and when a round is refused.
+"""The server's checks of the replies of a round, and of the round as a whole.
 
-Strict where Flower's FedAvg is lenient: a missing or failed client ends the run, because a missing
-clipped sum or noise share changes the mechanism that was accounted for. Where the configuration
-tolerates missing clients the round goes on without them, as what it then is. With more missing it
-is refused, and nothing of it released.
+They are strict where Flower's FedAvg is lenient. A missing client ends the run, since a missing
+clipped sum or noise share changes the mechanism of the accounting. Where the configuration
+tolerates missing clients, the round continues without them, and its accounting follows. If more
+clients are missing, the round fails and nothing of it is released.
 """
 
 import math
@@ -38,18 +38,18 @@ from fedsim.privacy.trust.model import Vantage
 LogEvent = Callable[..., None]
 
 CHANCE = 1e-15
-"""Probability with which honest noise is longer than its bound, in one trial and round."""
+"""Probability that honest noise is longer than its bound, in one trial and round."""
 
 LENIENT = 1 + 1e-4
-"""By what factor a float32 norm may be above its bound."""
+"""Factor by which a float32 norm may exceed its bound."""
 
 
 class ClientFailedError(RuntimeError):
-    """A client did not answer, or answered with an error or with what it was not asked for."""
+    """A client did not answer, or answered with an error or an invalid reply."""
 
 
 CACHED = 2**16
-"""Numbers of an array that are worked on at once."""
+"""Numbers of an array that are processed at once."""
 
 
 def accept(
@@ -62,23 +62,24 @@ def accept(
     inspect: Callable[[Message], None] = lambda _: None,
     log_event: LogEvent | None = None,
 ) -> dict[int, Message]:
-    """Return the good replies by partition, sorted.
+    """Return the valid replies by partition, sorted.
 
-    needed: the client that may not, None for nobody.
-    asked: who was asked, None for everybody.
-    log_event: where missing clients are noted.
+    what: names the replies in error messages.
+    needed: a client that may not be missing; None: no such client.
+    asked: the clients that received a message; None: all.
+    log_event: logs missing clients.
     Raises ClientFailedError with the clients' names, if too many or the needed one are missing.
     """
     clients = batch.nodes if asked is None else list(asked)
-    found = sort_out(answers, batch.nodes, clients, inspect)
-    lost = {client: f"client {client} failed: {why}" for client, why in found.failed.items()}
-    if found.missing:
+    replies = sort_out(answers, batch.nodes, clients, inspect)
+    lost = {client: f"client {client} failed: {why}" for client, why in replies.failed.items()}
+    if replies.missing:
         silent = (
-            f"no answer from client {', '.join(map(str, found.missing))} within "
+            f"no answer from client {', '.join(map(str, replies.missing))} within "
             f"{batch.config.federation.timeout:g} s (federation.timeout)"
         )
-        lost |= dict.fromkeys(found.missing, silent)
-    reasons = "; ".join(dict.fromkeys([*found.unsolicited, *lost.values()]))
+        lost |= dict.fromkeys(replies.missing, silent)
+    reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
     if reasons and not tolerated:
         raise ClientFailedError(f"{what}: {reasons}")
     if len(lost) > tolerated:
@@ -94,9 +95,9 @@ def accept(
     if log_event is not None:
         for client, why in lost.items():
             log_event(dropped=client, of=what, reason=why)
-        for why in found.unsolicited:
+        for why in replies.unsolicited:
             log_event(dropped=None, of=what, reason=why)
-    return found.accepted
+    return replies.accepted
 
 
 def accept_round(
@@ -106,12 +107,12 @@ def accept_round(
     secure: SecureSum | None,
     log_event: LogEvent | None,
 ) -> Received:
-    """Return the clients' good replies of a round.
+    """Return the clients' valid replies of a round.
 
-    secure: the exchange that the messages are masked by; None where the server sees them.
-    log_event: where missing clients are noted.
+    secure: the exchange that masks the messages; None where the server sees them.
+    log_event: logs missing clients.
     """
-    # Without its memory of a round the adversary could not go on.
+    # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.config.audit.mode).follows
     accepted = accept(
         batch,
@@ -155,7 +156,7 @@ def accept_findings(
 
 
 def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | None) -> Floats:
-    """Return how far the target moves a sum, as its client says, float64 [T]."""
+    """Return the change of a sum by the target, as its client measured it, float64 [T]."""
     batch = sending.batch
     config, client = batch.config, batch.challenge.client
     alone = Sending(batch, sending.round, sending.arrays, sending.spent)
@@ -185,14 +186,14 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
 
 
 def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
-    """Raise ValueError for a reply that is not what its client was asked for."""
+    """Raise ValueError for a reply that does not match its client's request."""
     config, partition = batch.config, int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
         check_records(reply, {}, set())
         return
     if secure is None:
-        # Of a client whose records all candidates have there is one sum for all of them.
+        # Where all candidates have a client's records, it sends one sum for all of them.
         alike = (round.shape[0], 1, round.shape[-1])
         shapes = [round.shape, alike] if batch.by_candidate else [round.shape]
         dtype = np.float32 if round.grid is None else np.uint32
@@ -215,10 +216,9 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
 
 
 def check_size(batch: Batch, round: Round, reply: Message) -> None:
-    """Check that a sum is no longer than its client's can be, or within the grid.
+    """Raise ValueError if a sum is longer than its client's can be, or outside the grid.
 
-    reply: of the client, with a sum of the round's shape.
-    Raises ValueError if it is not.
+    reply: a client's reply, with a sum of the round's shape.
     """
     sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
     if round.grid is not None:
@@ -236,10 +236,10 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
 
 
 def _row_norms(values: Array) -> Floats:
-    """Return the norms of the rows of [..., P], one after the other, in float64."""
+    """Return the norms of the rows of an array [..., P], in order, in float64."""
     rows = values.reshape(-1, values.shape[-1])
     norms = np.empty(len(rows))
-    # A few rows at a time, whose float64 copy stays in the cache.
+    # A few rows at a time, so that their float64 copy stays in the cache.
     for part in slices(len(rows), max(1, CACHED // rows.shape[1])):
         some = rows[part].astype(np.float64)
         norms[part] = np.sqrt(np.einsum("ij,ij->i", some, some))
@@ -247,15 +247,15 @@ def _row_norms(values: Array) -> Floats:
 
 
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
-    """Return how long the message of a client can be in every trial, noise included.
+    """Return the largest length of a client's honest message in each trial, noise included.
 
-    Of its records, clipped (n where the server does not read them), the copies of a crafted
-    challenge that only one world has, planted canaries, and one more for a canary of its own that
-    it need not speak of; at client level of the client's whole update and the canaries. A longer
-    message is invalid, and would become part of the model.
+    A message consists of clipped parts: the client's records (n where the server does not read
+    them), copies of a crafted target that only one world has, planted canaries, and one canary of
+    the client that the server does not know. At client level it is the client's update and the
+    canaries. A longer message is invalid and would distort the model.
 
-    noise_std: [T], of the noise that each of the trials has in a step if clients add it.
-    sent: [..., P].
+    noise_std: standard deviation of a step's noise in each trial, [T], if clients add it.
+    sent: the client's message, [..., P].
     Returns: [T]; infinity where nothing is clipped.
     """
     config, training = batch.config, batch.config.training
@@ -273,7 +273,7 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
     trust = config.federation.trust.model
     if trust.server_draws:
         return np.full(noise_std.shape, clean)
-    # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom; the noises of L steps add up.
+    # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom. The noises of L steps add up.
     quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, sent.shape[-1]))
     share = trust.noise_share(config.participation.expected_clients, 1)
     return clean + share * noise_std * quantile * LENIENT

@@ -1,4 +1,4 @@
-"""What the server knows of a batch of trials, of a round that has begun, and of its replies."""
+"""The server's view of a batch of trials, of a round, and of its replies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of trials: what all its rounds have in common.
+    """A batch of trials: the values that all its rounds share.
 
     Attributes:
         config: the experiment.
-        challenge: the target, and who plays which part.
-        noise_multiplier: nominal.
+        challenge: the target, and the clients' roles.
+        noise_multiplier: the nominal noise multiplier.
         nodes: the Flower node of each partition.
-        trials: their numbers, T of them.
-        worlds: bool [T], which trials train on D.
+        trials: numbers of the T trials.
+        worlds: whether each trial trains on D, bool [T].
     """
 
     config: Config
@@ -50,19 +50,20 @@ class Batch:
 
     @property
     def by_candidate(self) -> bool:
-        """Whether clients send a sum for every candidate, of which the server alone knows which."""
+        """Whether clients send a sum for every candidate. Only the server knows the true one."""
         return self.config.privacy.noise.mechanism.by_candidate
 
     @property
     def concluding(self) -> list[int]:
-        """The clients that conclude something from the final model; of a training, nobody."""
+        """The clients that receive the final model; empty in a training, which has no adversary."""
         return [] if self.challenge is challenge.NOBODY else [self.challenge.adversary]
 
     def asked(self, round: int) -> list[int]:
-        """Return the clients that are asked in a round.
+        """Return the clients that receive a message in a round.
 
-        Those that take part in it in any trial; where coins are secret the target, of whose coins
-        no other knows, in all; and so the adversary, unless it sees its own rounds alone.
+        These are the clients that join the round in any trial. Where the sampling coins are secret,
+        the target's client receives one in every round. So does the adversary, unless it sees only
+        its own rounds.
         """
         rule, target = self.config.participation, self.challenge
         if rule.complete:
@@ -72,11 +73,11 @@ class Batch:
         return rule.asked(streams, round, target.client, target.adversary, every)
 
     def sends(self, partition: int, round: int) -> bool:
-        """Return whether a client that is asked sends a sum, or is the adversary and looks on."""
+        """Return whether a client sends a sum, rather than sees the round as the adversary."""
         return partition in self.config.participation.participants(round)
 
     def role(self, partition: int) -> Role:
-        """Return the part that a client plays."""
+        """Return a client's role."""
         if partition == self.challenge.client:
             return Role.TARGET_CLIENT
         if partition == self.challenge.adversary:
@@ -84,7 +85,7 @@ class Batch:
         return Role.COLLUDER if partition in self.colluders else Role.CLIENT
 
     def game(self, round: int) -> RoundGame:
-        """Return what a curious server asks itself in a round."""
+        """Return the round's game, as a curious server knows it."""
         target = self.challenge
         return RoundGame(
             round,
@@ -96,13 +97,13 @@ class Batch:
         )
 
     def unknown_noise(self, vantage: Vantage, participants: tuple[int, ...]) -> frozenset[int]:
-        """Return whose noise hides the target from a vantage: sources, as of `TrustModel`."""
+        """Return the sources of noise that hide the target from a vantage (see `TrustModel`)."""
         return self.config.federation.trust.model.unknown_noise(
             vantage, participants, self.challenge.client, self.challenge.adversary, self.colluders
         )
 
     def towards(self, sources: frozenset[int]) -> float:
-        """Return the noise multiplier towards somebody who does not know the noise of these."""
+        """Return the noise multiplier towards a party that does not know the sources' noise."""
         trust, clients = self.config.federation.trust, self.config.participation.expected_clients
         return aggregate_noise_multiplier(self.noise_multiplier, trust, clients, len(sources))
 
@@ -112,12 +113,12 @@ class Round:
     """A round that has begun.
 
     Attributes:
-        number: from 1.
-        model: [T, P] float32, as it was sent.
-        sensitivities: [T] float64, what the noise is a multiple of.
-        local: whether these were measured on the data and are told to clients that draw noise.
-        grid: of the clients' messages; None where they are floating-point numbers.
-        shape: of one client's sum, (T, P), or (T, m, P) with m candidates.
+        number: counts from 1.
+        model: the model that the clients receive, float32 [T, P].
+        sensitivities: scale of the noise, float64 [T].
+        local: whether the scales are measured on the data and sent to clients that draw noise.
+        grid: grid of the clients' messages; None for floating-point numbers.
+        shape: shape of one client's sum, (T, P), or (T, m, P) with m candidates.
     """
 
     number: int
@@ -130,22 +131,22 @@ class Round:
 
 @dataclass(frozen=True)
 class Received:
-    """The good replies of a round with sums in them.
+    """The valid replies of a round that have a sum.
 
     Attributes:
-        replies: by partition, sorted, so that every runtime sums alike.
+        replies: by partition, sorted, so that every runtime sums in the same order.
     """
 
     replies: dict[int, Message]
 
     @property
     def participants(self) -> tuple[int, ...]:
-        """The clients that took part."""
+        """The clients that joined the round."""
         return tuple(self.replies)
 
     @cached_property
     def disclosed(self) -> ArrayRecord | None:
-        """The noise of the colluders that took part, for the adversary alone; None for none."""
+        """The noise of the colluders in the round, for the adversary only; None without any."""
         arrays = {
             str(partition): messages.only(record)
             for partition, record in self.records(messages.DISCLOSED).items()
@@ -153,7 +154,7 @@ class Received:
         return messages.array_record(**arrays) if arrays else None
 
     def for_auditors(self, auditor_sees: str) -> ArrayRecord | None:
-        """Return every client's message by its number; None where auditors are sent the sum."""
+        """Return every client's message by its number; None where auditors receive the sum only."""
         if auditor_sees == "sums":
             return None
         sent = self.records(messages.REPLY)
@@ -162,7 +163,7 @@ class Received:
         )
 
     def records(self, name: str) -> dict[int, ArrayRecord]:
-        """Return the array records of this name of all clients that sent one."""
+        """Return the array records of a name, by client."""
         return {
             partition: messages.array_records(reply.content)[name]
             for partition, reply in self.replies.items()
@@ -172,13 +173,13 @@ class Received:
 
 @dataclass(frozen=True)
 class Release:
-    """What a round releases: what clients are sent next.
+    """The release of a round, which clients receive with the next message.
 
     Attributes:
-        aggregate: [T, P] float32.
-        participants: whose messages are in it.
-        disclosed: the colluders' noise, which the adversary alone is sent.
-        messages: [T, P] of each participant, which auditors are sent; None where they are not.
+        aggregate: float32 [T, P].
+        participants: the clients whose messages are in the aggregate.
+        disclosed: the colluders' noise, which only the adversary receives.
+        messages: the message [T, P] of each participant for the auditors; None: not sent.
     """
 
     aggregate: npt.NDArray[np.float32]

@@ -1,7 +1,7 @@
-"""One batch of trials: what a campaign's batches have in common, and how one is trained.
+"""One batch of trials: its training, and the values that all batches of a campaign share.
 
-A batch is trained in the server's process, or by a worker on the same or another machine. Whoever
-trains it, the process that runs the campaign writes its findings.
+A batch is trained in the server's process, or by a worker on this or another machine. The process
+that runs the campaign always writes the findings.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from flwr.serverapp import Grid
 
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs import batches
 from fedsim.federation.runs.attempt import Attempt
+from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.server import model_training, simulated_utility
@@ -35,15 +35,15 @@ from fedsim.learning.training import tasks
 
 @dataclass(frozen=True)
 class Campaign:
-    """What all batches of a run have in common, in the process that writes its directory.
+    """The values that all batches of a run share, in the process that writes its directory.
 
     Attributes:
-        plan: what is left of the run.
-        challenge: the target, and who plays which part.
+        plan: the plan of the remaining batches.
+        challenge: the target, and the clients' roles.
         nodes: the Flower node of each partition.
-        worlds: which trials train on D, bool [all trials].
-        book: the ledger, in which a batch is charged before anything of it leaves.
-        directory: of the run.
+        worlds: whether each trial trains on D, bool [all trials].
+        book: the ledger, which charges a batch before anything of it leaves.
+        directory: the run directory.
     """
 
     plan: Plan
@@ -55,34 +55,33 @@ class Campaign:
 
     def batch(self, trials: range) -> Batch:
         """Return a batch of trials."""
-        worlds = self.worlds[trials.start : trials.stop]
-        plan = self.plan
+        plan, worlds = self.plan, self.worlds[trials.start : trials.stop]
         return Batch(plan.config, self.challenge, plan.noise_multiplier, self.nodes, trials, worlds)
 
     def begin(self, trials: range) -> Attempt:
-        """Return another attempt at a batch of trials, of which nothing is charged yet."""
+        """Return a new attempt at a batch of trials, without charges."""
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
 
     def is_finished(self, trials: range) -> bool:
-        """Return whether the findings of a batch are in the run directory."""
+        """Return whether the run directory has the findings of a batch."""
         return self.directory.has(self.directory.batch_file(trials.start))
 
     def keep(self, trials: range, findings: Arrays) -> None:
-        """Write the findings of a batch, with what they are of."""
-        mark = {batches.EXPERIMENT: batches.mark(self.plan.config, self.directory, trials)}
+        """Write the findings of a batch, with a mark of their experiment."""
+        mark = {EXPERIMENT: Batches(self.plan.config, self.directory).mark(trials)}
         self.directory.write_arrays(self.directory.batch_file(trials.start), findings | mark)
 
 
 Trainer = Callable[[Campaign, range], None]
-"""Trains one batch of a campaign, whose findings are in the run directory when it returns."""
+"""A function that trains one batch of a campaign and writes its findings to the run directory."""
 
 
 def train_here(
     grid: Grid, auditors: Auditors, known: Federation, campaign: Campaign, trials: range
 ) -> None:
-    """Train one batch of trials with the nodes of a grid; each round is charged before it leaves.
+    """Train one batch of trials on the nodes of a grid. Each round is charged before it leaves.
 
-    known: the data, the model and the device of the server.
+    known: the server's data, model and device.
     """
     strategy = DPSGD(
         campaign.batch(trials),
@@ -97,7 +96,7 @@ def train_here(
 def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..., None]) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials.
 
-    log_event: where each round is noted.
+    log_event: logs each round.
     """
     config, trials = strategy.batch.config, strategy.batch.trials
     theta = federation.initial_parameters(config.game, known, trials)
@@ -120,9 +119,9 @@ def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
             utility |= known.baseline | {"task": task.name}
             if server_round == strategy.last_round:
-                found = known.measures(parameters)
-                final.update({name: each.cpu().numpy() for name, each in found.items()})
-                utility |= model_training.of_final(found)
+                measures = known.measures(parameters)
+                final.update({name: each.cpu().numpy() for name, each in measures.items()})
+                utility |= model_training.of_final(measures)
         if server_round in looked_at:
             first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
             by_client.append(simulated_utility.measure(config.game, known, first, server_round))
@@ -155,6 +154,6 @@ def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..
 
 
 def _digests(parameters: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Return the SHA-256 of each trial's final model, [T, 32]: what two runs can be compared by."""
+    """Return the SHA-256 of each trial's final model, [T, 32], to compare two runs."""
     rows = (hashlib.sha256(row.tobytes()).digest() for row in parameters)
     return np.stack([np.frombuffer(row, dtype=np.uint8) for row in rows])

@@ -1,6 +1,6 @@
-"""All that the next round of a training depends on, in a file: where a killed server goes on.
+"""The state of a training in a file, from which a restarted server continues.
 
-What the clients need of it the server sends them again; they keep nothing of the model.
+Clients keep nothing of the model. The server sends it to them again.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from fedsim.federation.server.batch import Release
 FILE = "checkpoint.npz"
 
 OPTIMIZER = "optimizer_"
-"""What the names of the optimiser's arrays begin with."""
+"""Prefix of the names of the optimiser's arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,10 @@ class Checkpoint:
     """A training after one of its rounds.
 
     Attributes:
-        round: that was done last, from 1.
-        model: float32 [1, P], after it.
-        release: of that round.
-        optimizer: what the server's optimiser remembers, by PyTorch's names.
+        round: the last finished round, from 1.
+        model: the model after it, float32 [1, P].
+        release: the release of that round.
+        optimizer: the state of the server's optimiser, by PyTorch's names.
     """
 
     round: int
@@ -38,9 +38,9 @@ class Checkpoint:
 
 
 def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in place of the one before.
+    """Write a checkpoint in place of the previous one.
 
-    checkpoint: that is kept; it holds what was released, and nothing of a single client.
+    checkpoint: it holds released values, and nothing of a single client.
     """
     arrays: Arrays = {
         "round": np.asarray(checkpoint.round),
@@ -55,7 +55,7 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def read(directory: RunDirectory) -> Checkpoint | None:
-    """Return where a training goes on; None from the beginning.
+    """Return the state from which a training continues; None: from the beginning.
 
     Raises InputError if the file is damaged, or of another run.
     """

@@ -1,7 +1,7 @@
-"""One training of a model that is kept: nobody attacks, nothing is repeated.
+"""The training of one model, without an adversary and without repetitions.
 
-The rounds, messages, ledger and refusals are those of every run. After each round the state of the
-training is kept, so that a server that was killed goes on where it stopped.
+Rounds, messages, ledger and refusals are those of every run. The state of the training is written
+after each round, so that a restarted server continues where the last one stopped.
 """
 
 import math
@@ -29,18 +29,18 @@ from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.learning.training.tasks import task_of
 
 DISMISS_TIMEOUT = 30.0
-"""Seconds that an auditor has to fetch what it was sent last."""
+"""Seconds in which an auditor may fetch its last messages."""
 
 
 @dataclass
 class ResumableDPSGD(DPSGD):
-    """The aggregation strategy of a training whose state is kept.
+    """The aggregation strategy of a training whose state is written after each round.
 
-    It holds every message and every sum against the noise that they should have.
+    It compares the noise of every message and every sum with the noise that they should have.
 
     Attributes:
-        left_off: where it goes on; None from the beginning.
-        noise: what was found of it since then; None where it cannot be judged.
+        left_off: the state to continue from; None: from the beginning.
+        noise: observations of the noise since then; None where it cannot be judged.
     """
 
     left_off: Checkpoint | None = None
@@ -50,7 +50,7 @@ class ResumableDPSGD(DPSGD):
     def __post_init__(self) -> None:
         super().__post_init__()
         config = self.batch.config
-        # Elsewhere a message has no noise, or a share that only the sum's makes whole.
+        # Only under local trust does a single message have noise that can be judged.
         trust = config.federation.trust.model
         alone = not (trust.server_draws or trust.summed_securely)
         self._own_noise = alone and trust.noise_share(config.federation.clients, 1) >= 1
@@ -70,7 +70,7 @@ class ResumableDPSGD(DPSGD):
         return 0 if self.left_off is None else self.left_off.round
 
     def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
-        """Return all that the next round depends on.
+        """Return the state on which the next round depends.
 
         server_round: Flower's number of the round, from 1 in every start.
         """
@@ -80,7 +80,7 @@ class ResumableDPSGD(DPSGD):
         )
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:
-        """Round the sum to what clients are sent, and look at its noise."""
+        """Round the sum to the released values, and observe its noise."""
         release = super()._released(round, received, total)
         if self.noise is not None:
             config, nominal = self.batch.config, self.batch.noise_multiplier
@@ -95,9 +95,9 @@ class ResumableDPSGD(DPSGD):
 
 
 def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
-    """Train what is left of a model; return it as it is after the last round, [P].
+    """Train the remaining rounds of a model; return the final model, [P].
 
-    Raises InputError if the directory is damaged, or what is left costs more than was agreed to.
+    Raises InputError if the directory is damaged, or the remaining rounds exceed the budget.
     Raises ClientFailedError if a client is missing that may not be.
     """
     config, left_off = plan.config, checkpoint.read(directory)
@@ -138,18 +138,18 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
 
 
 OF_ONE = {"balanced_accuracies": "balanced_accuracy", "areas_under_curve": "area_under_curve"}
-"""Measures of several models, by the names that they have of one."""
+"""Names of measures of several models, and their names for one model."""
 
 
 RECORDS_CLIPPED = 200
-"""Held-out records, at most, whose gradients are compared with the clipping norm."""
+"""Largest number of held-out records whose gradients are compared with the clipping norm."""
 
 
 def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
-    """Return what is measured of a model on the records held out, as its task has it.
+    """Return the measures of a model on the held-out records, by its task.
 
     parameters: [1, P].
-    last: whether it is the one that is kept, of which more is measured.
+    last: whether this is the final model, which has more measures.
     """
     task, model = task_of(known.model), known.model
     features, labels = known.held_out()
@@ -169,42 +169,42 @@ def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[s
 def clipped_share(known: Federation, parameters: torch.Tensor) -> float:
     """Return the share of public records whose gradient is longer than the clipping norm.
 
-    Public ones stand in for the clients': of those the share is private.
+    The share among the clients' own records is private.
 
     parameters: [1, P].
     """
     features, labels = (each[:RECORDS_CLIPPED] for each in known.held_out())
     groups = torch.arange(len(labels), device=known.device)[None, :, None]
     lengths = known.clipper.clipped_distances(parameters, features, labels, groups)
-    # What is clipped is a little shorter than the norm (`clipped_block.MARGIN`).
+    # A clipped gradient is a little shorter than the norm (`clipped_block.MARGIN`).
     return float((lengths > (1 - 1e-4) * known.clipper.clipping_norm).double().mean())
 
 
 def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
-    """Return what an event says of the measures of T models: means, and each class's recall.
+    """Return the measures of T models for an event: means, and each class's recall and precision.
 
-    measures: as of `Federation.measures`.
+    measures: from `Federation.measures`.
     """
-    found: dict[str, object] = {
-        OF_ONE[name]: float(values.mean()) for name, values in measures.items() if name in OF_ONE
+    values: dict[str, object] = {
+        OF_ONE[name]: float(each.mean()) for name, each in measures.items() if name in OF_ONE
     }
     if "confusions" in measures:
         counts = measures["confusions"].sum(0)
         shares = counts.diagonal() / counts.sum(1), counts.diagonal() / counts.sum(0)
         for name, share in zip(("recalls", "precisions"), shares, strict=True):
-            found[name] = [None if math.isnan(each) else each for each in share.tolist()]
-    return found
+            values[name] = [None if math.isnan(each) else each for each in share.tolist()]
+    return values
 
 
 def _after_round(
     strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
-    """Return what keeps a round's state, and tells how good the model is on held-out records."""
+    """Return the function that writes the state after a round and logs the model's quality."""
     every, held_out = strategy.batch.config.run.checkpoint_every, known.held_out()
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
-        # Where a training goes on, its last round has its row and, unless a kill tore it, an event.
+        # A resumed training has logged its last round already, unless a kill tore the event.
         resumed = not server_round and strategy.done
         if resumed and any(event.get("round") == number for event, _ in directory.events()):
             return
@@ -217,11 +217,11 @@ def _after_round(
             utility = _measured(known, parameters, last)
             if last and strategy.batch.config.privacy.unit == "record":
                 utility["clipped"] = clipped_share(known, parameters)
-        found: dict[str, object] = {}
+        noise: dict[str, object] = {}
         if server_round and strategy.noise is not None:
-            found["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)
-            found["noise_accused"] = strategy.noise.accused(ALARM_CONFIDENCE)
+            noise["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)
+            noise["noise_accused"] = strategy.noise.accused(ALARM_CONFIDENCE)
         spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
-        directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent | found))
+        directory.log_event(round=number, trials=[0, 1], **utility, **strict_json(spent | noise))
 
     return after_round

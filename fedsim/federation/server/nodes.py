@@ -1,8 +1,9 @@
-"""The nodes of a run: one for every client, and auditors, who may come and go.
+"""The nodes of a run: one for every client, and auditors, which may join and leave.
 
-A round waits for its clients and never for an auditor: an auditor's messages are sent beside those
-of the clients, and whether it answered is looked up a round later. One that fails is noted, and not
-written to until it joins again; so is one that is too far behind, until it answers.
+A round waits for its clients, never for an auditor. An auditor's messages leave with those of the
+clients, and the server reads its answers a round later. It logs an auditor that fails, and sends it
+nothing until it joins again. The same holds for an auditor that is too far behind, until it
+answers.
 """
 
 import math
@@ -29,32 +30,32 @@ IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
 
 REGISTERED = "nodes.json"
-"""The file of a run's directory that says which node each client's key has, by partition."""
+"""File of a run directory that names the node of each client's key, by partition."""
 
 POLL_INTERVAL = 0.5
-"""Seconds between two questions for answers that are missing."""
+"""Seconds between two requests for missing answers."""
 
 INTRODUCTION = 5.0
-"""Seconds that nodes other than the clients' have, before the first round, to say who they are."""
+"""Seconds before the first round in which other nodes than the clients' may identify themselves."""
 
 CONNECT_TIMEOUT = 300.0
-"""Seconds in which every client's node must have connected."""
+"""Seconds in which every client's node must connect."""
 
 PATIENCE = 10.0
-"""Seconds after which it is said which clients are not there yet."""
+"""Seconds after which the server logs the clients that have not connected."""
 
 MOST_UNANSWERED = 8
-"""Messages that an auditor may be behind: each holds a model in the SuperLink's memory."""
+"""Messages that an auditor may be behind. Each holds a model in the SuperLink's memory."""
 
 
 class Auditors:
     """The auditors of a run.
 
-    log_event: where comings and goings are noted.
-    asked: the nodes that were asked who they are and did not answer yet, by message; None for none.
+    log_event: logs an auditor that joins or leaves.
+    asked: nodes that have not identified themselves yet, by message; None: no such node.
 
     Attributes:
-        nodes: the Flower nodes of the auditors that are there.
+        nodes: the Flower nodes of the present auditors.
     """
 
     def __init__(
@@ -67,28 +68,28 @@ class Auditors:
         self.nodes = set(auditors)
         self._clients = set(clients)
         self._awaited = dict(asked or {})
-        # Who is there and needs not be asked who it is.
+        # Nodes that need not be asked for their identity.
         self._known = {*self._clients, *self.nodes, *self._awaited.values()}
         self._log_event = log_event
         for node in sorted(self.nodes):
             log_event(auditor=node, joined=True)
 
     def look_around(self, grid: Grid) -> None:
-        """Read what auditors answered, and ask new nodes who they are; waits for nobody."""
+        """Read the auditors' answers, and ask new nodes for their identity, without waiting."""
         self._listen(grid)
         present = set(grid.get_node_ids())
         for node in sorted(self.nodes - present):
             self._leave(node, "its node is gone")
-        # Whoever went away is asked again when it is back.
+        # A node that left is asked again when it returns.
         self._known &= present | self._clients
         if new := sorted(present - self._known):
             self._known.update(new)
             self._send(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
 
     def inform(self, grid: Grid, kind: str, content: Callable[[], RecordDict]) -> None:
-        """Send every auditor a message; waits for nobody.
+        """Send every auditor a message, without waiting.
 
-        content: returns what one of them is sent.
+        content: returns the content of the message to one auditor.
         """
         behind = Counter(self._awaited.values())
         for node in sorted(self.nodes):
@@ -99,7 +100,7 @@ class Auditors:
     def dismiss(self, grid: Grid, timeout: float) -> None:
         """Let the auditors fetch their last messages, then end the run.
 
-        timeout: how long they have, in seconds.
+        timeout: in seconds.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -119,8 +120,8 @@ class Auditors:
     def _send(self, grid: Grid, sent: list[Message]) -> None:
         if sent:
             nodes = [message.metadata.dst_node_id for message in sent]
-            # None for a message that Flower could not take: the node is gone.
-            # Nothing at all where they are too large for it.
+            # Flower returns None for a message to a node that is gone, and an empty list for
+            # messages that are too large.
             ids: list[str | None] = list(grid.push_messages(sent)) or [None] * len(sent)
             for id, node in zip(ids, nodes, strict=True):
                 if id is None:
@@ -129,7 +130,7 @@ class Auditors:
                     self._awaited[id] = node
 
     def _hear(self, reply: Message) -> None:
-        # Flower's own error replies do not come from the node that they are about.
+        # The sender of Flower's own error replies is not the node in question.
         node = self._awaited.pop(reply.metadata.reply_to_message_id, None)
         if node is None:
             return
@@ -152,25 +153,24 @@ class Auditors:
 
 
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
-    """Return the node of each client, where a run's directory says which they are.
+    """Return the node of each client by partition; None where a run directory does not name them.
 
-    Returns: flower nodes by partition; None where it does not say.
-    Raises InputError if it says it in a way that cannot be read.
+    Raises InputError if the file is damaged.
     """
     if not directory.has(REGISTERED):
         return None
     try:
-        found = directory.read_json(REGISTERED)
-        return {int(partition): int(node) for partition, node in found.items()}
+        nodes = directory.read_json(REGISTERED)
+        return {int(partition): int(node) for partition, node in nodes.items()}
     except reading.DAMAGE as error:
         raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
 
 
 def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
-    """Note which clients have not answered for how long, where the run's directory knows them.
+    """Log the clients that have not answered, where the run directory names the clients' nodes.
 
-    nodes: that have not answered; none where the wait is over.
-    seconds: since they were sent a message.
+    nodes: nodes that have not answered; empty when the wait is over.
+    seconds: time since they received a message.
     """
     if clients := registered_nodes(directory):
         busy = [client for client, node in sorted(clients.items()) if node in nodes]
@@ -180,10 +180,10 @@ def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
 def connected(
     grid: Grid, config: Config, directory: RunDirectory
 ) -> tuple[dict[int, int], Auditors]:
-    """Return the node of every client, all of which hold the server's data, and the auditors.
+    """Return the node of every client, after comparing its data with the server's, and auditors.
 
-    directory: of the run; where it names the clients' nodes, no others are let in.
-    Raises InputError if too few clients answer in time, or one holds other data.
+    directory: the run directory. If it names the clients' nodes, no other node may be a client.
+    Raises InputError if too few clients answer in time, or a client has other data.
     """
     nodes, present, asked = connect(
         grid,
@@ -210,17 +210,17 @@ def connect(
     registered: Mapping[int, int] | None = None,
     log_event: Callable[..., None] = lambda **_: None,
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
-    """Return the nodes of a run, once every client's is there.
+    """Return the nodes of a run, once every client's node has connected.
 
-    timeout: how long they have to connect, in seconds.
-    registered: the one node that each partition is believed of, so that a node which is nobody's
-    cannot stop a run by what it says; None where anybody is believed.
-    log_event: where the clients are named that are absent after PATIENCE seconds.
-    Returns: the node of each partition; those of auditors; and those that were asked who they are
-    and have not answered, by message: once the clients are complete they can only be unsolicited
-    nodes, or auditors, who have INTRODUCTION seconds more.
-    Raises InputError if too few distinct partitions answer in time, or a partition is claimed by a
-    client's node that it is not.
+    timeout: time to connect, in seconds.
+    registered: the node of each partition. No other node may claim a partition, so an unknown node
+    cannot stop the run. None: every claim is accepted.
+    log_event: logs the clients that are missing after PATIENCE seconds.
+    Returns: the node of each partition; the nodes of auditors; and, by message, nodes that have not
+    identified themselves. After the clients are complete, such nodes have INTRODUCTION seconds
+    more, since they can only be auditors or unknown nodes.
+    Raises InputError if too few partitions answer in time, or a client's node claims a partition
+    that is not its own.
     Raises RuntimeError if a node answers with an error while clients are missing.
     """
     begun, named, complete = time.monotonic(), False, math.inf
@@ -232,7 +232,7 @@ def connect(
         for node, partition in claims.items():
             roll.enter(node, partition)
         now = time.monotonic()
-        # Complete: whoever has not answered yet has a little longer. Else wait, up to the timeout.
+        # Once the clients are complete, other nodes have a little longer. Else wait for clients.
         if not (absent := roll.absent()):
             complete = min(complete, now)
             if not roll.asked or now >= complete + INTRODUCTION:
@@ -255,11 +255,16 @@ def connect(
 
 @dataclass
 class _Roll:
-    """Who is there, of those that said who they are.
+    """The identified nodes of a run.
 
-    clients, registered: as of `connect`; nodes: of each partition; auditors: their nodes; unknown:
-    the nodes that are nobody's; asked: the nodes that have not answered yet, by message; reasons:
-    why nodes are not believed, in the order in which that was found out.
+    Attributes:
+        clients: number of clients.
+        registered: the node of each partition; None: every claim is accepted.
+        nodes: the node of each partition.
+        auditors: the nodes of auditors.
+        unknown: nodes that are neither a client's nor an auditor's.
+        asked: nodes that have not answered yet, by message.
+        reasons: why claims were rejected, in order.
     """
 
     clients: int
@@ -271,18 +276,18 @@ class _Roll:
     reasons: dict[str, None] = field(default_factory=dict)
 
     def ask(self, grid: Grid) -> None:
-        """Ask every node that is new who it is."""
+        """Ask every new node for its identity."""
         known = {*self.nodes.values(), *self.auditors, *self.asked.values(), *self.unknown}
         new = sorted(set(grid.get_node_ids()) - known)
         queries = [Message(RecordDict(), node, IDENTIFY) for node in new]
         sent = grid.push_messages(queries) if queries else ()
-        # None for a node that went away meanwhile.
+        # None for a node that has left in the meantime.
         self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
 
     def enter(self, node: int, partition: int) -> None:
-        """Believe what a node claims, or note it of one that is nobody's.
+        """Accept the claim of a node, or record it as unknown.
 
-        Raises InputError for a partition that is not there, another's, or claimed twice.
+        Raises InputError for a partition that does not exist, is another node's, or claimed twice.
         """
         if partition == messages.AUDITOR:
             self.auditors.append(node)
@@ -303,10 +308,12 @@ class _Roll:
                 f"node {self.registered.get(partition)}; give it the partition-id of its own key"
             )
         if self.nodes.setdefault(partition, node) != node:
-            raise InputError(f"two nodes claim partition {partition}; give each its own")
+            raise InputError(
+                f"two nodes claim partition {partition}; give each its own partition-id"
+            )
 
     def absent(self) -> str:
-        """Name the clients whose nodes have not introduced themselves, "" if all have."""
+        """Return the clients that have not identified themselves, in words; "" if all have."""
         absent = [str(client) for client in range(self.clients) if client not in self.nodes]
         return f"client{'s' * (len(absent) > 1)} {', '.join(absent)}" if absent else ""
 
@@ -318,25 +325,25 @@ def check_data(
     timeout: float,
     log_event: Callable[..., None] = lambda **_: None,
 ) -> None:
-    """Ask every client for the digest of its data, and compare it with what the server expects.
+    """Compare the digest of every client's data with the digest that the server expects.
 
-    digest: returns what is expected of a client, given whether its records themselves are told.
-    timeout: how long the clients have, in seconds.
-    log_event: where the clients are named whose records are protected, so that only place and shape
-    of theirs were compared.
-    Raises InputError if data are not what the server has for their clients, who are named: nobody
-    would notice, since each cuts its own files by index.
+    digest: returns the expected digest of a client; its second argument says whether it covers the
+    records themselves.
+    timeout: in seconds.
+    log_event: logs the clients with protected records, of which only size and shape were compared.
+    Raises InputError if data differ, with the clients' names. Nothing else would show it, since
+    each node selects its records from its own files by index.
     Raises RuntimeError if a client does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
     answers = grid.send_and_receive(queries, timeout=timeout)
-    found = sort_out(answers, nodes, nodes, _inspect_digest)
-    lost = [f"client {client} failed: {why}" for client, why in found.failed.items()]
-    lost += [f"client {client} did not answer" for client in found.missing]
-    if lost or found.unsolicited:
-        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *found.unsolicited])}")
+    digests = sort_out(answers, nodes, nodes, _inspect_digest)
+    lost = [f"client {client} failed: {why}" for client, why in digests.failed.items()]
+    lost += [f"client {client} did not answer" for client in digests.missing]
+    if lost or digests.unsolicited:
+        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *digests.unsolicited])}")
     differing = []
-    for client, reply in found.accepted.items():
+    for client, reply in digests.accepted.items():
         answer = reply.content.config_records[messages.DATA]
         expected = digest(client, bool(answer["records"]))
         if answer["sha256"] != expected:
@@ -345,12 +352,12 @@ def check_data(
             )
     if differing:
         raise InputError(
-            "the nodes disagree about the data (SHA-256 of a client's records, in order): "
+            "the nodes have different data (SHA-256 of a client's records, in order): "
             f"{', '.join(differing)}; put the same files at every data-path"
         )
     protected = [
         client
-        for client, reply in found.accepted.items()
+        for client, reply in digests.accepted.items()
         if not reply.content.config_records[messages.DATA]["records"]
     ]
     if protected:
@@ -367,7 +374,7 @@ def _inspect_digest(reply: Message) -> None:
 
 
 def _is_unknown(node: int, registered: Mapping[int, int] | None) -> bool:
-    """Whether a node is known to be no client's."""
+    """Return whether a node is certainly no client's."""
     return registered is not None and node not in registered.values()
 
 
@@ -377,18 +384,18 @@ def _introduced(
     reasons: dict[str, None],
     registered: Mapping[int, int] | None,
 ) -> tuple[dict[int, int], list[str]]:
-    """Return the partition that each node claims which answered by now, and what failed.
+    """Return the partition that each node claims, for the answers so far, and the failures.
 
-    asked: the nodes that did not answer before, by message, of which those that do are taken out;
-    reasons: where it is noted that a node is away, or that one failed which is no client's.
+    asked: nodes that have not answered, by message. Nodes that answered are removed from it.
+    reasons: receives the reason for a node that is away, or that failed and is no client's.
     """
     claims, failed = {}, []
     for reply in grid.pull_messages(list(asked)) if asked else ():
         node = asked.pop(reply.metadata.reply_to_message_id, None)
-        if node is None:  # a second answer to one question
+        if node is None:  # a second answer to the same question
             continue
         if reply.has_error() and reply.error.code in GONE:
-            # Listed for a minute after it was killed, and perhaps on its way back.
+            # Flower lists a killed node for a minute. It may be on its way back.
             reasons[failure(reply)] = None
             continue
         try:
@@ -404,7 +411,7 @@ def _introduced(
 
 
 def _claimed_partition(reply: Message) -> int:
-    """Return the partition that a node says it holds. Raises RuntimeError for anything else."""
+    """Return the partition that a node claims. Raises RuntimeError if its reply is invalid."""
     try:
         claimed = messages.metric(reply, "partition")
         if claimed != int(claimed):

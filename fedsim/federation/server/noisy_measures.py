@@ -1,7 +1,7 @@
-"""What clients say of the trained model, with noise, about records that they held back.
+"""Noisy confusion matrices of the trained model, on records that the clients held back.
 
-A training asks each client once, after its last round, where the clients agreed. A client that does
-not answer is noted, and the card goes without it: nothing of the training depends on it.
+A training asks each consenting client once, after its last round. A client that does not answer is
+logged, and the model card leaves it out. The training does not depend on the answers.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.batch import Batch
 
 FILE = "measures.json"
-"""The answers, in the directory of the training: one that goes on does not ask again."""
+"""File of the answers in the run directory. A resumed training does not ask again."""
 
 ASKING = "asking clients"
-"""The phase of an event, one for each time that they are asked."""
+"""Phase of the event that is logged each time the clients are asked."""
 
 MOST_COUNTED = 2**40
-"""Beyond any count of records with noise: sums of such counts are exact."""
+"""Bound above any noisy count of records. Sums of such counts are exact."""
 
 MEASURES = f"{MessageType.QUERY}.measures"
 
@@ -33,10 +33,10 @@ MEASURES = f"{MessageType.QUERY}.measures"
 def ask(
     grid: Grid, batch: Batch, model: npt.NDArray[np.float32], classes: int, directory: RunDirectory
 ) -> None:
-    """Ask every client for the confusion matrix of the trained model, and keep the answers.
+    """Ask every client for the confusion matrix of the trained model, and write the answers.
 
     model: [1, P].
-    classes: that it tells apart.
+    classes: number of classes.
     """
     config, nodes = batch.config, batch.nodes
     if not config.federation.measures_epsilon or directory.has(FILE):
@@ -55,26 +55,26 @@ def ask(
         if max(int(counts.max()), -int(counts.min())) > MOST_COUNTED:
             raise ValueError(f"it counts beyond {MOST_COUNTED:,} records")
 
-    directory.log_event(phase=ASKING)  # before they answer, so that no answer is forgotten
+    directory.log_event(phase=ASKING)  # before the answers, so that a crash does not hide it
     asked = sum(event.get("phase") == ASKING for event, _ in directory.events())
     answers = grid.send_and_receive(
         [question(node) for node in nodes.values()], timeout=config.federation.timeout
     )
-    found = sort_out(answers, nodes, nodes, inspect)
-    for client, reason in found.failed.items():
+    sorted_out = sort_out(answers, nodes, nodes, inspect)
+    for client, reason in sorted_out.failed.items():
         directory.log_event(silent=client, of="measures", reason=reason)
-    for client in found.missing:
+    for client in sorted_out.missing:
         directory.log_event(silent=client, of="measures", reason="it did not answer")
     matrices = {
         str(client): messages.only(messages.array_records(reply.content)[messages.MEASURES])
-        for client, reply in found.accepted.items()
+        for client, reply in sorted_out.accepted.items()
     }
     counted = {client: counts.tolist() for client, counts in matrices.items()}
     directory.write_json(FILE, {"asked": asked, "clients": counted})
 
 
 def read(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
-    """Return how often clients were asked, and the last noisy confusion matrix of each.
+    """Return the number of times the clients were asked, and each client's last noisy matrix.
 
     Raises InputError if the file is damaged.
     """
@@ -82,8 +82,8 @@ def read(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
         return 0, {}
     values: dict[str, Any] = directory.read_json(FILE, ("asked", "clients"))
     with directory.reading(FILE):
-        found = {int(client): np.array(counts) for client, counts in values["clients"].items()}
-        for counts in found.values():
+        matrices = {int(client): np.array(counts) for client, counts in values["clients"].items()}
+        for counts in matrices.values():
             if counts.ndim != 2 or counts.dtype.kind != "i" or len({*counts.shape}) != 1:
-                raise ValueError("it holds other things than matrices of counts")
-    return int(values["asked"]), {client: counts.tolist() for client, counts in found.items()}
+                raise ValueError("it has a value that is no square matrix of counts")
+    return int(values["asked"]), {client: counts.tolist() for client, counts in matrices.items()}

@@ -1,4 +1,4 @@
-"""What is learnt at the server from a round: by the seat that looks, and by whoever audits."""
+"""The observations at the server in each round, for the adversaries and for the auditor."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,7 +20,7 @@ from fedsim.privacy.trust.model import Vantage
 
 
 class Observations:
-    """What was learnt over the rounds of a batch."""
+    """The observations of a batch of trials over its rounds."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -30,10 +30,10 @@ class Observations:
         self._canary_scores: Array | None = None
 
     def observe(self, round: Round, received: Received, noised: Noised) -> None:
-        """Add what the adversaries conclude from a round, and what clients measured in it.
+        """Add the adversaries' conclusions from a round, and the clients' measurements in it.
 
-        Nothing of a training, which nobody attacks. A noise mechanism that says itself what an
-        adversary learns is not asked about twice.
+        A training has none, since it has no adversary. Some noise mechanisms return themselves what
+        an adversary learns.
 
         received: the clients' replies.
         """
@@ -49,7 +49,7 @@ class Observations:
     def _from_seat(
         self, round: Round, received: Received, noised: Noised
     ) -> Mapping[Vantage, Learnt]:
-        """Return what the seat learns; nothing of a target whose client was missing."""
+        """Return what the seat learns; no information where the target's client was missing."""
         batch = self._batch
         watched = [
             vantage
@@ -74,9 +74,11 @@ class Observations:
         return {vantage: step.learnt for vantage, step in steps.items()}
 
     def score_canaries(self, round: Round, release: Release, after: torch.Tensor) -> None:
-        """Look for every canary in the released sum, as anybody can who is sent it.
+        """Add the score of every canary in the released sum.
 
-        after: float32 [T, P], the models that the round ends with.
+        Every recipient of the sum can compute these scores.
+
+        after: the models at the end of the round, float32 [T, P].
         """
         config = self._batch.config
         if not config.canaries.count:
@@ -84,22 +86,25 @@ class Observations:
         known = federation.load(config)
         sent = torch.tensor(round.model), torch.tensor(release.aggregate), after
         placed = (each.to(known.device) for each in sent)
-        found: Array = one_run.scores(config.game, known, *placed).cpu().numpy()
+        scores: Array = one_run.scores(config.game, known, *placed).cpu().numpy()
         before = self._canary_scores
-        self._canary_scores = found if before is None else before + found
+        self._canary_scores = scores if before is None else before + scores
 
     def findings(self) -> list[dict[str, Array]]:
-        """Return everything as named arrays; vantages but the configured one have an ending."""
-        config, found = self._batch.config, []
+        """Return all observations as named arrays.
+
+        The names of another vantage point than the configured one end in its suffix.
+        """
+        config, arrays = self._batch.config, []
         if self._distances:
-            found.append({"bayesian_distances": np.stack(self._distances, axis=1)})
+            arrays.append({"bayesian_distances": np.stack(self._distances, axis=1)})
         if self._canary_scores is not None:
             coins = one_run.included(config.canaries.count, config.run.seed, self._batch.trials)
-            found.append({"canary_scores": self._canary_scores, "canaries_included": coins})
+            arrays.append({"canary_scores": self._canary_scores, "canaries_included": coins})
         for vantage, rounds in self._learnt.items():
             ending = vantages.suffix(vantage, config.federation.vantage)
-            found.append({f"{name}{ending}": array for name, array in join(rounds).items()})
-        return found
+            arrays.append({f"{name}{ending}": array for name, array in join(rounds).items()})
+        return arrays
 
 
 def _seen(
@@ -109,7 +114,7 @@ def _seen(
     noised: Noised,
     unknown_noise: Mapping[Vantage, UnknownNoise],
 ) -> Seen:
-    """Return what there is to see of a round in which the target's client took part."""
+    """Return the values that a seat may look at in a round that the target's client joined."""
     total = noised.total
     if received.disclosed is not None:
         total = total - sum(messages.arrays_of(received.disclosed).values())
@@ -135,7 +140,7 @@ def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
     target = records[batch.challenge.client]
 
     def noises() -> Iterator[tuple[int, torch.Tensor]]:
-        # One after the other: all of them together are clients x [T, P].
+        # One after the other, since all of them take clients x [T, P] numbers.
         for partition, record in records.items():
             if (noise := _tensor(record, "noise")) is not None:
                 yield partition, noise

@@ -1,7 +1,7 @@
-"""The preflight of a run: what is wrong is found, and what is decided is decided, once.
+"""The preflight of a run: all checks and decisions before the first round.
 
-`fedsim run`, `fedsim sweep`, `fedsim deploy run` and `flwr run` make a Plan before a directory is
-written or a message sent, and hand it on: no later step works any of it out again.
+`fedsim run`, `fedsim sweep`, `fedsim deploy run` and `flwr run` make a Plan before they write a
+directory or send a message. Later steps use the plan and repeat none of its work.
 """
 
 import math
@@ -18,7 +18,8 @@ from fedsim.config import Config
 from fedsim.config.campaign import RunConfig
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Scheme
-from fedsim.federation.runs import batches, budget, run_directory
+from fedsim.federation.runs import budget, run_directory
+from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
 from fedsim.game import challenge, federation, membership, one_run
@@ -38,13 +39,14 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decided before the first round of a run.
+    """The decisions before the first round of a run.
 
     Attributes:
         config: the experiment, with batches of trials that fit in memory.
-        noise_multiplier: sigma over the sensitivity of what adds the noise, 0 under PAC noise.
-        rounds: how many every trial has: training.rounds, or as many as privacy.stop-at allows.
-        batches: the trials of each batch, in the order in which they are run.
+        noise_multiplier: standard deviation of the noise, divided by the sensitivity; 0 under PAC
+            noise.
+        rounds: rounds of every trial: training.rounds, or as many as privacy.stop-at allows.
+        batches: the trials of each batch, in order.
     """
 
     config: Config
@@ -54,14 +56,14 @@ class Plan:
 
     @property
     def path(self) -> Path:
-        """The directory that the run has or will have."""
+        """The run directory, which may not exist yet."""
         return Path(self.config.run.out)
 
     def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
-        """Return the target and who attacks it, searched for once in a process."""
+        """Return the target and the adversary, which are searched for once in a process."""
         chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
-        there = map(self.config.participation.participants, range(1, rounds + 1))
-        if chosen is not challenge.NOBODY and not any(chosen.client in each for each in there):
+        joining = map(self.config.participation.participants, range(1, rounds + 1))
+        if chosen is not challenge.NOBODY and not any(chosen.client in each for each in joining):
             raise InputError(
                 f"client {chosen.client}, which holds the target, joins none of the {rounds} "
                 "rounds by the coins of run.seed; choose another with challenge.client, or take "
@@ -72,36 +74,36 @@ class Plan:
     def federation(self) -> Federation:
         """Return the data, the model and the device, with work in blocks that fit in memory.
 
-        Raises InputError if not even one example's does.
+        Raises InputError if one example does not fit.
         """
         config = self.config
         known = federation.load(config)
-        if not len(known.client_of):  # clients have records of their own, and the server none
+        if not len(known.client_of):  # clients have their own records, and the server has none
             return known
         sampled = config.training.sampling_rate < 1
         known.cut(config.trials.batch, sampled, config.candidates)
         return known
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
-        """Return the run's directory, made if it is not there, after the search for the target."""
+        """Search for the target, and return the run directory, which is created if missing."""
         self.challenge(searched)
         return RunDirectory.create(self.path, self.config)
 
     def left(self, directory: RunDirectory) -> "Plan":
-        """Return the plan of what a directory's finished batches leave."""
+        """Return the plan of the work that a directory's finished batches leave."""
         kept = checkpoint.read(directory)
         done = 0 if kept is None else kept.round
         rounds = budget.plan(self.config, self.noise_multiplier, directory, done)
-        return replace(self, rounds=rounds, batches=tuple(batches.ranges(self.config, directory)))
+        return replace(self, rounds=rounds, batches=tuple(Batches(self.config, directory).ranges()))
 
 
 def prepare(config: Config, processes: int = 1) -> Plan:
-    """Return the plan of an experiment, with nothing written.
+    """Return the plan of an experiment. It writes nothing.
 
-    config: the experiment, whose `run.out` is the directory. The batches of a run that this
-    directory holds stay as small as they are there.
-    processes: how many share the memory of this machine.
-    Raises InputError for what is wrong with it.
+    config: the experiment. If the directory `run.out` exists, its batches stay as small as they
+    are.
+    processes: number of processes that share the memory of this machine.
+    Raises InputError for an impossible experiment.
     """
     check(config)
     path = Path(config.run.out)
@@ -115,30 +117,30 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
 
 def preflight(config: Config) -> Plan:
-    """Return the plan of a checked experiment whose batches fit.
+    """Return the plan of a checked experiment whose batches fit in memory.
 
-    The noise multiplier is searched for here and nowhere else.
+    Only this function searches for the noise multiplier.
 
-    Raises InputError if its noise, its budget or its report is impossible.
+    Raises InputError if the noise, the budget or the report is impossible.
     """
     nominal = privacy.noise_multiplier(config.scheme)
-    made = Plan(config, nominal, config.training.rounds, tuple(batches.ranges(config)))
+    made = Plan(config, nominal, config.training.rounds, tuple(Batches(config).ranges()))
     check_rounding(config.scheme, nominal, models.size(made.federation().model))
-    # What the report will need, before the work rather than after it.
+    # The bounds of the report may be impossible, so compute them before the training.
     mechanism = privacy.mechanism(config.scheme, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
     return replace(made, rounds=budget.plan(config, nominal))
 
 
 def default_directory(run: RunConfig) -> Path:
-    """Return `run.out`, or a new directory under fedsim-runs/ named for experiment and time."""
+    """Return `run.out`, or a new directory under fedsim-runs/ named after experiment and time."""
     if run.out:
         return Path(run.out)
     return Path("fedsim-runs") / f"{run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def check(config: Config) -> None:
-    """Check for what would fail in the middle of a run. Raises InputError if something would."""
+    """Raise InputError for a setting that would fail in the middle of a run."""
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
     if config.run.job == "training":
@@ -156,26 +158,24 @@ def _check_aggregation(
 ) -> None:
     """Raise InputError where a round has too few clients for secure aggregation to hide one.
 
-    A server that asked one half for keys and the other half for seeds would unmask a client.
+    A server could ask half of the clients for keys and the others for seeds, and so unmask a
+    client.
     """
     if not participation.varying or federation.secure_aggregation != "secagg+":
         return
     needed = max(2, 2 * federation.tolerated_dropouts + 1)
     for round in range(1, rounds + 1):
-        there = len(participation.participants(round))
-        if 0 < there < needed:
+        joining = len(participation.participants(round))
+        if 0 < joining < needed:
             raise InputError(
-                f"by the coins of run.seed {there} of the clients join round {round}, but secagg+ "
-                f"keeps messages secret only among {needed} or more; raise "
+                f"by the coins of run.seed {joining} of the clients join round {round}, but "
+                f"secagg+ keeps messages secret only among {needed} or more; raise "
                 "federation.sampling-rate or federation.clients, or take another seed"
             )
 
 
 def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
-    """Check that the integers of distributed trust are fine enough for its noise.
-
-    Raises InputError if they are too coarse.
-    """
+    """Raise InputError if the integers of distributed trust are too coarse for its noise."""
     if scheme.federation.trust.model.summed_securely:
         delta = scheme.privacy.delta
         chosen_accountant = accountant(scheme.privacy.accountant)
@@ -190,13 +190,12 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
 
 
 def fit_batch(config: Config, processes: int = 1) -> Config:
-    """Return the experiment with no more trials in a batch than fit in half of the memory.
+    """Return the experiment with as many trials in a batch as fit in half of the memory.
 
     The other half is for gradients.
 
-    processes: how many share the memory.
-
-    Raises InputError if not even one trial fits, or a pair where trials come in pairs.
+    processes: number of processes that share the memory.
+    Raises InputError if one trial does not fit, or one pair where trials come in pairs.
     """
     dataset = distribution.dataset(config)
     model = models.structural_model(
@@ -204,10 +203,10 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     )
     where = device.resolve(config.run.device)
     memory = federation.memory_limit(config.run.memory_limit, where) // processes
-    # For each parameter: the model, the aggregate and their messages, noise, optimiser, belief and
-    # residuals in float64, and the replies of the clients that are asked, the target and the
-    # adversary among them; under PAC noise also those of all candidates; for the attack on the
-    # released model a whole training, replayed.
+    # Numbers of each parameter: the model, the aggregate and their messages; noise, optimiser,
+    # belief and residuals in float64; the replies of all clients in a round, with the target's and
+    # the adversary's. PAC noise adds the replies of all candidates. The attack on the released
+    # model adds a replayed training.
     clients = config.federation.clients
     several = config.candidates if config.candidates > 1 else 0
     attacked = measured(config.federation.vantage, config.audit.vantages)
@@ -218,8 +217,8 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     if each > memory // 2:
         raise InputError(
             f"one trial of this model takes {readable(each)} between the rounds and as much again "
-            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, or "
-            "choose a smaller model"
+            f"for its gradients, but only {readable(memory)} is free (run.max-memory); allow more, "
+            "or choose a smaller model"
         )
     batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
     if batch == min(config.trials.batch, config.trials.count):
@@ -227,8 +226,8 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     if config.trials.in_pairs:
         if batch < 2:
             raise InputError(
-                f"two trials of this model, which pairs need, take {readable(2 * each)}, but there "
-                f"are {readable(memory // 2)} for them (half of run.max-memory); allow "
+                f"two trials of this model, which pairs need, take {readable(2 * each)}, but only "
+                f"{readable(memory // 2)} is free for them (half of run.max-memory); allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
         batch -= batch % 2

@@ -1,6 +1,6 @@
-"""A Grid that asks for replies more often than Flower's own, which sleeps three seconds in between.
+"""A Grid with a shorter wait between two requests for replies.
 
-In a deployment with fast rounds most of the time goes into that sleep.
+Flower's own Grid sleeps three seconds. With fast rounds, a deployment spends most of its time so.
 """
 
 import time
@@ -13,19 +13,19 @@ from fedsim.common.waiting import pause
 from fedsim.federation.protocol.flower_private import NODE_UNAVAILABLE, Run
 
 INTERVAL = 0.2
-"""Seconds between the first questions for the replies that are missing; later ones are rarer."""
+"""Seconds between the first requests for missing replies. Later requests are rarer."""
 
 
 SLOW = 60.0
-"""Seconds after which missing replies are reported; then after twice as many, and so on."""
+"""Seconds after which missing replies are reported; the time doubles with each report."""
 
 
 class PollingGrid(Grid):
-    """Another Grid, with a shorter wait for replies.
+    """A wrapper of a Grid, with a shorter wait for replies.
 
-    interval: between the first questions for replies, in seconds.
-    report_busy: is called with the nodes that have not replied, and for how many seconds; once
-        more, with no node, when the wait is over.
+    interval: seconds between the first requests for replies.
+    report_busy: receives the nodes that have not replied, and the seconds so far. When the wait
+        is over, it receives an empty set once more.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PollingGrid(Grid):
         """Return a new message.
 
         message_type: Flower's name of its kind.
-        ttl: for how long it is good, in seconds; None for Flower's default.
+        ttl: validity in seconds; None: Flower's default.
         """
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
@@ -71,16 +71,16 @@ class PollingGrid(Grid):
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are there."""
+        """Return the replies that have arrived."""
         return self._grid.pull_messages(message_ids)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Return the replies to messages that are sent.
+        """Send messages, and return the replies to them.
 
-        timeout: how long replies have, in seconds; None to wait for all.
-        Returns: those that came, with an error reply for each message whose node is gone.
+        timeout: in seconds; None: wait for all replies.
+        Returns: the replies that arrived, with an error for each message whose node is gone.
         """
         sent = list(messages)
         # None for a message that Flower could not take.
@@ -97,7 +97,7 @@ class PollingGrid(Grid):
             for reply in self._grid.pull_messages(sorted(waiting)):
                 id = reply.metadata.reply_to_message_id
                 waiting.discard(id)
-                # Flower reports a dead node in the server's own name.
+                # Flower reports a dead node with the server as the sender.
                 dead = reply.has_error() and id in requests
                 replies.append(Message(reply.error, reply_to=requests[id]) if dead else reply)
             waited = time.monotonic() - begun

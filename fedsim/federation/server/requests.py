@@ -1,4 +1,4 @@
-"""What the server sends: to everybody the model and the last release, to each its part."""
+"""The server's messages: the model and the last release for all, and the records of each role."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from fedsim.federation.server.batch import Batch, Floats, Release
 
 @dataclass(frozen=True)
 class Sending:
-    """What is sent in a round.
+    """The content of a round's messages.
 
     Attributes:
         batch: the batch of trials.
-        round: its number, from 1; one more than the rounds with the final model.
+        round: counts from 1; for the final model, one more than the number of rounds.
         arrays: the model.
-        spent: how many rounds earlier attempts, and all trainings before this one, have released,
-            and the round that this one begins with.
-        release: of the round before, None in the first.
-        sensitivities: [T], told to clients that scale their noise to them; None where public.
+        spent: rounds that earlier attempts released, rounds that all trainings before this attempt
+            released, and the first round of this attempt.
+        release: the previous round's release; None in the first round.
+        sensitivities: scale of the clients' noise, [T]; None where it is public.
     """
 
     batch: Batch
@@ -38,17 +38,17 @@ class Sending:
         return [Message(self._content(client), nodes[client], kind) for client in sorted(clients)]
 
     def to_everybody(self, role: Role) -> RecordDict:
-        """Return the model and what the round before released, for somebody in a role."""
+        """Return the model and the previous release, for the recipients in a role."""
         content = RecordDict(
             {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
         )
         if self.release is not None:
             aggregate, present = self._released
             config = self.batch.config
-            # Who sees its own rounds alone is told of no other's sum.
+            # An adversary that sees only its own rounds receives no other sum.
             if config.federation.adversary_rounds == "every":
                 content[messages.AGGREGATE] = aggregate
-            # Nobody is told who joined where the amplification of sampling counts on it.
+            # Amplification by sampling requires that the participants stay secret.
             if config.participation.public:
                 content[messages.PARTICIPANTS] = present
             if role is Role.AUDITOR and self.release.messages is not None:
@@ -57,13 +57,13 @@ class Sending:
 
     @cached_property
     def _released(self) -> tuple[ArrayRecord, ConfigRecord]:
-        """The last sum and who is in it: one record of each, in the messages to all."""
+        """The last sum and its participants. All messages share these two records."""
         assert self.release is not None
         present = ConfigRecord({"clients": list(self.release.participants)})
         return messages.array_record(sum=self.release.aggregate), present
 
     def request(self, role: Role) -> Request:
-        """Return what somebody in a role is asked; who is told of the target is its own."""
+        """Return the request for a role. Only some roles learn the target."""
         batch, target_fields = self.batch, (-1, -1, -1)
         if role in (Role.TARGET_CLIENT, Role.ADVERSARY, Role.AUDITOR):
             target = batch.challenge
@@ -78,7 +78,7 @@ class Sending:
         content = self.to_everybody(role)
         if role is Role.ADVERSARY and self.release is not None and self.release.disclosed:
             content[messages.DISCLOSED] = self.release.disclosed
-        # Where it sends a sum for every candidate, the server alone knows which of them counts.
+        # With candidates, only the server knows which of a client's sums counts.
         if role is Role.TARGET_CLIENT and not batch.by_candidate:
             content[messages.WORLDS] = messages.array_record(bits=batch.worlds)
         if self.sensitivities is not None:

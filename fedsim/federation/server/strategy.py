@@ -1,7 +1,7 @@
 """DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once.
 
-A round is: charge, ask, accept, settle, sum, add noise, observe, release, step. What happens in
-each stands in `requests`, `acceptance` and `observing`.
+The steps of a round are: charge, request, accept, settle, sum, add noise, observe, release, update.
+`requests`, `acceptance` and `observing` have the details.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,10 +34,10 @@ class DPSGD(Strategy):
 
     Attributes:
         batch: the batch of trials.
-        rounds: how many are run, None for all that the configuration plans.
-        attempt: where they are charged.
-        log_event: where clients that are missing from a round are noted.
-        auditors: who else is sent what every client is sent.
+        rounds: number of rounds to run; None: all rounds of the configuration.
+        attempt: charges the rounds.
+        log_event: logs clients that are missing from a round.
+        auditors: auditors, which receive what every client receives.
     """
 
     batch: Batch
@@ -57,23 +57,23 @@ class DPSGD(Strategy):
 
     @property
     def done(self) -> int:
-        """The number of rounds that were done before this start; Flower counts from 1 again."""
+        """The number of rounds before this start, since Flower counts from 1 again."""
         return 0
 
     @property
     def last_round(self) -> int:
-        """The number of rounds that are run."""
+        """The number of the last round."""
         return self.batch.config.training.rounds if self.rounds is None else self.rounds
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages to the clients of a round: the model, and the aggregate before it.
+        """Return the messages to the clients of a round: the model, and the previous aggregate.
 
-        The round is charged first: once its messages are out it may be seen.
+        The round is charged first, since its messages may be seen as soon as they leave.
 
         arrays: the model, float32 [T, P].
-        config: Flower's, not looked at.
+        config: Flower's; unused.
         Raises BudgetExceededError if the round would exceed privacy.stop-at.
         """
         number = self.done + server_round
@@ -87,7 +87,7 @@ class DPSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Release r = sum of the clients' messages + the server's noise; step with r / n.
+        """Release r = the sum of the clients' messages and the server's noise; step with r / n.
 
         Returns: the next model, and the clients' computing time.
         Raises ClientFailedError if a client is missing that may not be, or its sum is false.
@@ -98,7 +98,7 @@ class DPSGD(Strategy):
         received = acceptance.accept_round(
             self.batch, begun, [*replies, *failed], self._secure, self.log_event
         )
-        # The true noise of the round is in the ledger before its sum is released.
+        # The ledger has the round's actual noise before its sum is released.
         if self.attempt is not None:
             self.attempt.settle(begun.number, received.replies)
         noised = self._add_noise(begun, received, self._sum(begun, received))
@@ -116,11 +116,11 @@ class DPSGD(Strategy):
     ) -> Iterable[Message]:
         """Return, after the last round, the messages with the final model and the last aggregate.
 
-        They go to whoever concludes from them: a client that has nothing more to do is not asked.
+        Only a client that concludes from them receives one.
 
-        server_round: counts from 1; none before the last.
+        server_round: counts from 1.
         arrays: the model, float32 [T, P].
-        config: Flower's, not looked at.
+        config: Flower's; unused.
         """
         number = self.done + server_round
         if number < self.last_round:
@@ -130,7 +130,7 @@ class DPSGD(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Check that the adversary received the final model; nobody says anything of its data.
+        """Check that the adversary received the final model. The reply has no data of its node.
 
         Returns: the adversary's computing time; None before the last round.
         """
@@ -148,15 +148,14 @@ class DPSGD(Strategy):
         return _computing_time(answered)
 
     def summary(self) -> None:
-        """Say nothing: the run directory and the report describe the run."""
+        """Do nothing: the run directory and the report describe the run."""
 
     def findings(self, grid: Grid) -> list[dict[str, Array]]:
-        """Return what the adversary's node found, and what was observed at the server.
+        """Return the findings of the adversary's node, and the observations at the server.
 
-        In an oracle audit the ratios are the auditor's own, and those of the server are never the
-        node's; arrays of other vantages than the configured one have it in their names. With
-        `audit.bayesian-pairs`, also what the clients found of their own records,
-        `bayesian_distances` [E, k, pairs].
+        In an oracle audit the ratios are the auditor's. The names of another vantage point than the
+        configured one end in its suffix. With `audit.bayesian-pairs` the observations include the
+        clients' distances of their records' gradients, `bayesian_distances` [E, k, pairs].
         """
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
@@ -168,7 +167,7 @@ class DPSGD(Strategy):
         return [*observations, *self._observations.findings()]
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
-        """Fix what the noise of a round is a multiple of, and the form of its messages."""
+        """Fix the scale of a round's noise, and the form of its messages."""
         config, model = self.batch.config, messages.only(arrays)
         trials, size = model.shape
         local = config.privacy.sensitivity == "local"
@@ -190,7 +189,7 @@ class DPSGD(Strategy):
     def _ask(
         self, kind: str, round: int, arrays: ArrayRecord, grid: Grid, clients: Iterable[int]
     ) -> list[Message]:
-        """Return the messages to some clients, once auditors were sent what all are sent."""
+        """Return the messages to some clients, after the auditors' messages were sent."""
         sending = self._sending(round, arrays)
         if self.auditors is not None:
             # Before the clients begin to compute.
@@ -210,16 +209,16 @@ class DPSGD(Strategy):
         )
 
     def _with_keys(self, requests: list[Message], grid: Grid) -> list[Message]:
-        """Add what clients need of each other's keys where their messages are masked."""
+        """Add the keys of the other clients where the clients' messages are masked."""
         config, begun = self.batch.config, self._round
         if not secure_aggregation.enabled(config.federation.secure_aggregation):
             return requests
         assert begun is not None and begun.grid is not None
-        # Who only looks on sends no sum, and is asked for no keys.
-        there = config.participation.participants(begun.number)
-        summing_nodes = {client: self.batch.nodes[client] for client in there}
+        # A client that does not join the round sends no sum, and needs no keys.
+        joining = config.participation.participants(begun.number)
+        summing_nodes = {client: self.batch.nodes[client] for client in joining}
         self._secure = None
-        if not there:
+        if not joining:
             return requests
         self._secure = SecureSum(
             grid,
@@ -277,7 +276,7 @@ class DPSGD(Strategy):
         )
 
     def _add_noise(self, round: Round, received: Received, total: Floats) -> Noised:
-        """Return a round's sum with the server's noise; the sum may be overwritten."""
+        """Return a round's sum with the server's noise. It may overwrite the sum."""
 
         def measured() -> dict[str, Array]:
             (record,) = received.records(messages.MEASUREMENT).values()
@@ -287,15 +286,15 @@ class DPSGD(Strategy):
         return self._noise.add(Summed(round.number, total, stds, measured))
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:
-        """Round the sum to what clients are sent: the model is stepped with that, to the last bit.
+        """Round the sum to float32, as clients receive it and as the model is stepped with it.
 
         Raises ClientFailedError where float32 cannot hold it.
         """
         aggregate = total.astype(np.float32)
         if not np.isfinite(aggregate).all():
             raise ClientFailedError(
-                f"round {round}: the sum of the clients' messages is beyond what float32 can "
-                "hold, so that at least one of them is false; nothing of it is released"
+                f"round {round}: the sum of the clients' messages is beyond what float32 can hold, "
+                "so at least one of them is false; nothing of it is released"
             )
         sent = received.for_auditors(self.batch.config.federation.auditor_sees)
         return Release(aggregate, received.participants, received.disclosed, sent)

@@ -1,7 +1,6 @@
-"""A round as JSON and arrays, and back.
+"""The encoding of a round as JSON and arrays, and its decoding.
 
-Nothing in a transcript is executed, and no length in it is believed beyond the bytes that are
-there.
+Nothing in a transcript is executed, and no length in it is trusted beyond the existing bytes.
 """
 
 import math
@@ -41,14 +40,14 @@ def facts_to_json(facts: Facts) -> dict[str, Any]:
 
 
 class _Shelf:
-    """Collects the arrays of a record; their descriptions go into its JSON."""
+    """Collects the arrays of a record. Their descriptions go into the record's JSON."""
 
     def __init__(self) -> None:
         self.arrays: list[npt.NDArray[Any]] = []
         self.table: list[dict[str, Any]] = []
 
     def put(self, arrays: Arrays) -> dict[str, int]:
-        """Return the places of these arrays in the record, by name. Raises InputError."""
+        """Return the positions of arrays in the record, by name. Raises InputError."""
         return {name: self._place(name, array) for name, array in arrays.items()}
 
     def _place(self, name: str, array: npt.NDArray[Any]) -> int:
@@ -67,9 +66,9 @@ class _Shelf:
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return a round as JSON values and arrays.
 
-    Returns: its text, with places in a table of arrays; and the arrays in the table's order,
+    Returns: its text, with positions in a table of arrays; and the arrays in the table's order,
     little-endian.
-    Raises InputError if an array or a value is of a kind that a transcript does not keep.
+    Raises InputError if an array or a value has a kind that a transcript does not store.
     """
     shelf = _Shelf()
     text: dict[str, Any] = {
@@ -107,8 +106,7 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
 
     payload: an 8-byte length, JSON of that length, then the bytes of the arrays that it describes.
     Returns: the text, and arrays that share the payload's memory.
-    Raises ValueError if it is not as it says; other errors of `reading.DAMAGE` for what is no such
-    JSON.
+    Raises ValueError if the lengths disagree; other errors of `reading.DAMAGE` for invalid JSON.
     """
     if len(payload) < 8:
         raise ValueError("it is too short")
@@ -139,16 +137,15 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
 def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> ObservedRound:
     """Return the round of a record; the inverse of `packed_round`.
 
-    arrays: of the record, in its table's order.
-    Raises ValueError if a value is not what belongs there; other errors of `reading.DAMAGE` for one
-    that is missing.
+    arrays: arrays of the record, in its table's order.
+    Raises ValueError for an invalid value; other errors of `reading.DAMAGE` for a missing one.
     """
 
     def taken(places: Mapping[str, Any]) -> Arrays:
-        found = {name: whole_of(place) for name, place in places.items()}
-        if any(place < 0 for place in found.values()):
+        positions = {name: whole_of(place) for name, place in places.items()}
+        if any(position < 0 for position in positions.values()):
             raise ValueError("an array has a negative place")
-        return {name: arrays[place] for name, place in found.items()}
+        return {name: arrays[position] for name, position in positions.items()}
 
     canary, participants = text["canary"], text["participants"]
     replies = {
@@ -184,9 +181,9 @@ def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> O
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
-    # By name alone: structured and object dtypes never reach NumPy.
+    # Compared by name, so that structured and object dtypes never reach NumPy.
     if not isinstance(name, str) or name[1:] not in DTYPES or name[0] not in "<|":
-        raise ValueError(f"an array has the dtype {name!r}, which is not a number's")
+        raise ValueError(f"an array has the dtype {name!r}, which is no number's dtype")
     return np.dtype(name)
 
 
@@ -194,7 +191,7 @@ DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"
 
 
 def _to_json(value: Any) -> Any:
-    """Return a metric as strict JSON, which has neither NaN nor infinity: {"float": "nan"}."""
+    """Return a metric as strict JSON, where NaN and infinity become {"float": "nan"}."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -223,7 +220,7 @@ def _scalar(value: Any) -> Scalar:
 
 
 def whole_of(value: Any) -> int:
-    """Return a value that must be a whole number. Raises ValueError if it is none."""
+    """Return a value that must be a whole number. Raises ValueError for another value."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
@@ -243,7 +240,7 @@ def _real(value: Any) -> float:
 
 
 def text_of(value: Any) -> str:
-    """Return a value that must be text. Raises ValueError if it is none."""
+    """Return a value that must be text. Raises ValueError for another value."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where text belongs")
     return value

@@ -1,10 +1,10 @@
-"""The records of a transcript: what one vantage point saw of a federation, in one file.
+"""The records of a transcript file, with their checksums.
 
-A transcript is append-only. Each record carries a SHA-256 checksum chained to that of the record
-before it, so that nothing can be changed, left out or put in unnoticed by accident. A checksum has
-no key: it is no protection from somebody who rewrites the whole file. A writer that was killed
-leaves a torn last record, which readers drop and the next writer cuts off; any other damage is an
-error. The byte layout is in docs/how-to/transcripts.md.
+A transcript is append-only. Each record has a SHA-256 checksum that includes the checksum of the
+previous record, so accidental changes, omissions and insertions show. The checksum has no key: it
+does not protect against a party that rewrites the whole file. A killed writer leaves a torn last
+record, which readers drop and the next writer cuts off. Any other damage is an error. The byte
+layout is in docs/how-to/transcripts.md.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ MAGIC = b"fedsim transcript\n"
 VERSION = 1
 
 # A record: kind, payload length, 8 bytes of a checksum of these two; the payload; its checksum.
-# The short checksum tells a length that was damaged from a record that was not finished.
+# The short checksum distinguishes a damaged length from an unfinished record.
 PREFIX = struct.Struct("<4sQ")
 GUARD, DIGEST = 8, 32
 HEADER, ROUND, END = b"HEAD", b"ROND", b"STOP"
@@ -37,7 +37,7 @@ LARGEST_RECORD = 2**36
 
 @dataclass(frozen=True)
 class Record:
-    """A record whose checksum fitted.
+    """A record with a valid checksum.
 
     Attributes:
         kind: `HEADER`, `ROUND` or `END`.
@@ -50,7 +50,7 @@ class Record:
     place: str
 
     def facts(self) -> Facts:
-        """Return what the header says. Raises InputError if it is no header, or malformed."""
+        """Return the facts of a header. Raises InputError for another or a malformed record."""
         text, _ = self._unpacked()
         try:
             if self.kind != HEADER:
@@ -66,7 +66,7 @@ class Record:
             raise self._malformed(error) from None
 
     def incomplete(self) -> str:
-        """Return why rounds are missing, as the end says; "" where it says nothing.
+        """Return why rounds are missing, by the end record; "": none are known to be missing.
 
         Raises InputError if it is malformed.
         """
@@ -74,7 +74,7 @@ class Record:
         return str(text.get("incomplete", ""))
 
     def resumable(self) -> bool:
-        """Return whether the end says that another writer may go on.
+        """Return whether another writer may continue after the end record.
 
         Raises InputError if it is malformed.
         """
@@ -102,13 +102,13 @@ class Record:
 
 
 class Scan:
-    """Walks over the whole records of a file, and remembers where it stands.
+    """Reads the whole records of a file in order, and remembers its position.
 
-    Raises InputError if it is no transcript, or of another version.
+    Raises InputError if the file is no transcript, or of another version.
 
     Attributes:
-        position: bytes up to the end of the last whole record.
-        digest: the checksum of that record.
+        position: number of bytes up to the end of the last whole record.
+        digest: checksum of that record.
     """
 
     def __init__(self, file: io.FileIO, path: Path) -> None:
@@ -128,12 +128,11 @@ class Scan:
         self.position, self.digest = len(expected), hashlib.sha256(expected).digest()
 
     def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
-        """Yield whole records from here on.
+        """Yield the whole records from the current position on.
 
-        A record that its writer cuts off meanwhile is one that is not finished.
+        A record that its writer cuts off in the meantime counts as unfinished.
 
-        only: the kinds whose payloads are read and checked; without the others it is a quick walk
-        to the end.
+        only: kinds whose payloads are read and checked. Skipping the others is faster.
         Raises InputError if a record is damaged or out of place.
         """
         size = os.fstat(self._file.fileno()).st_size
@@ -144,8 +143,8 @@ class Scan:
             start = _read(self._file, PREFIX.size + GUARD)
             if len(start) < PREFIX.size + GUARD:
                 return
-            prefix, found = bytes(start[: PREFIX.size]), bytes(start[PREFIX.size :])
-            if found != guard(self.digest, prefix):
+            prefix, stored_guard = bytes(start[: PREFIX.size]), bytes(start[PREFIX.size :])
+            if stored_guard != guard(self.digest, prefix):
                 raise self._damaged(place)
             kind, length = PREFIX.unpack(prefix)
             if length > LARGEST_RECORD or kind not in (HEADER, ROUND, END):
@@ -153,7 +152,7 @@ class Scan:
             if (kind == HEADER) != (self._count == 0) or self._ended:
                 raise InputError(f"{place} is out of place; it cannot be audited")
             if size - self.position < overhead + length + DIGEST:
-                return  # not finished, or not finished yet
+                return  # unfinished
             payload = memoryview(b"")
             if kind in only:
                 payload = _read(self._file, length)
@@ -181,7 +180,7 @@ class Scan:
 
 
 def opened(path: Path) -> io.FileIO:
-    """Return a file opened to read, unbuffered: a buffer keeps what the next writer has cut off.
+    """Return a file opened to read, unbuffered: a buffer would keep bytes that a writer cut off.
 
     Raises InputError if it cannot be opened.
     """
@@ -197,18 +196,18 @@ def empty(path: Path) -> InputError:
 
 
 def beginning() -> bytes:
-    """Return the bytes that every transcript starts with."""
+    """Return the first bytes of every transcript."""
     return MAGIC + struct.pack("<I", VERSION)
 
 
 def start_of(file: io.FileIO) -> bytes:
-    """Return the bytes of a file that must be `beginning`, fewer where it is shorter."""
+    """Return the bytes of a file where `beginning` must be; fewer in a shorter file."""
     file.seek(0)
     return bytes(_read(file, len(MAGIC) + 4))
 
 
 def _read(file: io.FileIO, length: int) -> memoryview:
-    """Return that many bytes, fewer at the end of the file; one system call may bring only some."""
+    """Return a number of bytes, or fewer at the end of the file; a system call may read some."""
     buffer = memoryview(bytearray(length))
     filled = 0
     while filled < length:
@@ -220,12 +219,12 @@ def _read(file: io.FileIO, length: int) -> memoryview:
 
 
 def write_bytes(file: io.FileIO, content: bytes) -> None:
-    """Write all of it; one system call may take only some."""
+    """Write all bytes; a system call may write only some."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def guard(digest: bytes, prefix: bytes) -> bytes:
-    """Return the short checksum of a record's beginning."""
+    """Return the short checksum of a record's prefix."""
     return hashlib.sha256(digest + prefix).digest()[:GUARD]

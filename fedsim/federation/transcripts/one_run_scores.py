@@ -1,4 +1,4 @@
-"""The scores of a run's canaries, by what an auditor's node recorded of it."""
+"""The scores of a run's canaries, from the transcript of an auditor's node."""
 
 from collections.abc import Iterable
 
@@ -14,16 +14,15 @@ from fedsim.game.one_run import Scored, included, needs_data, scores
 
 
 def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
-    """Return the scores of a run's canaries by what an auditor's node recorded of it.
+    """Return the scores of a run's canaries, from the transcript of an auditor's node.
 
-    Rounds that it missed add nothing: a score is the sum over those it saw.
+    A score is the sum over the recorded rounds.
 
-    data_root: where this machine has the records, for scores that are made with them; "" for where
-    the run's configuration says.
-    Raises InputError if the transcript is of something else, of a run without canaries, or without
-    a sum.
+    data_root: path of the records on this machine, for scores that need them; "": the path in the
+    run's configuration.
+    Raises InputError for another transcript, a run without canaries, or a run without a sum.
     """
-    found: dict[int, Tensor] = {}
+    totals: dict[int, Tensor] = {}
     previous: dict[int, ObservedRound] = {}
     config, known = None, None
     for observed in rounds:
@@ -35,33 +34,33 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
             known = federation_of(config) if needs_data(config.canaries) else None
         before = previous.get(first)
         if before is not None and observed.round <= before.round:
-            found.pop(first, None)  # the batch of trials began anew
+            totals.pop(first, None)  # the batch of trials began again
         elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
             place = torch.device("cpu") if known is None else known.device
             sent = before.model["parameters"], observed.model["sum"], observed.model["parameters"]
             scored = scores(
                 config.game, known, *(torch.tensor(array).to(place) for array in sent)
             ).cpu()
-            found[first] = found[first] + scored if first in found else scored
+            totals[first] = totals[first] + scored if first in totals else scored
         previous[first] = observed
-    if config is None or not found:
+    if config is None or not totals:
         raise InputError("this transcript has no released sum yet; wait for the second message")
-    batches = {first: range(first, first + len(found[first])) for first in sorted(found)}
+    batches = {first: range(first, first + len(totals[first])) for first in sorted(totals)}
     return Scored(
         np.concatenate([np.asarray(batch) for batch in batches.values()]),
         np.concatenate(
             [included(config.canaries.count, config.run.seed, batch) for batch in batches.values()]
         ),
-        torch.cat([found[first] for first in batches]).numpy(),
+        torch.cat([totals[first] for first in batches]).numpy(),
     )
 
 
 def _recorded(observed: ObservedRound, data_root: str) -> Config:
     """Return the configuration in a recorded round. Raises InputError if it has no canaries."""
-    given = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
-    config = from_run_config(given | {"run.device": "auto", "run.threads": 0})
+    values = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
+    config = from_run_config(values | {"run.device": "auto", "run.threads": 0})
     if not config.canaries.count:
         raise InputError(
             "this run has no canaries to score (canaries.count is 0); plant them before it begins"
         )
-    return config.reading_data_from(data_root, as_they_are=True) if data_root else config
+    return config.reading_data_from(data_root, offline=True) if data_root else config

@@ -1,4 +1,4 @@
-"""Reading a transcript: whole, round by round, or while it is written."""
+"""Readers of a transcript: as a whole, round by round, or while it is written."""
 
 import os
 import time
@@ -11,14 +11,14 @@ from fedsim.federation.transcripts.records import ObservedRound, Transcript
 
 
 class Reader:
-    """Reads a transcript round by round, as far as it goes; it may be growing.
+    """Reads a transcript round by round, to its current end. The file may grow.
 
     Raises InputError if the file is missing, damaged, or ends before its header.
 
     Attributes:
-        facts: of the header.
-        ended: as of `Transcript`, of what was read so far.
-        incomplete: as of `Transcript`, of what was read so far.
+        facts: facts of the header.
+        ended: whether the end record was read.
+        incomplete: why rounds are missing, by the end record; "": nothing failed, so far.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +53,7 @@ class Reader:
 
     @property
     def torn(self) -> int:
-        """How many bytes lie behind the last whole record that was read."""
+        """The number of bytes behind the last whole record that was read."""
         return os.fstat(self._file.fileno()).st_size - self._scan.position
 
 
@@ -70,12 +70,12 @@ def read(path: Path) -> Transcript:
 def follow(
     path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[ObservedRound]:
-    """Yield the rounds of a transcript that is being written, each as soon as it is whole.
+    """Yield the rounds of a growing transcript, each as soon as it is whole.
 
-    Ends when the recorder says so, or when it is to stop and nothing whole is left.
+    It ends with the end record; or when `stop` returns True and no whole round is left.
 
-    interval: between two looks, in seconds.
-    stop: returns True when following is to stop.
+    interval: seconds between two reads.
+    stop: returns True to stop.
     """
     if not wait_for_header(path, interval=interval, stop=stop):
         return
@@ -93,9 +93,9 @@ def wait_for_header(
 ) -> bool:
     """Wait until a transcript has its header.
 
-    interval: between two looks, in seconds.
-    stop: returns True when waiting is to stop.
-    Returns: false if it stopped before that.
+    interval: seconds between two reads.
+    stop: returns True to stop.
+    Returns: False if it stopped before that.
     """
     while True:
         with opened(path) as file:
@@ -108,6 +108,6 @@ def wait_for_header(
 
 
 def has_ended(path: Path) -> bool:
-    """Return whether a recorder said that nothing follows."""
+    """Return whether a transcript has its end record."""
     with opened(path) as file:
         return any(record.kind == END for record in Scan(file, path).records(only=()))

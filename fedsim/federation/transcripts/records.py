@@ -1,4 +1,4 @@
-"""What one vantage point saw of a federation: facts, rounds, replies and canaries."""
+"""The observations of one vantage point of a federation: facts, rounds, replies and canaries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 
 LOOP = "loop"
-"""The vantage of a training loop, whose steps stand in the place of rounds."""
+"""The vantage of a training loop, whose rounds are steps."""
 
 VANTAGES = ("server", "participant", "auditor", LOOP)
 
 UNITS = ("client", "record")
-"""Whom a claim protects: a client, with its whole update, or a record of a client's data."""
+"""Units of a claim's protection: a client with its whole update, or a record of its data."""
 
 AUDITOR = "fedsim auditor"
-"""Who recorded, in the header of the transcript of an auditor's node (`fedsim.audits.live.app`)."""
+"""The recorder in a transcript of an auditor's node (`fedsim.audits.live.app`)."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Scalar = bool | int | float | str
@@ -26,20 +26,20 @@ Value = Scalar | None | list[int] | list[float]
 
 @dataclass(frozen=True)
 class Facts:
-    """Who recorded what, in the first record of a transcript.
+    """The facts in the first record of a transcript.
 
-    Raises InputError if there is no such vantage.
+    Raises InputError if the vantage does not exist.
 
     Attributes:
-        vantage: "server" (sees every reply), "participant" (sees global models and its own
-            messages), "auditor" (a participant that joined to audit) or "loop" (sees every step of
-            DP-SGD, before and after its noise).
+        vantage: "server" sees every reply. "participant" sees global models and its own messages.
+            "auditor" is a participant that joined to audit. "loop" sees every step of DP-SGD,
+            before and after its noise.
         recorder: the program or mod that recorded.
         app: name of the recorded Flower app.
-        node: partition of a participant or auditor, its node id if it has none; None for the
-            server.
-        run: the run that was recorded, where its recorder knows it.
-        versions: of the packages that matter, by name.
+        node: partition of a participant or auditor, or its node id without a partition; None for
+            the server.
+        run: the recorded run, if its recorder knows it.
+        versions: versions of the relevant packages, by name.
     """
 
     vantage: str
@@ -52,17 +52,17 @@ class Facts:
     def __post_init__(self) -> None:
         if self.vantage not in VANTAGES:
             raise InputError(
-                f"the vantage is '{self.vantage}'; a transcript is of one of {', '.join(VANTAGES)}"
+                f"the vantage is '{self.vantage}'; a transcript has one of {', '.join(VANTAGES)}"
             )
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one node sent.
+    """The reply of one node.
 
     Attributes:
         arrays: its model, by name.
-        num_examples: behind that model; None if it sent none.
+        num_examples: number of examples of that model; None: not sent.
         metrics: by name.
     """
 
@@ -73,13 +73,13 @@ class Reply:
 
 @dataclass(frozen=True)
 class Canary:
-    """A consented canary: the sender added a direction to its model, long or short by a fair coin.
+    """A consented canary: by a fair coin, the sender added a long or a short direction to its model.
 
     Attributes:
-        coin: whether it was the long one.
-        seed: of the direction (`adversaries.statistics.canaries.direction`).
-        norm: Euclidean length of the long one.
-        idle_norm: Euclidean length of the short one.
+        coin: whether the direction was the long one.
+        seed: seed of the direction (`adversaries.statistics.canaries.direction`).
+        norm: Euclidean length of the long direction.
+        idle_norm: Euclidean length of the short direction.
     """
 
     coin: bool
@@ -90,34 +90,39 @@ class Canary:
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """What a vantage point saw of one round.
+    """The observations of one round.
 
-    Keys of the mechanism: "strategy", "noise_multiplier", "clipping_norm", "noise_clipping_norm"
-    (what the noise was scaled to), "num_sampled_clients", "adaptive" (whether the clipping norm
-    follows a noisy count of clipped updates), "clipped_count_std" (of that noise; where
-    "adaptive"), "weighted_by" and "clipping" ("server" or "client") for a strategy; "aggregation":
-    "mean" if Flower's own code releases the plain mean, "declared" if clipping and noise were
-    declared rather than read, else "other"; "unit" (one of `UNITS`) if it was declared;
-    "local_clipping_norm", "local_sensitivity", "local_epsilon", "local_delta" for a local one;
-    "client_epsilon" and "client_epsilon_metric" if it reports one; absent keys are unknown.
+    The mechanism has these keys. A missing key is unknown.
 
-    Of a training loop (vantage "loop") a round is a step of DP-SGD without a model. `replies` has
-    one, of node 0: the sum of the clipped gradients, and the size of the batch as `num_examples`.
-    `aggregate` is what was released, (sum + noise)/divisor; `participants` are the records of the
-    batch. The keys of its mechanism are listed with the format.
+    - For a strategy: "strategy", "noise_multiplier", "clipping_norm", "noise_clipping_norm" (scale
+      of the noise), "num_sampled_clients", "weighted_by" and "clipping" ("server" or "client").
+      "adaptive": whether the clipping norm follows a noisy count of clipped updates, with noise of
+      "clipped_count_std".
+    - "aggregation": "mean" if Flower's own code releases the plain mean; "declared" if clipping and
+      noise were declared rather than read; else "other".
+    - "unit": one of `UNITS`, if it was declared.
+    - For a local mechanism: "local_clipping_norm", "local_sensitivity", "local_epsilon" and
+      "local_delta".
+    - For a client that reports an epsilon: "client_epsilon" and "client_epsilon_metric".
+
+    In a training loop (vantage "loop") a round is a step of DP-SGD without a model. `replies` has
+    one reply, of node 0: the sum of the clipped gradients, with the size of the batch as
+    `num_examples`. `aggregate` is the released value, (sum + noise)/divisor. `participants` are the
+    records of the batch. The keys of its mechanism are listed with the format.
 
     Attributes:
-        round: the number that the strategy gave it.
-        model: the global model before the round, by name; empty where it was not seen.
-        replies: by node id, as they reached the server and before it clipped them; empty elsewhere.
-        own: the model that a participant sent; empty where it sent none.
-        unprotected: that model before a local mechanism clipped it and added noise, if there was
+        round: the strategy's number of the round.
+        model: the global model before the round, by name; empty: not seen.
+        replies: replies by node id, as they reached the server and before it clipped them; empty at
+            other vantages.
+        own: the model that a participant sent; empty: none.
+        unprotected: that model before a local mechanism clipped it and added noise; None without
             one.
-        aggregate: the global model after the round; None where it was not seen (a participant sees
-            it as the model of the next round).
-        participants: the node ids that were asked to train, None where unknown.
-        mechanism: the noise configuration in force.
-        canary: None where the sender hid none.
+        aggregate: the global model after the round; None: not seen. A participant sees it as the
+            model of the next round.
+        participants: ids of the nodes that received a request to train; None: unknown.
+        mechanism: the noise configuration of the round.
+        canary: the sender's canary; None: none.
     """
 
     round: int
@@ -141,14 +146,14 @@ def not_of_an_auditor(observed: ObservedRound) -> InputError:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A transcript as it was found.
+    """A transcript as it was read.
 
     Attributes:
-        facts: of the header.
-        rounds: whole ones, in the file's order.
-        ended: whether the recorder said that there is no more to come.
-        incomplete: why rounds are missing, as the recorder said; "" if nothing failed.
-        torn: how many bytes of an unfinished last record were dropped.
+        facts: facts of the header.
+        rounds: whole rounds, in the file's order.
+        ended: whether the recorder ended the transcript.
+        incomplete: why rounds are missing, by the recorder; "": nothing failed.
+        torn: number of dropped bytes of an unfinished last record.
     """
 
     facts: Facts

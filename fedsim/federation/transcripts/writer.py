@@ -1,4 +1,4 @@
-"""Writing a transcript, round by round."""
+"""The writer of a transcript, round by round."""
 
 import fcntl
 import hashlib
@@ -32,14 +32,13 @@ from fedsim.federation.transcripts.records import Facts, ObservedRound
 
 
 class Writer:
-    """Appends rounds to a transcript, which only its user may read (0600): updates tell of people.
+    """Appends rounds to a transcript, which only its user may read (0600): updates reveal people.
 
-    A file that exists is continued if its facts are these, after a torn last record was cut off,
-    and a last record that says that the run may be taken up again. Each record is on the disk when
-    `append` returns.
+    An existing file is continued if it has the same facts. A torn last record is cut off, and so is
+    an end record that allows a continuation. Each record is on disk when `append` returns.
 
-    Raises InputError if the file is no transcript, is damaged, has ended, holds other facts, or is
-    being written by somebody else.
+    Raises InputError if the file is no transcript, is damaged, has ended, has other facts, or is
+    being written by another process.
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:
@@ -50,7 +49,7 @@ class Writer:
             raise InputError(
                 f"cannot write the transcript '{path}': {error.strerror}; name another file"
             ) from None
-        # Unbuffered: nothing of a record that failed is left to be written later.
+        # Unbuffered, so that no part of a failed record is written later.
         self._file: io.FileIO = os.fdopen(descriptor, "r+b", buffering=0)
         try:
             self._lock()
@@ -69,16 +68,15 @@ class Writer:
         """Append one round.
 
         Raises InputError if an array is not numeric, or the record too large.
-        Raises OSError if it cannot be written; the file is as before.
+        Raises OSError if it cannot be written; the file is then unchanged.
         """
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
-        """Say that nothing follows, and close the file.
+        """Write the end record, and close the file.
 
-        incomplete: why rounds are missing; "" if none are.
-        resumable: whether another writer may go on all the same, because what ended was the run and
-        not the recording.
+        incomplete: why rounds are missing; "": none are missing.
+        resumable: whether another writer may continue, because the run ended and not the recording.
         """
         self._append(END, {"incomplete": incomplete, "resumable": resumable}, [])
         self.close()
@@ -93,13 +91,13 @@ class Writer:
         except OSError:
             raise InputError(
                 f"the transcript '{self.path}' is being written by another process; give every "
-                "recorder a file of its own"
+                "recorder its own file"
             ) from None
 
     def _continued(self, facts: Facts) -> tuple[int, bytes]:
         """Return where to write and the checksum before it; write the header of a new file."""
         if self._file.seek(0, os.SEEK_END) < len(MAGIC) + 4:
-            # New, or killed within its first bytes.
+            # A new file, or a writer was killed within its first bytes.
             expected = beginning()
             if not expected.startswith(start_of(self._file)):
                 raise InputError(f"'{self.path}' is no fedsim transcript; name another file")
@@ -111,23 +109,23 @@ class Writer:
             return self._position, self._digest
         scan = Scan(self._file, self.path)
         position, digest = scan.position, scan.digest
-        found: Facts | None = None
+        stored: Facts | None = None
         for record in scan.records(only=(HEADER, END)):
             if record.kind == END:
                 if not record.resumable():
                     raise InputError(f"the transcript '{self.path}' has ended; name another file")
                 break
             if record.kind == HEADER:
-                found = record.facts()
+                stored = record.facts()
             position, digest = scan.position, scan.digest
-        if found is not None and found != facts:
+        if stored is not None and stored != facts:
             raise InputError(
                 f"the transcript '{self.path}' is of another recording; name another file"
             )
         self._file.seek(position)
         self._file.truncate()
         self._position, self._digest = position, digest
-        if found is None:
+        if stored is None:
             self._append(HEADER, facts_to_json(facts), [])
         return self._position, self._digest
 
@@ -149,8 +147,8 @@ class Writer:
             write_bytes(self._file, digest.digest())
             os.fsync(self._file.fileno())
         except BaseException:
-            # A full disk, or Ctrl-C: the record is torn, and a shorter one must not be written into
-            # it.
+            # A full disk, or Ctrl-C. Cut the torn record off, so that no shorter one is written
+            # into it.
             os.ftruncate(self._file.fileno(), self._position)
             raise
         self._position = self._file.tell()

@@ -25,7 +25,7 @@ from adversaries.attacks import roc
 from adversaries.statistics import gaussian
 from fedsim.config import Config
 from fedsim.federation.client import admission
-from fedsim.federation.client.seen_trainings import SeenTraining
+from fedsim.federation.client.seen_models import SeenTraining
 from fedsim.game.federation import Federation
 from fedsim.learning.training.clipped_block import MARGIN
 from fedsim.privacy.mechanism import sensitivity

@@ -18,9 +18,9 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.config import Config, Scalar
 from fedsim.config.federation import OWN
-from fedsim.federation.client import admission, client_ledger, holding_back, seen_trainings
+from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
 from fedsim.federation.client.client_ledger import Answer
-from fedsim.federation.client.seen_trainings import SeenTraining
+from fedsim.federation.client.seen_models import SeenTraining
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
 from fedsim.game import federation, record_display
@@ -87,7 +87,7 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
     """
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
-    trainings = seen_trainings.read(node.terms.state)
+    trainings = seen_models.read(node.terms.state)
     spent = client_ledger.epsilon(answers, node.terms.delta_limit)
     measured: list[Report] = []
     for training in trainings:
@@ -141,7 +141,7 @@ def _measured(
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
-    config = training.config.reading_data_from(node.data, as_they_are=True)
+    config = training.config.reading_data_from(node.data, offline=True)
     known = _records_of(node, config, mine[-1].records)
     if known is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}

@@ -13,8 +13,8 @@ from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.config import Config
+from fedsim.config.needs import UNBOUNDED
 from fedsim.config.privacy import PrivacyConfig
-from fedsim.config.refused_kinds import UNBOUNDED
 from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy

@@ -129,5 +129,5 @@ def test_a_runs_directory_in_place_of_a_configuration_is_named_as_such(
     for command in ("run", "data"):
         status, out, err = fedsim(command, tmp_path)
         assert (status, out, err.count("\n")) == (2, "", 1)
-        assert f"is a run's directory; continue it with --resume {tmp_path}" in err
+        assert f"is a run directory; continue it with --resume {tmp_path}" in err
         assert str(tmp_path / "config.toml") in err

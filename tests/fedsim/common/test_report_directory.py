@@ -61,7 +61,7 @@ def test_a_run_or_a_report_is_not_replaced(tmp_path: Path, name: str) -> None:
     report_directory.check_new(tmp_path)
     report_directory.check_new(tmp_path / "deep" / "report")
     (tmp_path / name).write_text("of before")
-    with pytest.raises(InputError, match=f"its {name} is there; name a new directory with --out"):
+    with pytest.raises(InputError, match=f"since it has {name}; name a new directory with --out"):
         report_directory.check_new(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "notes.txt"])
     assert (tmp_path / name).read_text() == "of before"
@@ -73,7 +73,7 @@ def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path: Path) -> None:
     report_directory.check_new(tmp_path, replacing="sweep")
     for other in ('{"kind": "membership inference"}', '{"name": "digits"}'):
         path.write_text(other)
-        with pytest.raises(InputError, match=r"its report.json is there; name a new directory"):
+        with pytest.raises(InputError, match=r"since it has report.json; name a new directory"):
             report_directory.check_new(tmp_path, replacing="sweep")
     for damaged in ("[]", '{"kind": "swe'):
         path.write_text(damaged)

@@ -93,7 +93,7 @@ def test_a_target_that_is_given_later_replaces_the_earlier_one(
     }
     # What aims at nothing replaces nothing, and two in one place contradict each other.
     assert to_run_config(load(file, {"privacy.delta": 0.01}))[earlier[0]] == earlier[1]
-    with pytest.raises(InputError, match="are both set"):
+    with pytest.raises(InputError, match="are set"):
         load(file, {"privacy.rho-beta": 0.8, "privacy.epsilon": 1.0})
 
 
@@ -152,12 +152,12 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"qqq.www": 3}, r"unknown key 'qqq.www'; the tables are data, federation"),
         ({"training.clipping-norm": -1.0}, r"training.clipping-norm is -1.0: .*greater than 0"),
         ({"privacy.rho-beta": 1.2}, r"privacy.rho-beta is 1.2: .*less than 1"),
-        ({"privacy.rho-beta": 0.4}, r"a belief of 0.5 is a coin's"),
+        ({"privacy.rho-beta": 0.4}, r"a coin toss already gives a belief"),
         ({"federation.clients": 1}, r"federation.clients is 1: .*greater than or equal to 2"),
         ({"federation.clients": "three"}, r"federation.clients is 'three': .*integer"),
         (
             {"federation.trust": "distributed", "privacy.sensitivity": "local"},
-            r"sensitivity is 'local', but .*'distributed'.* depends on the data; set .*\"global\"",
+            r"sensitivity is 'local', but .*'distributed'.* depend on the data. Set .*\"global\"",
         ),
         (
             {
@@ -166,7 +166,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "privacy.rho-beta": 0.0,
                 "privacy.noise-multiplier": 1.0,
             },
-            r"'distributed'.*nothing bounds their sums; set training.clipping = true",
+            r"'distributed'.*nothing bounds their sums. Set training.clipping = true",
         ),
         (
             {"federation.secure-aggregation": "secagg+"},
@@ -179,7 +179,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "federation.colluding": 2,
                 "federation.tolerated-dropouts": 2,
             },
-            r"tolerated-dropouts is 2.*no honest one of 5; give 0 to 1",
+            r"tolerated-dropouts is 2.*no honest client; give 0 to 1",
         ),
         (
             {
@@ -214,25 +214,25 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"federation.adversary": 7}, r"clients are numbered 0 to 1"),
         (
             {"privacy.rho-beta": 0.9, "privacy.noise-multiplier": 2.0},
-            r"privacy.rho-beta and privacy.noise-multiplier are both",
+            r"privacy.rho-beta and privacy.noise-multiplier are set",
         ),
         ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
-        ({"trials.count": 5}, r"give an even number"),
-        ({"challenge.replacement": 3}, r"'add-remove', which replaces nothing"),
-        ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"go together under replace"),
-        ({"challenge.record": 200}, r"D has records 0 to 199"),
-        ({"data.records": 1}, r"fewer than the 2 clients"),
+        ({"trials.count": 5}, r"[Gg]ive an even number"),
+        ({"challenge.replacement": 3}, r"'add-remove'. With this .* no record is replaced"),
+        ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"or neither"),
+        ({"challenge.record": 200}, r"numbered 0 to 199"),
+        ({"data.records": 1}, r"2 clients need a record each"),
         ({"training.sampling-rate": 1.5}, r"training.sampling-rate is 1.5"),
         (
             {"training.optimizer": "adam", "training.momentum": 0.9},
-            r"'adam', which has none \(training.beta1 is adam's\); set training.momentum = 0",
+            r"'adam'. .* is training.beta1. Set training.momentum = 0",
         ),
-        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* no client steps on its own"),
-        ({"training.local-steps": 2}, r'set federation.trust = "local"'),
+        ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* No client takes steps"),
+        ({"training.local-steps": 2}, r'[Ss]et federation.trust = "local"'),
         (
             {"training.local-steps": 2, "federation.trust": "local", "training.sampling-rate": 0.5}
             | {"privacy.neighbouring": "replace"},
-            r"neighbouring is 'replace', but .*sampling-rate is 0.5, .*how often one",
+            r"neighbouring is 'replace', but .*sampling-rate is 0.5.*how often one",
         ),
         (
             {
@@ -248,7 +248,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "federation.trust": "local",
                 "audit.mode": "oracle",
             },
-            r"the noise alone does not tell the belief",
+            r"the noise alone does not determine the belief",
         ),
         (
             {
@@ -256,54 +256,54 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "privacy.neighbouring": "replace",
                 "privacy.sensitivity": "local",
             },
-            r"no one distance describes the pair",
+            r"No single distance describes the sampled pair",
         ),
         (
             {"privacy.rho-beta": 0.9, "privacy.mutual-information": 0.1},
-            r"privacy.rho-beta and privacy.mutual-information are both set",
+            r"privacy.rho-beta and privacy.mutual-information are set",
         ),
-        ({"privacy.noise": "pac"}, r"give privacy.mutual-information above 0"),
+        ({"privacy.noise": "pac"}, r"[Gg]ive privacy.mutual-information above 0"),
         (
             {"privacy.pac-prior": "halves"},
-            r'set privacy.pac-prior = "pair", or privacy.noise = "pac"',
+            r'Set privacy.pac-prior = "pair", or set privacy.noise = "pac"',
         ),
         (PAC | {"privacy.pac-draws": 7}, r"privacy.pac-draws is 7: .*multiple of 2"),
         (PAC | {"privacy.pac-draws": 2}, r"privacy.pac-draws is 2: .*greater than or equal to 4"),
         (
             PAC | {"privacy.pac-prior": "halves", "privacy.neighbouring": "replace"},
-            r'set privacy.neighbouring = "add-remove"',
+            r'[Ss]et privacy.neighbouring = "add-remove"',
         ),
-        (PAC | {"privacy.sensitivity": "local"}, r'set privacy.sensitivity = "global"'),
-        (PAC | {"federation.trust": "local"}, r'set federation.trust = "central"'),
-        (PAC | {"training.sampling-rate": 0.5}, r"set training.sampling-rate = 1.0"),
+        (PAC | {"privacy.sensitivity": "local"}, r'[Ss]et privacy.sensitivity = "global"'),
+        (PAC | {"federation.trust": "local"}, r'[Ss]et federation.trust = "central"'),
+        (PAC | {"training.sampling-rate": 0.5}, r"[Ss]et training.sampling-rate = 1.0"),
         (
             PAC | {"training.local-steps": 2, "federation.trust": "local"},
-            r"after which the noise alone does not tell the belief",
+            r"the noise alone does not determine the belief",
         ),
-        (PAC | {"audit.mode": "participant"}, r'set audit.mode = "oracle"'),
-        (PAC | {"trials.worlds": "d-only"}, r'set trials.worlds = "both"'),
-        (PAC | {"run.precision": "bf16"}, r'set run.precision = "float32"'),
-        (PAC | {"audit.bayesian-pairs": 4}, r"set audit.bayesian-pairs = 0"),
+        (PAC | {"audit.mode": "participant"}, r'[Ss]et audit.mode = "oracle"'),
+        (PAC | {"trials.worlds": "d-only"}, r'[Ss]et trials.worlds = "both"'),
+        (PAC | {"run.precision": "bf16"}, r'[Ss]et run.precision = "float32"'),
+        (PAC | {"audit.bayesian-pairs": 4}, r"[Ss]et audit.bayesian-pairs = 0"),
         (
             {
                 "training.local-steps": 2,
                 "federation.trust": "local",
                 "audit.bayesian-pairs": 4,
             },
-            r"bayesian-pairs is 4, .* set audit.bayesian-pairs = 0, or training.local-steps = 1",
+            r"bayesian-pairs is 4.* Set audit.bayesian-pairs = 0, or set training.local-steps = 1",
         ),
         ({"audit.bayesian-pairs": -1}, r"audit.bayesian-pairs is -1"),
         (
             {"training.clipping": False},
-            r"privacy.rho-beta is 0.9, but training.clipping is false, .*give privacy.noise-mult",
+            r"privacy.rho-beta is 0.9, but training.clipping is false.*[Gg]ive privacy.noise",
         ),
         (
             {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.epsilon": 1.0},
-            r"privacy.epsilon is 1, but training.clipping is false, .*give privacy.noise-mult",
+            r"privacy.epsilon is 1, but training.clipping is false.*[Gg]ive privacy.noise",
         ),
         (
             {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.rho-alpha": 0.2},
-            r"privacy.rho-alpha is 0.2, but training.clipping is false, .*give privacy.noise-mult",
+            r"privacy.rho-alpha is 0.2, but training.clipping is false.*[Gg]ive privacy.noise",
         ),
         (
             {
@@ -311,15 +311,15 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "privacy.rho-beta": 0.0,
                 "privacy.mutual-information": 0.1,
             },
-            r"mutual-information is 0.1, but training.clipping is false, .*give privacy.noise-mult",
+            r"mutual-information is 0.1, but training.clipping is false.*[Gg]ive privacy.noise",
         ),
         (
             PAC | {"training.clipping": False},
-            r"training.clipping is false, but privacy.noise is 'pac', .*training.clipping = true",
+            r"training.clipping is false, but privacy.noise is 'pac'.*training.clipping = true",
         ),
         (
             PAC | {"privacy.stop-at": 2.0},
-            r"privacy.stop-at is 2, but privacy.noise is 'pac', .* epsilon is infinite",
+            r"privacy.stop-at is 2, but privacy.noise is 'pac'.* epsilon is infinite",
         ),
         (
             {
@@ -328,25 +328,25 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "privacy.noise-multiplier": 4.0,
                 "privacy.stop-at": 1.5,
             },
-            r"stop-at is 1\.5, but training.clipping is false, .* epsilon is infinite",
+            r"stop-at is 1\.5, but training.clipping is false.* epsilon is infinite",
         ),
-        ({"training.local-epochs": 2}, r"local-epochs = 1, or privacy.unit = \"client\"$"),
+        ({"training.local-epochs": 2}, r"local-epochs = 1, or set privacy.unit = \"client\"\.$"),
         ({"training.batch-size": 8}, r"training.batch-size is 8, but privacy.unit is 'record'"),
-        ({"challenge.client": 1, "challenge.record": 3}, "a given record is whoever's it is"),
+        ({"challenge.client": 1, "challenge.record": 3}, "A record that you choose decides"),
         (CLIENT | {"challenge.client": 2}, r"clients are numbered 0 to 1; name one of them"),
-        (CLIENT | {"challenge.record": 1}, r"record = -1, or privacy.unit = \"record\"$"),
-        (CLIENT | {"training.sampling-rate": 0.5}, r"set training.sampling-rate = 1.0, or"),
-        (CLIENT | {"training.clipping": False}, r"set training.clipping = true, or"),
-        (CLIENT | {"audit.bayesian-pairs": 3}, r"set audit.bayesian-pairs = 0, or"),
+        (CLIENT | {"challenge.record": 1}, r"record = -1, or set privacy.unit = \"record\"\.$"),
+        (CLIENT | {"training.sampling-rate": 0.5}, r"[Ss]et training.sampling-rate = 1.0, or"),
+        (CLIENT | {"training.clipping": False}, r"[Ss]et training.clipping = true, or"),
+        (CLIENT | {"audit.bayesian-pairs": 3}, r"[Ss]et audit.bayesian-pairs = 0, or"),
         (
             CLIENT | {"training.local-steps": 2, "federation.trust": "local"},
             r"training.local-steps is 2, but privacy.unit is 'client'",
         ),
         (
             PAC | {"privacy.unit": "client"},
-            r"set privacy.noise = .isotropic..*, or privacy.unit = .record.",
+            r"Set privacy.noise = .isotropic..*, or set privacy.unit = .record.",
         ),
-        ({"run.precision": "bf16"}, r"compares sums .* in full precision .*oracle"),
+        ({"run.precision": "bf16"}, r"compare sums in full precision .*oracle"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),
     ],
 )
@@ -413,5 +413,5 @@ def test_a_target_that_is_given_takes_the_place_of_the_default() -> None:
 
 @pytest.mark.parametrize("device", ["mps", "xpu:1"])
 def test_a_gpu_without_float64_is_refused_with_the_reason(device: str) -> None:
-    with pytest.raises(InputError, match=f"run.device is {device}; .* have no float64.*; set it"):
+    with pytest.raises(InputError, match=f"run.device is {device}, but .* lack float64.*; set it"):
         from_run_config({"run.device": device})

@@ -63,7 +63,9 @@ def test_a_row_refuses_in_one_line_and_is_content_once_either_side_gives_way(
     for setting in (*need.what, *need.needs):
         config = _so(config, setting)
     need.check(config)
-    with pytest.raises(ValueError, match=f"{must.key} .*, but {need.what[0].key} .*; ") as refused:
+    with pytest.raises(
+        ValueError, match=f"{must.key} .*, but {need.what[0].key} .*[.] "
+    ) as refused:
         need.check(_not_so(config, must))
     assert must.advice in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -348,7 +348,7 @@ def test_installing_needs_the_hash_that_was_told_and_starts_the_units(
 
     refused = install("0" * 64)
     assert (refused.returncode, log.exists()) == (2, False)
-    assert f"is {wheel.running().sha256}: give the one" in refused.stderr
+    assert f"is {wheel.running().sha256}; give the SHA-256" in refused.stderr
     assert install(wheel.running().sha256).returncode == 0
     done = log.read_text()
     for command in ("useradd --system", "venv venv", "pip install", "chown -h fedsim: "):

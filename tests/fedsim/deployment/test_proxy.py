@@ -193,7 +193,7 @@ def test_a_node_replies_in_its_own_name_only(ask: Ask, seen: list[str]) -> None:
     assert ask("/v1/fleet/push-messages", body=own)[::2] == (418, own[::-1])
     for forged in (_reply(7, 8), _reply(7, 7, 8), _reply(7, 0), b"\xff\xff"):
         status, _, answer = ask("/v1/fleet/push-messages", body=forged)
-        assert (status, answer) == (403, b"a node replies in its own name\n")
+        assert (status, answer) == (403, b"a node must reply in its own name\n")
     assert seen == ["/v1/fleet/push-messages"]
 
 
@@ -264,7 +264,8 @@ def test_what_is_refused_is_logged_with_whose_it_says_it_is(
 ) -> None:
     ask("/v1/control/\x1b[31mlist-runs")
     assert caplog.messages == [
-        "?: POST '/v1/control/\\x1b[31mlist-runs' of nobody: only the Fleet API passes here"
+        r"?: POST '/v1/control/\x1b[31mlist-runs' of an unknown sender: only the Fleet API"
+        " passes here"
     ]
     caplog.clear()
     pair = certificates.node_key()

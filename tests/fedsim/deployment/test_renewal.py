@@ -78,5 +78,5 @@ def test_an_own_certificate_that_nodes_would_refuse_changes_nothing(
 
 def test_one_machine_alone_cannot_renew(tmp_path: Path) -> None:
     kit.write(tmp_path / "kit", HOST, 8443, 2)
-    with pytest.raises(InputError, match="renew where the whole kit is"):
+    with pytest.raises(InputError, match="renew in the folder of the whole kit"):
         renew(tmp_path / "kit" / "server", 365)

@@ -225,7 +225,7 @@ def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
 
 def test_a_strangers_key_is_refused_by_name(server: Path, superlink: Superlink) -> None:
     _replace_key(server, "mallory")
-    with pytest.raises(InputError, match=r"keys/mallory\.pub is of no machine .*: delete it"):
+    with pytest.raises(InputError, match=r"keys/mallory\.pub belongs to no machine .*; delete it"):
         deployment.register(server)
     assert superlink.nodes == {}
 
@@ -243,7 +243,7 @@ def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(
 ) -> None:
     deployment.register(server)
     superlink.nodes["101"] = "unregistered"
-    with pytest.raises(FlowerError, match=r"client-1: .* takes no key twice: make a new key"):
+    with pytest.raises(FlowerError, match=r"client-1: .* accepts no key twice; make a new key"):
         deployment.register(server)
     _replace_key(server, "client-1")
     assert deployment.register(server) == {"client-0": "100", "client-1": "102"}

@@ -13,9 +13,9 @@ from fedsim.deployment.upkeep import upgrade
 def test_an_upgrade_is_what_is_copied_over_each_folder(tmp_path: Path) -> None:
     directory = tmp_path / "kit"
     kit.write(directory, "federation.example", 8443, 2)
-    with pytest.raises(InputError, match=r"has fedsim .* already"):
+    with pytest.raises(InputError, match=r"already has fedsim"):
         upgrade(directory)
-    with pytest.raises(InputError, match="where the whole kit is"):
+    with pytest.raises(InputError, match="the whole kit's folder"):
         upgrade(directory / "server")
     manifest = directory / "deploy.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"fedsim": "0.0.9"}))

@@ -68,5 +68,5 @@ def test_another_version_than_the_one_installed_makes_none(monkeypatch: pytest.M
 def test_what_was_not_installed_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
     wheel.running.cache_clear()
     monkeypatch.setattr(wheel, "DISTRIBUTION", "not-installed")
-    with pytest.raises(InputError, match="runs without having been installed"):
+    with pytest.raises(InputError, match="runs without an installation"):
         wheel.running()

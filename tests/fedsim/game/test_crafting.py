@@ -232,8 +232,8 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
         ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "sampled one by one"),
         ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide the group"),
         ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or audit.bayesian-pairs = 0"),
-        ({"challenge.label": 1}, "is given no label"),
-        ({"challenge.kind": "gradient", "challenge.label": 1}, "is given no label"),
+        ({"challenge.label": 1}, "is takes no label"),
+        ({"challenge.kind": "gradient", "challenge.label": 1}, "is takes no label"),
         ({"challenge.kind": "blank", "challenge.coordinate": 1}, "gradient of its own"),
         (
             {

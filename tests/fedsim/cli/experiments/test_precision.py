@@ -189,7 +189,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     (out / "report.json").write_text('{"kind": "membership inference"}')
     status, _, err = fedsim(*again)
     assert status == 2
-    assert "its report.json is there; name a new directory with --out" in err
+    assert "since it has report.json; name a new directory with --out" in err
     assert (out / "report.json").read_text() == '{"kind": "membership inference"}'
 
 

@@ -71,8 +71,13 @@ def test_a_confusion_matrix_is_no_round_and_is_charged(written: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "state", "message"),
     [
-        ("epsilon-limit = 2.2", "epsilon-limit = 1.0", NOTE, "nothing more is answered; who agre"),
-        ('consent = ""', 'consent = "experiment"', NOTE, "nothing is charged, for consent has"),
+        (
+            "epsilon-limit = 2.2",
+            "epsilon-limit = 1.0",
+            NOTE,
+            "answers nothing more; to agree to more",
+        ),
+        ('consent = ""', 'consent = "experiment"', NOTE, "nothing is charged, since consent has"),
     ],
 )
 def test_a_budget_that_is_spent_or_waived_is_said(

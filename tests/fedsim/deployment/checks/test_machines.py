@@ -36,7 +36,7 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
 def test_other_versions(written: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines.fedsim, "__version__", "9.9")
     remedy = f"pip install {written / 'server' / wheel.running().name}"
-    assert re.fullmatch(f"9.9 here, but the kit is for .*: {remedy}", found("server")["fedsim"])
+    assert re.fullmatch(f"9.9 here, but the kit is for .*; {remedy}", found("server")["fedsim"])
 
 
 def test_a_foreign_distribution_of_the_name(
@@ -69,7 +69,7 @@ def test_a_unit_that_is_not_the_kits_is_spoken_of(
 
 def test_commands_that_are_not_there(written: Path, found: Found, change: Change) -> None:
     change(written / "server", "BIN", "/nowhere")
-    assert "is not on the PATH: set BIN" in found("server")["commands"]
+    assert "is not on the PATH; set BIN" in found("server")["commands"]
 
 
 def test_flowers_commands_are_beside_the_interpreter_of_fedsim(

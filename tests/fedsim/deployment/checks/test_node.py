@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.config import Config
+from fedsim.config import Config, to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG
@@ -22,7 +22,7 @@ FreePort = Callable[[], int]
 
 def test_no_data(written: Path, found: Found) -> None:
     (written / "clients" / "client-1" / "data").rmdir()
-    assert "there is no folder '../data'" in found("client-1")["data"]
+    assert "there is no folder and no file '../data'" in found("client-1")["data"]
 
 
 def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
@@ -58,10 +58,10 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
     assert lines() == [
         (
             WRONG,
-            ", column 'age': no number: 'old' (record 3): mend the records, or the schema that "
+            ", column 'age': no number: 'old' (record 3); mend the records, or the schema that "
             "all share",
         ),
-        (NOTE, ", column 'age': no value (2 records: 1, 2): left out, as schema-path says"),
+        (NOTE, ", column 'age': no value (2 records: 1, 2); left out, as schema-path says"),
         (NOTE, " has columns that schema-path does not use: name"),
     ]
     (place / "schema.toml").unlink()
@@ -71,8 +71,8 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
 @pytest.mark.parametrize(
     ("line", "what", "complaint"),
     [
-        ("partition-id = 7", "node.toml", "partition-id is 7: client-0 of 2 has 0"),
-        ('consent = "everything"', "consent", "'everything', which is none of central"),
+        ("partition-id = 7", "node.toml", "partition-id is 7, but client-0 of 2 needs 0"),
+        ('consent = "everything"', "consent", "'everything'; give some of central"),
     ],
 )
 def test_a_node_with_a_wrong_config(
@@ -117,10 +117,11 @@ def test_a_node_that_computes_longer_than_the_server_waits_says_so(
     place = written / "clients" / "client-0"
     model = np.zeros(3, np.float32)
     assert said() == []  # no server has said yet how long it waits
-    seen_models.keep(place / "state", "5", small({"federation.timeout": 100.0}), 1, model)
+    values = to_run_config(small({"federation.timeout": 100.0}))
+    seen_models.keep(place / "state", "5", values, 1, model)
     ((state, message),) = said()
     assert state == NOTE
-    assert message.endswith("does not read; set DEADLINE=100")
+    assert message.endswith("not read an answer, so set DEADLINE=100")
     settings = place / "settings.env"
     settings.write_text(settings.read_text().replace("DEADLINE=3600", "DEADLINE=100"))
     assert said() == []
@@ -130,7 +131,7 @@ def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> Non
     path = written / "clients" / "client-0" / "node.toml"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line for line in lines if not line.startswith(consent.DEPLOYED)))
-    assert "is not asked for" in found("client-0")["consent"]
+    assert "is missing; add consent" in found("client-0")["consent"]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_key_that_does_not_fit(written: Path, found: Found) -> None:
 
 def test_a_certificate_of_another_authority(written: Path, found: Found) -> None:
     (written / "server" / "ca.crt").write_bytes(certificates.authority(9).public)
-    assert "is not of ca.crt" in found("server")["certificate"]
+    assert "does not fit ca.crt" in found("server")["certificate"]
 
 
 def test_fewer_keys_than_nodes(written: Path, found: Found) -> None:
@@ -104,8 +104,8 @@ def test_registered_nodes_are_connected_or_not(written: Path, registered: Path) 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (certificates.node_key().public, "keys/client-0.pub is not the registered key: fedsim"),
-        (b"no key", "key type: b'no'): copy that machine's node.key.pub to it"),
+        (certificates.node_key().public, "keys/client-0.pub is not the registered key; fedsim"),
+        (b"no key", "key type: b'no'); copy that machine's node.key.pub to it"),
     ],
 )
 def test_a_key_that_is_not_the_registered_one(
@@ -130,7 +130,9 @@ def test_a_superlink_that_others_reach_is_found_by_where_it_listens(
 def test_a_strangers_key_is_named(written: Path, found: Found) -> None:
     stranger = written / "server" / "keys" / "mallory.pub"
     stranger.write_bytes(certificates.node_key().public)
-    assert "keys/mallory.pub is of no machine of this federation" in found("server")["node keys"]
+    assert (
+        "keys/mallory.pub belongs to no machine of this federation" in found("server")["node keys"]
+    )
 
 
 def test_a_node_that_somebody_else_registered_is_named(
@@ -146,12 +148,12 @@ def test_others_may_read_the_authoritys_key(written: Path) -> None:
     key = written / "ca" / "ca.key"
     key.chmod(0o644)
     wrong = [one for one in machines.check(written) if (one.machine, one.state) == ("ca", WRONG)]
-    assert [one.message for one in wrong] == [f"others may read {key} (644): chmod 600 {key}"]
+    assert [one.message for one in wrong] == [f"others may read {key} (644); chmod 600 {key}"]
 
 
 def test_the_authoritys_key_is_on_the_server(written: Path, found: Found) -> None:
     (written / "ca" / "ca.key").rename(written / "server" / "ca.key")
-    assert "take" in found("server")["authority"]
+    assert "remove" in found("server")["authority"]
 
 
 def test_an_authority_that_ends(written: Path) -> None:

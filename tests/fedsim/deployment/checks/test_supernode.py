@@ -43,7 +43,7 @@ def test_a_config_that_was_edited_while_the_node_runs(
 def test_a_node_whose_tasks_nobody_takes(found: Found, running: Path) -> None:
     kit.write_file(running / "state" / "runtime" / "secret", "of this start")
     kit.write_file(running / "logs" / "supernode.log", "OSError: disk full\n")
-    assert "nobody starts them (OSError: disk full)" in found("client-0")["apps"]
+    assert "are not started (OSError: disk full)" in found("client-0")["apps"]
     with (running / "state" / "runtime" / "secret").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "apps" not in found("client-0")
@@ -91,7 +91,7 @@ def test_a_runtime_api_that_is_anybodys(
 @pytest.mark.parametrize(
     ("ahead", "state", "said"),
     [
-        (10.2, WRONG, "is 10 s ahead of the server's, so that the server refuses"),
+        (10.2, WRONG, "is 10 s ahead of the server's, so the server refuses"),
         (4.5, WRONG, "ahead"),
         (3.0, NOTE, "is 3 s ahead"),
         (0.6, OK, "is the server's"),

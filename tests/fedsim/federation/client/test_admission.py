@@ -112,7 +112,7 @@ def _own_record(context: Context, partition: int = 1) -> int:
         ({"round": 0}, "round 0 is asked for, but .* has rounds 1 to 3"),
         ({"round": 4}, "round 4 is asked for"),
         ({"round": 10**6}, "round 1000000 is asked for"),
-        ({"round": 1.5}, "counted in whole numbers"),
+        ({"round": 1.5}, "must be whole numbers"),
         ({"role": Role.ADVERSARY}, "did not consent to 'adversary'"),
         ({"role": Role.COLLUDER}, "did not consent to 'oracle'"),
         ({"role": Role.TARGET_CLIENT}, "did not consent to 'challenge'"),
@@ -214,7 +214,7 @@ def _epsilon(*steps: Steps) -> float:
 def test_runs_over_the_same_records_share_one_budget(client: Client) -> None:
     limit = {"epsilon-limit": 2.2}
     answered = 0
-    with pytest.raises(RefusedError, match=r"above its epsilon-limit = 2\.2; who agrees") as no:
+    with pytest.raises(RefusedError, match=r"above its epsilon-limit = 2\.2; to agree") as no:
         for run in range(1, 4):  # the records that a run picks are no budget of their own
             for round in (1, 2, 3):
                 _answers(client(limit, {"data.records": 23 + run}, run), round=round)
@@ -310,7 +310,7 @@ def test_runs_that_differ_in_noise_sampling_and_trials_add_up(client: Client) ->
 @pytest.mark.parametrize("other", [{"privacy.neighbouring": "replace"}, {"privacy.unit": "client"}])
 def test_what_does_not_add_up_is_refused(client: Client, other: dict[str, Scalar]) -> None:
     _answers(client())
-    with pytest.raises(RefusedError, match="with which it does not add up"):
+    with pytest.raises(RefusedError, match="the two do not add up"):
         _answers(client({}, other, 2))
 
 
@@ -327,7 +327,7 @@ def test_an_experiment_is_entered_and_charged_nothing(client: Client) -> None:
 def test_a_client_without_a_limit_answers_nothing(client: Client) -> None:
     context = client()
     del context.node_config["epsilon-limit"]
-    with pytest.raises(RefusedError, match="above its epsilon-limit = 0; who agrees"):
+    with pytest.raises(RefusedError, match="above its epsilon-limit = 0; to agree"):
         _answers(context)
 
 
@@ -396,7 +396,7 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
     else:
         with pytest.raises(RefusedError, match="its own log says why"):
             _answers(context, round=2)
-        assert "damaged in line 1, so that nobody knows" in caplog.text
+        assert "damaged in line 1, so that the releases" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_nobody_asks_simulated_people() -> None:
 def test_what_was_not_agreed_to_is_refused_with_what_to_set(said: str) -> None:
     with pytest.raises(consent.RefusedError, match="did not consent to 'oracle'") as refusal:
         consent.check(NODE | {"consent": said}, _asked("oracle"))
-    wanted = str(refusal.value).rpartition(' sets consent = "')[2].partition('"')[0]
+    wanted = str(refusal.value).rpartition(' set consent = "')[2].partition('"')[0]
     consent.check(NODE | {"consent": wanted}, _asked("oracle"))
     assert set(filter(None, said.split(","))) <= set(wanted.split(","))
 
@@ -90,7 +90,7 @@ def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ({"consent": "chalenge"}, "has 'chalenge', which is none of"),
+        ({"consent": "chalenge"}, "has 'chalenge'; give some of"),
         ({"state-path": ""}, "has no state-path"),
         ({"max-trials": 0}, "max-trials is 0; give a whole number"),
         ({"max-trials": 1.5}, "max-trials is 1.5; give a whole number"),

@@ -141,7 +141,7 @@ def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
     np.testing.assert_array_equal(resumed["log_odds"], whole["log_odds"])
     assert again["campaign"] == found["campaign"]
     assert directory.finished
-    with pytest.raises(InputError, match="spent all of the significance"):
+    with pytest.raises(InputError, match="use all of the significance"):
         extend(directory, 80)
 
 
@@ -209,7 +209,9 @@ def test_other_batches_than_the_looks_were_planned_for_are_refused(
         _go(directory)
     other = config.with_batch(10)
     directory.write_text("config.toml", dump(other.placed_at("")))
-    with pytest.raises(InputError, match=f"trials.batch = {config.trials.batch}, and it says 10"):
+    with pytest.raises(
+        InputError, match=f"trials.batch = {config.trials.batch}, but it now says 10"
+    ):
         _go(RunDirectory.open(directory.path))
     _tell(directory, {"trials.batch": None})
     with pytest.raises(InputError, match=r"is damaged \(it has no 'trials.batch'\)"):
@@ -233,7 +235,7 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     files = {path.name: path.read_bytes() for path in (directory.path / "batches").iterdir()}
     extend(directory, 14)
     assert not directory.finished
-    assert [list(part) for part in batches.ranges(directory.config, directory)] == [
+    assert [list(part) for part in batches.Batches(directory.config, directory).ranges()] == [
         list(range(6)),
         list(range(6, 8)),
         list(range(8, 14)),
@@ -260,7 +262,7 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     between = report_of(directory)
     assert between.campaign.extended_from == 8
     assert any("extended from 8 to 14" in warning for warning in between.warnings)
-    with pytest.raises(InputError, match="is to have 40000 trials, 14 of which"):
+    with pytest.raises(InputError, match="is to have 40000 trials, and 14 of them"):
         extend(directory, 12)
     assert extend(directory, 14).trials.first == 8
     assert directory.finished
@@ -306,8 +308,8 @@ def test_an_impossible_extension_is_refused(
         ({"trials.until-halfwidth": 0.1, "trials.worlds": "d-only"}, "d-only"),
         ({"trials.pairing": "common", "trials.batch": 5}, "trials.batch is 5"),
         ({"trials.pairing": "common", "privacy.noise-source": "system"}, "noise-source"),
-        ({"trials.first": 10}, "trials.first is 10 of 8"),
-        ({"trials.first": 3}, "trials.first is 3 of 8"),
+        ({"trials.first": 10}, "trials.first is 10 and trials.count is 8"),
+        ({"trials.first": 3}, "trials.first is 3 and trials.count is 8"),
         ({"trials.until-halfwidth": 1.0}, "until-halfwidth"),
     ],
 )
@@ -321,10 +323,10 @@ def test_designs_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"privacy.rho-beta": 0.6}, "privacy.rho-beta = 0.9, and it says 0.6 now"),
-        ({"training.rounds": 5}, "training.rounds = 2, and it says 5 now"),
-        ({"run.seed": 5}, "run.seed = 0, and it says 5 now"),
-        ({"trials.count": 14}, "trials.count = 8, and it says 14 now"),
+        ({"privacy.rho-beta": 0.6}, "privacy.rho-beta = 0.9, but it now says 0.6"),
+        ({"training.rounds": 5}, "training.rounds = 2, but it now says 5"),
+        ({"run.seed": 5}, "run.seed = 0, but it now says 5"),
+        ({"trials.count": 14}, "trials.count = 8, but it now says 14"),
     ],
 )
 def test_no_report_is_of_two_experiments(
@@ -353,12 +355,12 @@ def test_no_report_is_of_two_experiments(
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"trials.until-halfwidth": 0.0}, "trials.until-halfwidth = 0.45, and it says 0.0 now"),
-        ({"trials.count": 80}, "trials.count = 60, and it says 80 now"),
-        ({"trials.batch": 4}, "trials.batch = 2, and it says 4 now"),
-        ({"audit.confidence": 0.9}, "audit.confidence = 0.95, and it says 0.9 now"),
-        ({"audit.prior": 0.9}, "audit.prior = 0.5, and it says 0.9 now"),
-        ({"privacy.stop-at": 50.0}, "privacy.stop-at = 0.0, and it says 50.0 now"),
+        ({"trials.until-halfwidth": 0.0}, "trials.until-halfwidth = 0.45, but it now says 0.0"),
+        ({"trials.count": 80}, "trials.count = 60, but it now says 80"),
+        ({"trials.batch": 4}, "trials.batch = 2, but it now says 4"),
+        ({"audit.confidence": 0.9}, "audit.confidence = 0.95, but it now says 0.9"),
+        ({"audit.prior": 0.9}, "audit.prior = 0.5, but it now says 0.9"),
+        ({"privacy.stop-at": 50.0}, "privacy.stop-at = 0.0, but it now says 50.0"),
     ],
 )
 def test_a_finished_transcript_is_read_by_the_looks_and_the_prior_of_its_run(
@@ -388,7 +390,7 @@ def test_pairs_are_not_chosen_afterwards_either(
     _go(directory)
     directory.write_text("config.toml", dump(small(start | changes)))
     for again in (report_of, _go):
-        with pytest.raises(InputError, match=r"trials\.count = 16, and it says"):
+        with pytest.raises(InputError, match=r"trials\.count = 16, but it now says"):
             again(directory)
 
 

@@ -51,8 +51,8 @@ def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"federation.measures-share": 0.0}, "measures-share is 0, so that no record is held back"),
-        ({"federation.measures-epsilon": 0.0}, "give federation.measures-epsilon above 0, or"),
+        ({"federation.measures-share": 0.0}, "measures-share is 0, so no record is held back"),
+        ({"federation.measures-epsilon": 0.0}, "Give federation.measures-epsilon above 0, or"),
         ({"federation.measures-share": 0.7}, "measures-share"),
         ({"privacy.unit": "client"}, "measures-epsilon"),
     ],

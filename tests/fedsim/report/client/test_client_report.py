@@ -13,7 +13,7 @@ from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
-from fedsim.federation.client import seen_models, seen_trainings
+from fedsim.federation.client import seen_models
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
@@ -148,7 +148,7 @@ def test_records_that_were_held_back_are_in_no_round_of_it(
 
 def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.ndarray]:
     """Return mu of every record, and the share that was cut, by one gradient after another."""
-    (training,) = seen_trainings.read(client / "state")
+    (training,) = seen_models.read(client / "state")
     data = np.load(client.parent / "client-0.npz")
     features = np.stack([data["age"] / 100, data["dose"] / 5], axis=1).astype(np.float32)
     labels = (data["sick"] == "yes").astype(np.int64)
