@@ -1,4 +1,4 @@
-"""What a guarantee alone allows an adversary, whatever the mechanism behind it."""
+"""The advantage that a guarantee allows an adversary, for any mechanism that has it."""
 
 import math
 
@@ -6,9 +6,9 @@ from scipy.special import expit
 
 
 def advantage_of_epsilon(epsilon: float, delta: float) -> float:
-    """Return the largest advantage that (epsilon, delta)-differential privacy allows anybody.
+    """Return the largest advantage that (epsilon, delta)-differential privacy allows.
 
-    A mechanism whose steps are known may allow less: `rho_alpha`.
+    A mechanism whose steps are known may allow less; `identifiability.rho_alpha` gives that value.
 
     Args:
         epsilon: at least 0; infinite for no guarantee.

@@ -31,7 +31,7 @@ class Row:
         noise_multiplier: nominal, as realised, and 0 where no clipping gives it a meaning.
         sampling_rate: q.
         local_steps: of a client within the round.
-        participants: the clients that are charged, `EVERYBODY` where it is secret who joined.
+        participants: the clients that are charged, `ALL_CLIENTS` where it is secret who joined.
         noise_source: "seed" or "system".
         delta: at which epsilons are.
         epsilon: what one training has spent after this round, inf without noise, by counts that
