@@ -108,7 +108,7 @@ def test_a_function_of_the_owner_is_called_where_it_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = f"{__name__}:crafted"
-    with pytest.raises(InputError, match="code that nobody allowed on this machine"):
+    with pytest.raises(InputError, match="code that this machine does not allow"):
         own_records.records(name, IMAGES)
     monkeypatch.setenv(registry.ALLOWED, name)
     assert own_records.records(name, IMAGES).labels.tolist() == [2, 1]
