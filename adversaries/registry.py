@@ -32,9 +32,8 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
         name: what the user wrote.
         key: the option or key with the name, for the error.
 
-    Raises:
-        InputError: an unknown name, with the nearest one or all of them; code that this machine
-            does not allow, or that cannot be imported.
+    Raises InputError for an unknown name, with the nearest one or all of them, or for code that
+    this machine does not allow, or that cannot be imported.
     """
     if name in registry:
         return registry[name]
@@ -81,8 +80,7 @@ def allow(names: Iterable[str]) -> None:
     Args:
         names: each of the form "package.module:name".
 
-    Raises:
-        InputError: a name of another form.
+    Raises InputError for a name of another form.
     """
     listed = [name.strip() for name in names if name.strip()]
     for name in listed:

@@ -55,8 +55,8 @@ def yeom(
         inclusion: [T, n], weights of the members >= 0; 0 or False excludes a record that the trial
             did not train on. None for 1 throughout.
 
-    Raises:
-        InputError: shapes that disagree; a trial without members; a loss that is not finite.
+    Raises InputError for shapes that disagree, or for a trial without members, or for a loss that
+    is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     non_members = _float64(non_member_losses)
@@ -83,8 +83,8 @@ def yeom_challenge(
         member_losses: [T, n], of the records that trials train on.
         inclusion: [T, n], weights of the members >= 0; None for 1 throughout.
 
-    Raises:
-        InputError: shapes that disagree; a trial without members; a loss that is not finite.
+    Raises InputError for shapes that disagree, or for a trial without members, or for a loss that
+    is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     challenge = _float64(challenge_losses)
@@ -110,8 +110,7 @@ def membership_advantage(
         false_positive_rate: float64 [T].
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        InputError: confidence out of range; rates of different or empty shape.
+    Raises InputError for confidence out of range, or for rates of different or empty shape.
     """
     alpha = significance(confidence)
     if true_positive_rate.ndim != 1 or true_positive_rate.shape != false_positive_rate.shape:
@@ -156,12 +155,9 @@ def over_records(
         others: number of non-members in each trial, at least 1.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: confidence out of range; rates of different or empty shape; no members or no
-            others.
-
-    Source:
-        Zou and Donner, "Construction of confidence limits about effect measures", 2008.
+    Raises InputError for confidence out of range, or for rates of different or empty shape, or for
+    no members or no others.
+    Source: Zou and Donner, "Construction of confidence limits about effect measures", 2008.
     """
     if members < 1 or others < 1:
         raise InputError(f"there are {members} members and {others} others; give at least one each")
@@ -191,9 +187,8 @@ def challenge_advantage(
         confidence: of the interval, in (0, 1).
         design: how the trials were played.
 
-    Raises:
-        InputError: confidence out of range; arrays that are empty or unequal; no pairs where the
-            design has them.
+    Raises InputError for confidence out of range, or for arrays that are empty or unequal, or for
+    no pairs where the design has them.
     """
     return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
 

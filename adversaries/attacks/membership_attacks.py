@@ -60,8 +60,7 @@ def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models.
         shadows: unused.
 
-    Raises:
-        InputError: a model that was trained on no record.
+    Raises InputError for a model that was trained on no record.
     """
     inside = targets.inclusion.sum(axis=1)
     if not inside.all():
@@ -95,8 +94,7 @@ def gaussian_error(targets: Observations, shadows: Observations | None) -> Float
         targets: the N attacked models.
         shadows: models to learn from; None for all other targets.
 
-    Raises:
-        InputError: shadow models that were all trained on the same records.
+    Raises InputError for shadow models that were all trained on the same records.
     """
     errors = -np.expm1(-targets.losses)
     inside, outside = (
@@ -126,8 +124,7 @@ def calibrated_loss(targets: Observations, shadows: Observations | None) -> Floa
         targets: the N attacked models.
         shadows: models to learn from; None for all other targets.
 
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     usual = _of(targets, shadows, lambda models: models.losses, False)
     return usual.mean - targets.losses
@@ -143,8 +140,7 @@ def online(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models.
         shadows: models to learn from; None for all other targets.
 
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
@@ -156,8 +152,7 @@ def online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models.
         shadows: models to learn from; None for all other targets.
 
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _log_ratio(targets, shadows, lambda law: law.pooled_variance)
 
@@ -171,8 +166,7 @@ def offline(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models.
         shadows: models to learn from; None for all other targets.
 
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _deviation(targets, shadows, lambda law: law.variance)
 
@@ -184,8 +178,7 @@ def offline_fixed(targets: Observations, shadows: Observations | None) -> Floats
         targets: the N attacked models.
         shadows: models to learn from; None for all other targets.
 
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _deviation(targets, shadows, lambda law: law.pooled_variance)
 
@@ -200,8 +193,7 @@ def rmia(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models, with a population.
         shadows: models to learn from, with the same population; None for all other targets.
 
-    Raises:
-        InputError: no population; too few shadow models.
+    Raises InputError for no population, or for too few shadow models.
     """
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
@@ -216,8 +208,7 @@ def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models, with a population.
         shadows: models to learn from, with the same population; None for all other targets.
 
-    Raises:
-        InputError: no population; too few shadow models.
+    Raises InputError for no population, or for too few shadow models.
     """
 
     def corrected(usual: Floats) -> Floats:
@@ -241,8 +232,7 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
         targets: the N attacked models, with trajectories [N, k, n].
         shadows: models to learn from, with trajectories; None for all other targets.
 
-    Raises:
-        InputError: no trajectory; too few shadow models.
+    Raises InputError for no trajectory, or for too few shadow models.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
@@ -390,8 +380,8 @@ def chosen(names: str) -> dict[str, Attack]:
     Args:
         names: separated by commas, or "all", or "none".
 
-    Raises:
-        InputError: an unknown name; "all" or "none" beside others; code that is no attack.
+    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
+    no attack.
     """
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
@@ -426,7 +416,7 @@ def needed(names: str) -> frozenset[str]:
     Args:
         names: separated by commas, or "all", or "none".
 
-    Raises:
-        InputError: an unknown name; "all" or "none" beside others; code that is no attack.
+    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
+    no attack.
     """
     return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

@@ -139,8 +139,7 @@ def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
         freedom: number of normals; 0 gives the interval [0, inf).
         confidence: in (0, 1).
 
-    Raises:
-        InputError: confidence out of range.
+    Raises InputError for confidence out of range.
     """
     tail = significance(confidence) / 2
     if freedom < 1:
@@ -179,8 +178,7 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
         gap: |d|^2.
         size: P.
 
-    Returns:
-        The logarithm; 0 where nothing follows: P < 2, d = 0, e = 0.
+    Returns: the logarithm; 0 where nothing follows: P < 2, d = 0, e = 0.
     """
     if size < 2 or gap <= 0 or energy <= 0:
         return 0.0
@@ -199,8 +197,7 @@ def score(projection: float, energy: float, size: int) -> float:
         energy: |e|^2.
         size: P.
 
-    Returns:
-        The normal, cut off at +-37; 0 where nothing follows: P < 2, e = 0.
+    Returns: the normal, cut off at +-37; 0 where nothing follows: P < 2, e = 0.
     """
     if size < 2 or energy <= 0:
         return 0.0
@@ -242,8 +239,7 @@ def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
         releases: one for each round, at least one.
         confidence: with which the intervals of all rounds hold together, in (0, 1).
 
-    Raises:
-        InputError: confidence out of range.
+    Raises InputError for confidence out of range.
     """
     each = 1 - significance(confidence) / len(releases)
     rates = []
@@ -324,8 +320,7 @@ def repeated_noise(
         confidence: in (0, 1); independent noise is accused with probability at most 1 - confidence.
         least: correlation that does not count yet, where the residual may hold more than noise.
 
-    Raises:
-        InputError: confidence out of range.
+    Raises InputError for confidence out of range.
     """
     noisy = [release for release in releases if not release.noiseless]
     if len(noisy) < 2 or len({release.fingerprint.size for release in noisy}) > 1:

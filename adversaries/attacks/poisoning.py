@@ -34,11 +34,8 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
         features: [n, d], one flat row for each record, not centred.
         towards: float64 [d]; the result's inner product with it is not negative.
 
-    Raises:
-        InputError: no features.
-
-    Source:
-        Algorithm 4.
+    Raises InputError for no features.
+    Source: Algorithm 4.
     """
     rows = np.asarray(features, np.float64)
     if rows.ndim != 2 or not rows.size:
@@ -76,8 +73,7 @@ def clipbkd_point(features: npt.ArrayLike, towards: Floats) -> Floats:
         features: [n, d], of the records.
         towards: float64 [d]; the result's inner product with it is not negative.
 
-    Raises:
-        InputError: no features.
+    Raises InputError for no features.
     """
     norm = np.linalg.norm(np.asarray(features, np.float64), axis=1).mean()
     return float(norm) * least_direction(features, towards)
@@ -128,11 +124,8 @@ def per_record(bound: LowerBound, records: int) -> LowerBound:
             unchanged.
         records: k, at least 1.
 
-    Raises:
-        InputError: a bound of another kind; an empty group.
-
-    Source:
-        Jagielski et al., Algorithm 2.
+    Raises InputError for a bound of another kind, or for an empty group.
+    Source: Jagielski et al., Algorithm 2.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")

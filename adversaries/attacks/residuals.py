@@ -178,9 +178,8 @@ def geary(coordinates: int) -> tuple[float, float]:
     Args:
         coordinates: n, number of normals.
 
-    Source:
-        Geary, "The ratio of the mean deviation to the standard deviation as a test of normality",
-        1935.
+    Source: Geary, "The ratio of the mean deviation to the standard deviation as a test of
+    normality", 1935.
     """
     n = coordinates
     gap = 1 / (4 * n) - 1 / (32 * n**2) - 5 / (128 * n**3) + 21 / (2048 * n**4)
@@ -235,8 +234,7 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
         freedoms: float64 [T, k], degrees of freedom, 0 where nothing was known.
         confidence: of the ratio's interval, in (0, 1).
 
-    Raises:
-        InputError: unless 0 < confidence < 1.
+    Raises InputError unless 0 < confidence < 1.
     """
     tail = significance(confidence) / 2
     lengths, each = squares.sum(axis=0), freedoms.sum(axis=0)
@@ -351,8 +349,7 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
         records: number of records that may take part in a batch.
         rate: probability of each, in (0, 1).
 
-    Raises:
-        InputError: unless 0 < rate < 1, and without records or batches.
+    Raises InputError unless 0 < rate < 1, or without records or batches.
     """
     if not 0 < rate < 1:
         raise InputError(f"the sampling rate is {rate}; give a number between 0 and 1, such as 0.1")

@@ -94,8 +94,8 @@ def curve(scores: Floats, members: Bools) -> Curve:
         scores: float64 [N, n], higher where membership is likelier.
         members: bool [N, n], True for members.
 
-    Raises:
-        InputError: other shapes; scores that are not numbers; only members, or none.
+    Raises InputError for other shapes, or for scores that are not numbers, or for only members, or
+    none.
     """
     _check(scores, members)
     flat, inside = scores.ravel(), members.ravel()
@@ -133,8 +133,7 @@ def performance(
         generator: of the bootstrap.
         threshold: least score of a member; None where scores are probabilities of calling it one.
 
-    Raises:
-        InputError: arrays or scores that cannot be compared; confidence out of range.
+    Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
     Source:
         T. Hesterberg, "What teachers should know about the bootstrap", 2015.
     """
@@ -178,11 +177,8 @@ def independent_area(scores: Floats, members: Bools, confidence: float) -> Estim
         members: bool [T].
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        InputError: arrays or scores that cannot be compared; confidence out of range.
-
-    Source:
-        Birnbaum and Klose, "Bounds for the variance of the Mann-Whitney statistic", 1957.
+    Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
+    Source: Birnbaum and Klose, "Bounds for the variance of the Mann-Whitney statistic", 1957.
     """
     tail = significance(confidence) / 2
     area = curve(scores[:, None], members[:, None]).area
@@ -204,9 +200,8 @@ def advantage(
         threshold: least score that calls a record a member, fixed without these models; None where
             scores are probabilities of calling it one.
 
-    Raises:
-        InputError: arrays or scores that cannot be compared; a model with members only, or none;
-            scores outside [0, 1] without a threshold.
+    Raises InputError for arrays or scores that cannot be compared, or for a model with members
+    only, or none, or for scores outside [0, 1] without a threshold.
     """
     _check(scores, members)
     if threshold is None and not ((scores >= 0) & (scores <= 1)).all():

@@ -32,8 +32,7 @@ class Observations:
             the final ones; or None.
         population: float64 [N, h], losses of records that no model was trained on; or None.
 
-    Raises:
-        InputError: shapes that disagree; losses that are not finite.
+    Raises InputError for shapes that disagree, or for losses that are not finite.
     """
 
     losses: Floats
@@ -107,8 +106,8 @@ def confidence(losses: Floats) -> Floats:
     Args:
         losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`.
 
-    Source:
-        Carlini et al., "Membership inference attacks from first principles", 2022, section IV.C.
+    Source: Carlini et al., "Membership inference attacks from first principles", 2022, section
+    IV.C.
     """
     loss = np.maximum(losses, LEAST_LOSS)
     return -(loss + np.log(-np.expm1(-loss)))
@@ -124,8 +123,7 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
         leave_one_out: whether each of the N models gets the moments over all others; else all get
             the moments over all.
 
-    Raises:
-        InputError: a record with fewer than two such models.
+    Raises InputError for a record with fewer than two such models.
     """
     chosen = (inclusion == world).astype(np.float64)
     weights = chosen.reshape(len(chosen), *[1] * (values.ndim - 2), chosen.shape[1])
@@ -154,8 +152,7 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
         leave_one_out: whether each of the N models gets the covariance over all others; else all
             get the covariance over all.
 
-    Raises:
-        InputError: a record with fewer than two models of a kind.
+    Raises InputError for a record with fewer than two models of a kind.
     """
     centred = values - values.mean(axis=0)
     scatter, degrees = np.zeros(()), np.zeros(())
@@ -183,8 +180,7 @@ def check_enough(count: Floats, world: bool) -> None:
         count: [N or 1, n], number of shadow models.
         world: True for models with the record, False for models without.
 
-    Raises:
-        InputError: a record has fewer than `FEWEST`.
+    Raises InputError if a record has fewer than `FEWEST`.
     """
     if count.size and count.min() < FEWEST:
         kind = "with" if world else "without"

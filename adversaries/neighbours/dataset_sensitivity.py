@@ -68,11 +68,8 @@ def rank_records(
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
 
-    Raises:
-        InputError: the measure is unknown or does not suit the records.
-
-    Source:
-        Eq. 18.
+    Raises InputError if the measure is unknown or does not suit the records.
+    Source: Eq. 18.
     """
     alone = np.arange(len(features))
     return _sums_to_others(features, alone, measure, progress, columns, threads)
@@ -99,11 +96,8 @@ def rank_clients(
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
 
-    Raises:
-        InputError: the measure is unknown or does not suit the records.
-
-    Source:
-        Eq. 18 for whole clients.
+    Raises InputError if the measure is unknown or does not suit the records.
+    Source: Eq. 18 for whole clients.
     """
     to_others = _sums_to_others(features, client_of, measure, progress, columns, threads)
     sums, sizes = np.bincount(client_of, to_others), np.bincount(client_of)
@@ -133,8 +127,7 @@ def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
         values: float64 [n].
         choice: "max", "min" or "median".
 
-    Raises:
-        InputError: an unknown choice; no values.
+    Raises InputError for an unknown choice, or for no values.
     """
     _refuse_impossible(choice, 1, len(values))
     return chosen(values, choice, 1)[0]
@@ -174,9 +167,8 @@ def select(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises:
-        InputError: a choice that `check` refuses; the measure is unknown or does not suit the
-            records.
+    Raises InputError for a choice that `check` refuses, or if the measure is unknown or does not
+    suit the records.
     """
     candidates = 0 if pool_features is None else len(pool_features)
     check(neighbouring, choice, top, len(features), candidates)
@@ -245,8 +237,7 @@ def check(neighbouring: str, choice: str, top: int, records: int, candidates: in
         records: number of records of D.
         candidates: number of records of the pool.
 
-    Raises:
-        InputError: an unknown word, an empty pool, or more pairs than exist.
+    Raises InputError for an unknown word, an empty pool, or more pairs than exist.
     """
     if neighbouring == "add-remove":
         _refuse_impossible(choice, top, records)
@@ -289,9 +280,8 @@ def select_per_client(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises:
-        InputError: a choice that `check` refuses; the measure is unknown or does not suit the
-            records.
+    Raises InputError for a choice that `check` refuses, or if the measure is unknown or does not
+    suit the records.
     """
     pairs, clients = [], int(client_of.max()) + 1
     for client in range(clients):

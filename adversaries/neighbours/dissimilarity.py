@@ -64,11 +64,8 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
         b: images [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises:
-        InputError: records that are not images, or are smaller than 3x3.
-
-    Source:
-        Wang et al. (2004), Eq. 13.
+    Raises InputError for records that are not images, or are smaller than 3x3.
+    Source: Wang et al. (2004), Eq. 13.
     """
     _refuse_all_but_images("ssim", a, 3)
     window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
@@ -86,8 +83,7 @@ def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) 
         b: images [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises:
-        InputError: records that are not images, or are smaller than the window of 11x11.
+    Raises InputError for records that are not images, or are smaller than the window of 11x11.
     """
     _refuse_all_but_images("ssim-gaussian", a, 2 * SSIM_RADIUS + 1)
     offsets = torch.arange(-SSIM_RADIUS, SSIM_RADIUS + 1, dtype=torch.float64)
@@ -106,8 +102,7 @@ def ssim_flat(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> D
         b: features [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises:
-        InputError: records of fewer than 7 numbers.
+    Raises InputError for records of fewer than 7 numbers.
     """
     lines = [one.reshape(len(one), 1, -1) for one in (a, b)]
     if lines[0].shape[-1] < SSIM_WINDOW:
@@ -221,8 +216,7 @@ def hamming(a: Features, b: Features) -> Distances:
         a: binary features [A, *shape].
         b: binary features [B, *shape].
 
-    Raises:
-        InputError: a feature that is neither 0 nor 1.
+    Raises InputError for a feature that is neither 0 nor 1.
     """
     if not (_is_binary(a).all() and _is_binary(b).all()):
         raise InputError(
@@ -255,11 +249,8 @@ def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances
         columns: int [features], the column of each; None or empty if every feature is a separate
             column.
 
-    Raises:
-        InputError: features outside [0, 1].
-
-    Source:
-        Gower (1971), Biometrics 27.
+    Raises InputError for features outside [0, 1].
+    Source: Gower (1971), Biometrics 27.
     """
     x, y = _flat(a), _flat(b)
     if min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
@@ -396,8 +387,7 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
         columns: int [features], the column that each feature encodes; only measures in `BY_COLUMN`
             take them.
 
-    Raises:
-        InputError: an unknown name, or code that is not allowed.
+    Raises InputError for an unknown name, or code that is not allowed.
     """
     chosen = lookup(MEASURES, name, "challenge.dissimilarity")
     return partial(chosen, columns=columns) if name in BY_COLUMN else chosen

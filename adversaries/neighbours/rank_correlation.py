@@ -82,9 +82,8 @@ def compare(
         generator: of the bootstrap.
         resamples: number of bootstrap samples.
 
-    Raises:
-        InputError: values without a rank correlation (`check`); confidence out of range; no
-            heuristic.
+    Raises InputError for values without a rank correlation (`check`), or for confidence out of
+    range, or for no heuristic.
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence:g}; give a number between 0 and 1")
@@ -146,8 +145,7 @@ def reach(chosen: float, largest: float) -> float:
         chosen: local sensitivity of the heuristic's choice.
         largest: local sensitivity of the best choice, in the same unit.
 
-    Raises:
-        InputError: the chosen one exceeds the largest beyond rounding; the largest is 0.
+    Raises InputError if the chosen one exceeds the largest beyond rounding, or if the largest is 0.
     """
     if not largest > 0:
         raise InputError("the largest local sensitivity is 0: no record has a gradient")
@@ -163,9 +161,8 @@ def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Group
         heuristic: in the shape of the truth.
         truth: [n] or [n, p].
 
-    Raises:
-        InputError: a rank correlation is undefined: fewer than three records, another shape, a
-            value that is not a number, or values that are all equal.
+    Raises InputError if a rank correlation is undefined: fewer than three records, another shape, a
+    value that is not a number, or values that are all equal.
     """
     values, others = np.asarray(truth, np.float64), np.asarray(heuristic, np.float64)
     if values.ndim not in (1, 2) or min(values.shape, default=0) < 3:
@@ -206,8 +203,7 @@ def weighted_rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) 
         truth: int [n], the groups of the true values.
         weights: float64 [n].
 
-    Returns:
-        A rho for each heuristic; NaN where the sample orders nothing.
+    Returns: a rho for each heuristic; NaN where the sample orders nothing.
     """
     true_scores = _scores(truth, weights)
     deviations = weights @ (true_scores * true_scores)

@@ -59,8 +59,8 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     Returns:
         The comparison; None without trials of both worlds.
 
-    Raises:
-        InputError: confidence out of range; arrays that are empty, unequal or not numbers.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -104,8 +104,8 @@ def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> 
         The comparison; None where log-odds are infinite, do not vary or do not look normal, and
         with fewer than two trials of a world.
 
-    Raises:
-        InputError: confidence out of range; arrays that are empty, unequal or not numbers.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     if not np.isfinite(log_odds).all() or min(worlds.sum(), (~worlds).sum()) < 2:

@@ -32,8 +32,7 @@ def direction(seed: int, size: int) -> Floats:
         seed: key of the Philox generator, >= 0.
         size: P, the number of floating-point parameters.
 
-    Raises:
-        InputError: size is below 1.
+    Raises InputError if size is below 1.
     """
     if size < 1:
         raise InputError("the model has no floating-point parameters to hide a canary in")
@@ -49,8 +48,7 @@ def displaced(arrays: Arrays, seed: int, length: float) -> dict[str, npt.NDArray
         seed: of the direction, see `direction`.
         length: Euclidean length of the move, in the units of the parameters.
 
-    Raises:
-        InputError: the model has no floating-point parameters.
+    Raises InputError if the model has no floating-point parameters.
     """
     unit = direction(seed, vector(arrays).size)
     moved, position = dict(arrays), 0
@@ -70,8 +68,7 @@ def score(before: Arrays, after: Arrays, seed: int) -> float:
         after: the same arrays later, in the same order.
         seed: of the direction, see `direction`.
 
-    Raises:
-        InputError: the model has no floating-point parameters.
+    Raises InputError if the model has no floating-point parameters.
     """
     change = vector(after) - vector(before)
     return float(change @ direction(seed, change.size))
@@ -123,12 +120,9 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
         mu, its interval and the rank test's p-value; with a reason, and the interval [0, inf),
         where a side has fewer than two rounds or the scores do not vary.
 
-    Raises:
-        InputError: confidence out of range.
-
-    Source:
-        Hedges, "Distribution theory for Glass's estimator of effect size", 1981; Mann and Whitney,
-        1947.
+    Raises InputError for confidence out of range.
+    Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981; Mann and
+    Whitney, 1947.
     """
     tail = significance(confidence) / 2
     loud, quiet = scores[coins], scores[~coins]
@@ -167,8 +161,7 @@ def rank_test(coins: Bools, scores: Floats) -> float:
         coins: bool [k], True for a loud round.
         scores: float64 [k].
 
-    Source:
-        Mann and Whitney, 1947.
+    Source: Mann and Whitney, 1947.
     """
     ranks = np.empty(scores.size)
     ranks[np.lexsort((~coins, scores))] = np.arange(scores.size)
@@ -219,8 +212,7 @@ def success_bound(
     Returns:
         The number of right guesses, the number of guesses, and the epsilon >= 0 that they prove.
 
-    Raises:
-        InputError: confidence out of range.
+    Raises InputError for confidence out of range.
     """
     guesses = log_odds != 0
     right = int(((log_odds > 0) == coins)[guesses].sum())

@@ -53,8 +53,7 @@ def pair_scores(worlds: Bools, scores: Scores) -> Scores:
         worlds: bool [T]; trials 2i and 2i + 1 are a pair.
         scores: int64 [T].
 
-    Raises:
-        InputError: the trials of a pair are not in opposite worlds.
+    Raises InputError if the trials of a pair are not in opposite worlds.
     """
     if worlds.size % 2 or not np.all(worlds[::2] != worlds[1::2]):
         raise InputError(
@@ -77,8 +76,7 @@ def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interva
         scores: int64 [T], 1 where the trial was won, -1 where it was lost, 0 for a tie.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: the trials of a pair are not in opposite worlds.
+    Raises InputError if the trials of a pair are not in opposite worlds.
     """
     low, _ = _ends(pair_scores(worlds, np.where(scores == 0, -1, scores)), confidence)
     _, high = _ends(pair_scores(worlds, np.where(scores == 0, 1, scores)), confidence)

@@ -154,12 +154,10 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound. Its details have the rates and the interval of the advantage, which also holds at
-        every number of trials (by itself). 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Returns: the bound. Its details have the rates and the interval of the advantage, which also
+    holds at every number of trials (by itself). 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     check_delta(delta)
     counts, alpha = Accusations.of(worlds, log_odds), significance(confidence)
@@ -195,8 +193,8 @@ def betting_mu(worlds: Bools, log_odds: Floats, confidence: float) -> float:
         log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: confidence out of range; arrays that are empty, unequal or not numbers.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
     counts = Accusations.of(worlds, log_odds)
     mu = _largest(
@@ -216,8 +214,8 @@ def advantage_interval(worlds: Bools, log_odds: Floats, confidence: float) -> In
         log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
         confidence: at all numbers of trials together, in (0, 1).
 
-    Raises:
-        InputError: confidence out of range; arrays that are empty, unequal or not numbers.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
     counts, tail = Accusations.of(worlds, log_odds), significance(confidence) / 2
     # The opposite decision has the negative advantage: its lower limit gives the upper one.

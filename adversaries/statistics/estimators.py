@@ -73,9 +73,8 @@ def advantage(
         design: with common random numbers the pair is the unit of interval and standard error;
             after an interim analysis the interval is wider.
 
-    Raises:
-        InputError: confidence out of range; arrays that are empty, unequal or not numbers; no
-            pairs where the design has them.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers, or for no pairs where the design has them.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
@@ -144,11 +143,9 @@ def delta_prime(
         epsilon: >= 0, [T] or one number for all trials.
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        InputError: epsilon below 0; confidence out of range; no trial that used D.
-
-    Source:
-        Section 6.2, which compares it with delta.
+    Raises InputError for epsilon below 0, or for confidence out of range, or for no trial that used
+    D.
+    Source: Section 6.2, which compares it with delta.
     """
     if not np.all(np.asarray(epsilon) >= 0):
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -176,14 +173,9 @@ def epsilon_from_sensitivities(
         epsilon_of_mu: accounting from (mu, delta): the paper's RDP, or the exact conversion. For
             sampled steps an accountant's, at the root mean square ratio mu/sqrt(k).
 
-    Returns:
-        epsilon; infinite for a sensitivity without noise.
-
-    Raises:
-        InputError: unless both arrays are [T, k] and nowhere negative or NaN.
-
-    Source:
-        Section 5.3.
+    Returns: epsilon; infinite for a sensitivity without noise.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
+    Source: Section 5.3.
     """
     largest = float(trial_mu(sensitivities, noise_std).max())
     return math.inf if math.isinf(largest) else epsilon_of_mu(largest, delta)
@@ -198,11 +190,8 @@ def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
 
-    Raises:
-        InputError: no trial used D.
-
-    Source:
-        Section 5.3, which prints beta/(1 - beta), without the logarithm of Eq. 10.
+    Raises InputError if no trial used D.
+    Source: Section 5.3, which prints beta/(1 - beta), without the logarithm of Eq. 10.
     """
     return max(0.0, float(_log_odds_under_d(worlds, log_odds).max()))
 
@@ -217,11 +206,8 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
         advantage: in [-1, 1]; 1 gives infinity.
         delta: of the guarantee, in (0, 1).
 
-    Raises:
-        InputError: unless -1 <= advantage <= 1 and 0 < delta < 1.
-
-    Source:
-        Theorem 2 solved for epsilon; Eq. 15 prints it without the factor 2.
+    Raises InputError unless -1 <= advantage <= 1 and 0 < delta < 1.
+    Source: Theorem 2 solved for epsilon; Eq. 15 prints it without the factor 2.
     """
     if not -1 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from -1 to 1")

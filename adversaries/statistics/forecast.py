@@ -81,8 +81,7 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
 
-    Raises:
-        InputError: unless both arrays are [T, k] and nowhere negative or NaN.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
     """
     return np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
 
@@ -100,8 +99,7 @@ def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Pre
         noise_std: float64 [T, k], the sigma_i that hides each.
         prior: the adversary's probability of D, in (0, 1).
 
-    Raises:
-        InputError: unless both arrays are [T, k] and nowhere negative or NaN.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
     """
     mu = trial_mu(sensitivities, noise_std)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -144,9 +142,8 @@ def simulate(
         prior: the adversary's probability of D, in (0, 1).
         games: least number of games; every trial is played equally often, at least once.
 
-    Raises:
-        InputError: arrays that are not [T, k], or negative or NaN; a gradient without noise;
-            unless 0 < sampling_rate <= 1.
+    Raises InputError for arrays that are not [T, k], or negative or NaN, or for a gradient without
+    noise, or unless 0 < sampling_rate <= 1.
     """
     present, absent, apart = _sampled(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
@@ -197,11 +194,9 @@ def scores(
         generator: of the normals for steps without information.
         prior: the probability of D from which the log-odds start, in (0, 1).
 
-    Returns:
-        float64 [T]; NaN for trials without information, or with a difference without noise.
-
-    Raises:
-        InputError: unless 0 < prior < 1; arrays that are empty, of unequal shapes or not numbers.
+    Returns: float64 [T]; NaN for trials without information, or with a difference without noise.
+    Raises InputError unless 0 < prior < 1, or for arrays that are empty, of unequal shapes or not
+    numbers.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     ratios = _ratios(sensitivities, noise_std)
@@ -240,9 +235,8 @@ def sampled_scores(
         generator: of the simulated steps, and of the ties.
         prior: the probability of D from which the log-odds start, in (0, 1).
 
-    Raises:
-        InputError: prior or sampling_rate out of range; a gradient without noise; arrays that are
-            empty, of unequal shapes or not numbers.
+    Raises InputError for prior or sampling_rate out of range, or for a gradient without noise, or
+    for arrays that are empty, of unequal shapes or not numbers.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     present, absent, apart = _sampled(
@@ -269,8 +263,7 @@ def fit(worlds: Bools, standard: Floats) -> dict[str, GoodnessOfFit | None]:
         worlds: bool [T], True where the model was trained on D.
         standard: float64 [T] from `scores`; NaN are left out.
 
-    Returns:
-        The goodness of fit by world; None for a world with NaN only.
+    Returns: the goodness of fit by world; None for a world with NaN only.
     """
     informative = ~np.isnan(standard)
     fits: dict[str, GoodnessOfFit | None] = {}

@@ -32,12 +32,9 @@ def delta(mu: float, epsilon: float) -> float:
         mu: >= 0, may be infinite.
         epsilon: >= 0, may be infinite.
 
-    Raises:
-        InputError: unless mu >= 0 and epsilon >= 0.
-
-    Source:
-        Balle and Wang, "Improving the Gaussian mechanism for differential privacy", 2018, Theorem
-        5.
+    Raises InputError unless mu >= 0 and epsilon >= 0.
+    Source: Balle and Wang, "Improving the Gaussian mechanism for differential privacy", 2018,
+    Theorem 5.
     """
     _check_mu(mu)
     _check_epsilon(epsilon)
@@ -69,8 +66,7 @@ def epsilon(mu: float, delta: float) -> float:
         mu: >= 0, may be infinite.
         delta: in (0, 1).
 
-    Raises:
-        InputError: unless mu >= 0 and 0 < delta < 1.
+    Raises InputError unless mu >= 0 and 0 < delta < 1.
     """
     _check_mu(mu)
     check_positive_delta(delta)
@@ -98,8 +94,7 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
         epsilon: in [0, inf).
         delta: in (0, 1).
 
-    Raises:
-        InputError: unless 0 <= epsilon < inf and 0 < delta < 1.
+    Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
     """
     _check_epsilon(epsilon)
     check_positive_delta(delta)
@@ -131,11 +126,8 @@ def advantage(mu: float) -> float:
     Args:
         mu: >= 0, may be infinite.
 
-    Raises:
-        InputError: unless mu >= 0.
-
-    Source:
-        Bernau et al., "Quantifying identifiability", Eq. 14.
+    Raises InputError unless mu >= 0.
+    Source: Bernau et al., "Quantifying identifiability", Eq. 14.
     """
     _check_mu(mu)
     return math.erf(mu / (2 * ROOT2))
@@ -147,8 +139,7 @@ def mu_of_advantage(advantage: float) -> float:
     Args:
         advantage: in [0, 1]; 1 gives infinity.
 
-    Raises:
-        InputError: unless 0 <= advantage <= 1.
+    Raises InputError unless 0 <= advantage <= 1.
     """
     if not 0 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from 0 to 1")
@@ -164,8 +155,7 @@ def tail(mu: float, epsilon: float) -> float:
         mu: >= 0, may be infinite.
         epsilon: of any sign, may be infinite.
 
-    Raises:
-        InputError: unless mu >= 0, or if epsilon is not a number.
+    Raises InputError unless mu >= 0, or if epsilon is not a number.
     """
     _check_mu(mu)
     if math.isnan(epsilon):

@@ -56,15 +56,11 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         delta: of the guarantee that is bounded, in (0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` where the model cannot hold: fewer than two trials of a
-        world, log-odds that are infinite, do not vary or do not look normal.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
-
-    Source:
-        Hedges, "Distribution theory for Glass's estimator of effect size", 1981.
+    Returns: the bound; 0 with the `reason` where the model cannot hold: fewer than two trials of a
+    world, log-odds that are infinite, do not vary or do not look normal.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -115,11 +111,9 @@ def gaussian_unequal_bound(
         delta: of the guarantee that is bounded, in (0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with a `reason` like `gaussian_bound`'s, for three trials of each world.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Returns: the bound; 0 with a `reason` like `gaussian_bound`'s, for three trials of each world.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = min(significance(confidence), LARGEST_ERROR)
@@ -167,9 +161,8 @@ def mixed_share(trial_mu: Floats, mu: float) -> float:
             factor.
         mu: the true value of the largest, >= 0.
 
-    Returns:
-        The share, >= 0; 0 where all trials are equal, or where mu is infinite or all zero, which
-        the bounds refuse.
+    Returns: the share, >= 0; 0 where all trials are equal, or where mu is infinite or all zero,
+    which the bounds refuse.
     """
     largest = float(trial_mu.max())
     if not 0 < largest < math.inf or np.allclose(trial_mu, largest, rtol=ALIKE, atol=0):
@@ -220,9 +213,8 @@ def normality(with_d: Floats, without: Floats) -> float:
         with_d: float64 [n1], log-odds of trials on D; fewer than `LEAST_CHECKED` give 1.
         without: float64 [n0], log-odds of trials on D'; fewer than `LEAST_CHECKED` give 1.
 
-    Source:
-        Stephens's modified statistic and its p-value, in D'Agostino and Stephens, "Goodness-of-fit
-        techniques", 1986, Table 4.9.
+    Source: Stephens's modified statistic and its p-value, in D'Agostino and Stephens,
+    "Goodness-of-fit techniques", 1986, Table 4.9.
     """
     return min(1.0, 2 * min(_anderson_darling(with_d), _anderson_darling(without)))
 

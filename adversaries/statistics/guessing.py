@@ -57,9 +57,8 @@ def binomial_p_value(
         epsilon: >= 0.
         delta: in [0, 1).
 
-    Source:
-        Steinke et al., 2023, Theorem 5.2 for fair coins, and Algorithm 1's p-value in their
-        appendix.
+    Source: Steinke et al., 2023, Theorem 5.2 for fair coins, and Algorithm 1's p-value in their
+    appendix.
     """
     steps = np.arange(1, right + 1)
     beta = float(scipy.stats.binom.sf(right - 1, guesses, expit(epsilon)))
@@ -84,8 +83,7 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
         delta: in [0, 1).
         alpha: level of the test, in (0, 1).
 
-    Returns:
-        epsilon, to 1e-6 from below, at most `LARGEST_EPSILON`.
+    Returns: epsilon, to 1e-6 from below, at most `LARGEST_EPSILON`.
     """
     low, high = 0.0, LARGEST_EPSILON
     if not guesses or binomial_p_value(canaries, guesses, right, low, delta) > alpha:
@@ -121,8 +119,7 @@ def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alp
         mus: float64 [k, n], values of mu to try for each number.
         alpha: level of the test, in (0, 1).
 
-    Source:
-        Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run", 2024.
+    Source: Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run", 2024.
     """
     # Rows in descending order of counts: the first begun[i] rows have begun their recursion at i.
     order = np.argsort(-rights)

@@ -85,8 +85,7 @@ def significance(confidence: float) -> float:
     Args:
         confidence: in (0, 1).
 
-    Raises:
-        InputError: unless 0 < confidence < 1.
+    Raises InputError unless 0 < confidence < 1.
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; give a number between 0 and 1, such as 0.95")
@@ -113,11 +112,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
         trials: 0 gives the interval [0, 1].
         confidence: in (0, 1).
 
-    Raises:
-        InputError: confidence out of range.
-
-    Source:
-        Clopper and Pearson, "The use of confidence or fiducial limits", 1934.
+    Raises InputError for confidence out of range.
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits", 1934.
     """
     tail = significance(confidence) / 2
     low, high = (limit(successes, trials, tail) for limit in (binomial_low, binomial_high))
@@ -131,8 +127,7 @@ def mean_interval(values: npt.ArrayLike, confidence: float) -> Interval:
         values: [n], independent and identically distributed, n at least 2.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: confidence out of range; fewer than two values.
+    Raises InputError for confidence out of range, or for fewer than two values.
     """
     tail = significance(confidence) / 2
     sample = np.asarray(values, dtype=np.float64)
@@ -154,11 +149,8 @@ def wilson(share: float, trials: int, confidence: float) -> Interval:
         trials: behind the share, at least 1.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: confidence out of range.
-
-    Source:
-        Wilson, "Probable inference", 1927.
+    Raises InputError for confidence out of range.
+    Source: Wilson, "Probable inference", 1927.
     """
     quantile = float(ndtri(1 - significance(confidence) / 2))
     weight = quantile**2 / trials

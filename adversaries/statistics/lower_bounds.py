@@ -44,15 +44,11 @@ def clopper_pearson_bound(
         confidence: in (0, 1).
         threshold: fixed before the trials; a tie decides D'.
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
-
-    Source:
-        Jagielski et al., "Auditing differentially private machine learning", 2020, Algorithm 2 and
-        Theorem 2, where delta = 0.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Jagielski et al., "Auditing differentially private machine learning", 2020, Algorithm 2
+    and Theorem 2, where delta = 0.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     check_delta(delta)
@@ -93,11 +89,9 @@ def clopper_pearson_split(
             convert the limits in `details` to mu of Gaussian privacy: the threshold for epsilon
             mostly lies in a tail, which proves little mu. Accusing D or D' proves the same mu.
 
-    Returns:
-        The bound; 0 with the `reason` with fewer than two trials of a world.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Returns: the bound; 0 with the `reason` with fewer than two trials of a world.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -147,11 +141,9 @@ def clopper_pearson_bonferroni(
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -264,8 +256,8 @@ def lower_bounds(
         refused: name -> another reason why a bound does not hold.
         names: which of `LOWER_BOUNDS`; None for all.
 
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     bounds = {}
     for name in LOWER_BOUNDS if names is None else names:

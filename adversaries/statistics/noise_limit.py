@@ -87,8 +87,7 @@ class NoiseLimit:
         Args:
             confidence: in (0, 1).
 
-        Raises:
-            InputError: confidence out of range.
+        Raises InputError for confidence out of range.
         """
         refuted = self._highest >= -math.log(significance(confidence))
         # Test from the most noise down to the first ratio that is not refuted: one test in all.

@@ -76,11 +76,8 @@ def binomial_bound(
         confidence: in (0, 1).
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Returns:
-        The bound, with the numbers of canaries, guesses and right guesses in its details.
-
-    Raises:
-        InputError: bad arrays or guesses (`check`); delta or confidence out of range.
+    Returns: the bound, with the numbers of canaries, guesses and right guesses in its details.
+    Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
     """
     check(included, scores, guesses)
     best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
@@ -110,11 +107,8 @@ def f_dp_bound(
         confidence: in (0, 1).
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Returns:
-        The bound, with canaries, guesses, right guesses and mu_low in its details.
-
-    Raises:
-        InputError: bad arrays or guesses (`check`); delta or confidence out of range.
+    Returns: the bound, with canaries, guesses, right guesses and mu_low in its details.
+    Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
     """
     check(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
@@ -146,11 +140,8 @@ def client_canary_estimate(
         delta: in (0, 1).
         confidence: of the intervals, in (0, 1).
 
-    Raises:
-        InputError: bad arrays (`check`); delta or confidence out of range.
-
-    Source:
-        Andrew et al., "One-shot empirical privacy estimation", 2024.
+    Raises InputError for bad arrays (`check`), or for delta or confidence out of range.
+    Source: Andrew et al., "One-shot empirical privacy estimation", 2024.
     """
     check(included, scores)
     measured = effect(included, _moderate(scores), confidence)
@@ -182,8 +173,7 @@ def binomial_bounds(
         confidence: of each bound, in (0, 1).
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Raises:
-        InputError: delta or confidence out of range.
+    Raises InputError for delta or confidence out of range.
     """
     return _best(_binomial(delta), included, scores, confidence, guesses).limits
 
@@ -200,8 +190,7 @@ def f_dp_bounds(
         confidence: of each bound, in (0, 1).
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Raises:
-        InputError: delta or confidence out of range.
+    Raises InputError for delta or confidence out of range.
     """
     mus = _best(gaussian_mus, included, scores, confidence, guesses).limits
     values, place = np.unique(mus, return_inverse=True)
@@ -216,12 +205,9 @@ def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Fl
         scores: float64 [T, m], not checked.
         delta: in (0, 1).
 
-    Returns:
-        float64 [T]; NaN where a trial has fewer than two canaries on one side, or scores that do
-        not vary.
-
-    Raises:
-        InputError: unless 0 < delta < 1.
+    Returns: float64 [T]; NaN where a trial has fewer than two canaries on one side, or scores that
+    do not vary.
+    Raises InputError unless 0 < delta < 1.
     """
     scores = _moderate(scores)
     size_in, size_out = included.sum(-1), (~included).sum(-1)
@@ -257,9 +243,8 @@ def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
         scores: float64 [m].
         guesses: their number or a code for `plans`.
 
-    Raises:
-        InputError: arrays that are empty or of unequal shapes; scores that are not finite; too many
-            guesses.
+    Raises InputError for arrays that are empty or of unequal shapes, or for scores that are not
+    finite, or for too many guesses.
     """
     if scores.ndim != 1 or not scores.size or included.shape != scores.shape:
         raise InputError(

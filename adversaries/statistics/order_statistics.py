@@ -77,12 +77,9 @@ def order_bound(included: Bools, scores: Floats, delta: float, confidence: float
         delta: in (0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound, with canaries, guesses (that count), right, guesses_twice (that count twice),
-        right_twice and mu_low in its details; 0 with the `reason` where m < `FEWEST`.
-
-    Raises:
-        InputError: bad arrays (`one_run.check`); delta or confidence out of range.
+    Returns: the bound, with canaries, guesses (that count), right, guesses_twice (that count
+    twice), right_twice and mu_low in its details; 0 with the `reason` where m < `FEWEST`.
+    Raises InputError for bad arrays (`one_run.check`), or for delta or confidence out of range.
     """
     check(included, scores)
     check_positive_delta(delta)
@@ -119,8 +116,7 @@ def order_bounds(included: Bools, scores: Floats, delta: float, confidence: floa
         delta: in (0, 1).
         confidence: of each bound, in (0, 1).
 
-    Raises:
-        InputError: delta or confidence out of range.
+    Raises InputError for delta or confidence out of range.
     """
     check_positive_delta(delta)
     alpha, m = significance(confidence), scores.shape[-1]
@@ -170,8 +166,7 @@ def p_values(canaries: int, mu: float) -> Floats:
         canaries: m, at least `FEWEST`.
         mu: >= 0.
 
-    Returns:
-        float64 [n], for the sums 0 to n - 1.
+    Returns: float64 [n], for the sums 0 to n - 1.
     """
     twice, once = counted(canaries)
     # Shares of |y| above the order statistics at ranks twice + 1 and once + 1, and their weights.

@@ -54,15 +54,11 @@ def privacy_profiles(
         epsilons: float64 [n], at which delta is estimated.
         confidence: of the band, in (0, 1).
 
-    Returns:
-        The profiles by name, without a world that has fewer than two trials.
-
-    Raises:
-        InputError: confidence out of range; arrays that are empty, unequal or not numbers.
-
-    Source:
-        The band is Maurer and Pontil, "Empirical Bernstein bounds and sample-variance
-        penalization", 2009, Theorem 4.
+    Returns: the profiles by name, without a world that has fewer than two trials.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
+    Source: The band is Maurer and Pontil, "Empirical Bernstein bounds and sample-variance
+    penalization", 2009, Theorem 4.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     tail = significance(confidence) / 2
@@ -95,11 +91,10 @@ def privacy_profile_bound(
         delta: in [0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` with fewer than two trials of a world or infinite log-odds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Returns: the bound; 0 with the `reason` with fewer than two trials of a world or infinite
+    log-odds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     check_delta(delta)
     worlds, log_odds = check_trials(worlds, log_odds)

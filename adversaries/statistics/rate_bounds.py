@@ -75,14 +75,10 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         delta: in [0, 1).
         confidence: posterior probability, in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
-
-    Source:
-        Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4.
     """
     check_delta(delta)
     significance(confidence)
@@ -127,14 +123,11 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
         delta: in (0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
-
-    Source:
-        Nasr et al., "Tight auditing of differentially private machine learning", 2023, Section 4.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Nasr et al., "Tight auditing of differentially private machine learning", 2023, Section
+    4.
     """
     counts = Accusations.of(worlds, log_odds)
     false, missed = _highest(counts, confidence)
@@ -172,11 +165,10 @@ def trade_off_bound(
         confidence: in (0, 1).
         family: the mechanism at every scale of its noise that is considered.
 
-    Returns:
-        The bound; 0 where no scale is refuted, or with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: delta or confidence out of range; arrays that are empty, unequal or not numbers.
+    Returns: the bound; 0 where no scale is refuted, or with the `reason` without trials of both
+    worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     counts = Accusations.of(worlds, log_odds)
     false, missed = _highest(counts, confidence)

@@ -44,8 +44,7 @@ def expected_halfwidth(
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises:
-        InputError: advantage, confidence or number of trials out of range.
+    Raises InputError for advantage, confidence or number of trials out of range.
     """
     _check(advantage, confidence)
     if trials < 2 or trials % 2:
@@ -76,8 +75,8 @@ def trials_needed(
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises:
-        InputError: advantage, halfwidth or confidence out of range; more than `MOST_TRIALS`.
+    Raises InputError for advantage, halfwidth or confidence out of range, or for more than
+    `MOST_TRIALS`.
     """
     _check(advantage, confidence)
     if not 0 < halfwidth < 1:
@@ -103,8 +102,7 @@ def interval_at(
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises:
-        InputError: confidence out of range.
+    Raises InputError for confidence out of range.
     """
     alpha = significance(design.level(confidence))
     if not design.common:
@@ -134,12 +132,9 @@ def trials_to_tell(
         confidence: of the interval, in (0, 1).
         design: how the trials are played.
 
-    Returns:
-        The even number from which on the interval excludes the limit, if luck is as bad as in the
-        worst 1 - `POWER` of all campaigns.
-
-    Raises:
-        InputError: more than `MOST_TRIALS`, for example where the advantage is the limit.
+    Returns: the even number from which on the interval excludes the limit, if luck is as bad as in
+    the worst 1 - `POWER` of all campaigns.
+    Raises InputError for more than `MOST_TRIALS`, for example where the advantage is the limit.
     """
     above = advantage > limit
 
@@ -175,8 +170,7 @@ def expected_stop(
         batch: trials that run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 
-    Raises:
-        InputError: advantage, halfwidth or confidence out of range.
+    Raises InputError for advantage, halfwidth or confidence out of range.
     """
     _check(advantage, confidence)
     planned = stopping.interim_analyses(halfwidth, confidence, MOST_TRIALS, batch, common)
@@ -216,14 +210,10 @@ def trials_for_epsilon(
         delta: of the bound.
         confidence: of the bound, in (0, 1).
 
-    Returns:
-        An even number that suffices, where two fewer do not. Bounds from counts move in steps: a
-        smaller number may suffice too, and a larger one may not. None where the bound fails with
-        `MOST_FOR_EPSILON` trials: a bound that counts decisions at the threshold 0 never sees the
-        tail.
-
-    Raises:
-        InputError: delta or confidence out of range.
+    Returns: an even number that suffices, where two fewer do not. Bounds from counts move in steps:
+    a smaller number may suffice too, and a larger one may not. None where the bound fails with
+    `MOST_FOR_EPSILON` trials: a bound that counts decisions at the threshold 0 never sees the tail.
+    Raises InputError for delta or confidence out of range.
     """
     function = LOWER_BOUNDS[bound].bound
 

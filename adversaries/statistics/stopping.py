@@ -34,8 +34,7 @@ def enough(halfwidth: float, confidence: float, common: bool) -> int:
         confidence: of the interval over all analyses, in (0, 1).
         common: whether the two trials of a pair share their random numbers.
 
-    Raises:
-        InputError: halfwidth or confidence out of range.
+    Raises InputError for halfwidth or confidence out of range.
     """
     significance(confidence)
     if not 0 < halfwidth < 1:
@@ -66,8 +65,7 @@ def interim_analyses(
         batch: trials that run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 
-    Raises:
-        InputError: halfwidth or confidence out of range.
+    Raises InputError for halfwidth or confidence out of range.
     """
     needed = enough(halfwidth, confidence, common)
     last = min(most, math.ceil(needed / batch) * batch)

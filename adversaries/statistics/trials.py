@@ -20,8 +20,7 @@ def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools,
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D; may be infinite.
 
-    Raises:
-        InputError: arrays that are empty, of unequal shapes or not numbers.
+    Raises InputError for arrays that are empty, of unequal shapes or not numbers.
     """
     bits, odds = np.asarray(worlds, bool), np.asarray(log_odds, np.float64)
     if bits.ndim != 1 or not bits.size or odds.shape != bits.shape:

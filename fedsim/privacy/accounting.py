@@ -160,9 +160,8 @@ class PrivacyLossAccountant(Accountant):
             mechanism: the mechanism that one vantage point faces.
             epsilon: any finite number.
 
-        Returns:
-            The probability, or the distribution's resolution where that is larger: an upper bound.
-            None where the noise is too small to compute the distribution.
+        Returns: the probability, or the distribution's resolution where that is larger: an upper
+        bound. None where the noise is too small to compute the distribution.
         """
         return self._tail(mechanism, 0, epsilon)
 
@@ -307,8 +306,7 @@ def accountant(name: str) -> Accountant:
     Args:
         name: one of `ACCOUNTANTS`, or a user's own "package.module:name".
 
-    Raises:
-        InputError: the name is unknown, or the user did not allow this code.
+    Raises InputError if the name is unknown, or the user did not allow this code.
     """
     return lookup(ACCOUNTANTS, name, "the accountant")
 

@@ -14,8 +14,7 @@ def advantage_of_epsilon(epsilon: float, delta: float) -> float:
         epsilon: at least 0; infinite for no guarantee.
         delta: in [0, 1].
 
-    Source:
-        Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
-        Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
+    Source: Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
+    Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
     """
     return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(expit(-epsilon)))

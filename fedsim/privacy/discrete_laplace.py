@@ -31,9 +31,8 @@ def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
         scale: sensitivity over epsilon, above 0.
         below: source of the draws.
 
-    Source:
-        Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020),
-        Algorithm 2.
+    Source: Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020),
+    Algorithm 2.
     """
     top, bottom = scale.numerator, scale.denominator
     while True:

@@ -132,8 +132,7 @@ def partition(
             None.
         options: of a partitioner of Flower, as "name=value, name=value".
 
-    Raises:
-        InputError: the scheme is unknown, or no draw gives every client a record.
+    Raises InputError if the scheme is unknown, or no draw gives every client a record.
     """
     draw_clients = lookup(PARTITIONS, scheme, "federation.partition")
     if not 1 <= clients <= len(labels):

@@ -5,6 +5,9 @@ weight on its clipped gradient. So both worlds of the challenge, and Poisson sam
 computation. Gradients come layer by layer from one backward pass
 (`fedsim.learning.training.layerwise`). A model that does not allow this uses `torch.func`. Blocks
 of trials and records bound the memory.
+
+Unless a docstring says otherwise, parameters are float32 [T, P], a model for each trial; features
+are [n, *shape], the same records for all trials; and labels are [n] integers.
 """
 
 import math
@@ -80,9 +83,6 @@ class Clipper:
         fixed shape. Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
         more.
 
-        parameters: float32 [T, P], a model for each trial.
-        features: [n, *shape], the same records for all trials.
-        labels: [n] integers.
         weights: w, [T, n]; a weight of 0 leaves a record out exactly. None for all ones.
         positions: [T, m] among the n records, the records of each trial; weights are then [T, m].
         None for all records.
@@ -120,9 +120,6 @@ class Clipper:
     ) -> Tensor:
         """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections, from one backward pass.
 
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
         masks: w_j, [m, n], the same for all trials.
         Returns: float64 [T, m, P].
         Raises FloatingPointError if a gradient is not finite.
@@ -147,9 +144,6 @@ class Clipper:
 
         In full precision, because beliefs rest on these gradients.
 
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
         Raises FloatingPointError if a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32")
@@ -185,9 +179,6 @@ class Clipper:
 
         In full precision; the gradients of one block of trials and groups exist at a time.
 
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
         groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among the n
         records, separate for each trial.
         Raises FloatingPointError if a gradient is not finite.

@@ -1,4 +1,7 @@
-"""Losses and predictions of T models on the same records."""
+"""Losses and predictions of T models on the same records.
+
+Parameters are float32 [T, P], features [n, *shape] and labels [n] integers.
+"""
 
 import copy
 from collections.abc import Callable
@@ -33,9 +36,6 @@ def evaluate(
 ) -> tuple[Tensor, Tensor]:
     """Return the losses and scores of T models on the same records, by the models' task.
 
-    parameters: float32 [T, P].
-    features: [n, *shape].
-    labels: [n] integers.
     Returns: losses, float64 [T, n], and scores, float32 [T, n]; a classifier scores 1 where the
     likeliest class is the label.
     """
@@ -55,11 +55,7 @@ def evaluate(
 
 
 def outputs(model: nn.Module, parameters: Tensor, features: Tensor, threads: int = 1) -> Tensor:
-    """Return the outputs of T models for at least one record, [T, n, c].
-
-    parameters: float32 [T, P].
-    features: [n, *shape].
-    """
+    """Return the outputs of T models for at least one record, [T, n, c]."""
     first = logits(model, parameters[:1], features[:1])
     every_output = first.new_empty(len(parameters), len(features), first.shape[-1])
 
@@ -80,9 +76,6 @@ def measures(
 ) -> dict[str, Tensor]:
     """Return further measures of T models, [T, ...] each, by the models' task.
 
-    parameters: float32 [T, P].
-    features: [n, *shape].
-    labels: [n] integers.
     classes: number of classes.
     """
     task = task_of(model)
@@ -123,8 +116,6 @@ def _in_blocks(
 def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
     """Return the outputs of T models for a few records.
 
-    parameters: float32 [T, P].
-    features: [n, *shape].
     Returns: [T, n, c].
     """
     budget = BLOCK_SCALARS[parameters.device.type]

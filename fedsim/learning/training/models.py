@@ -243,8 +243,7 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
         shape: of one record.
         classes: number of classes.
 
-    Raises:
-        InputError: the model fails, or its output has another shape.
+    Raises InputError if the model fails, or its output has another shape.
     """
     subject, widths = f"model.name is {name}", task_of(model).widths(classes)
     try:

@@ -43,9 +43,8 @@ class _Normalized(torch.optim.Optimizer):
     for it: m grows over the first rounds, which warms up the steps. Otherwise the first aggregate
     would be a step of full length, however noisy it is.
 
-    Source:
-        Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of squared
-        norms instead of the norm of m.
+    Source: Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of
+    squared norms instead of the norm of m.
     """
 
     def __init__(self, step: Tensor, lr: float) -> None:

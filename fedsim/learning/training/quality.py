@@ -1,4 +1,8 @@
-"""Measures of a model besides its accuracy, for classes of uneven size and for regressions."""
+"""Measures of a model besides its accuracy, for classes of uneven size and for regressions.
+
+Logits are [T, n, c] for T models, and [n, c] for one; a single logit (c = 1) is the log-odds of
+class 1. Labels are [n] integers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,9 +100,6 @@ def confusions(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the confusion matrices of T models, float64 [T, c, c] of whole numbers.
 
     A row is a label, a column an answer.
-
-    logits: [T, n, c]; a single logit (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
     """
     logits = _two_or_more(logits)
     models, _, classes = logits.shape
@@ -109,11 +110,7 @@ def confusions(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def confusion(logits: Tensor, labels: Tensor) -> Confusion:
-    """Return the confusion matrix of one model.
-
-    logits: [n, c]; a single logit (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
-    """
+    """Return the confusion matrix of one model."""
     counts = confusions(logits[None], labels)[0].long().tolist()
     return Confusion(tuple(tuple(row) for row in counts))
 
@@ -124,11 +121,8 @@ def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
     For each bin: the number of records, the sum of the probabilities of their likeliest classes,
     and the number of right answers.
 
-    logits: [T, n, c]; a single logit (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
 
-    Source:
-        Guo et al., "On calibration of modern neural networks" (2017), section 2.
+    Source: Guo et al., "On calibration of modern neural networks" (2017), section 2.
     """
     sure, answers = _two_or_more(logits).double().softmax(-1).max(-1)
     sure = sure.nan_to_num()  # NaN if the model diverged
@@ -140,11 +134,7 @@ def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:
-    """Return the calibration curve of one model: the bins with records.
-
-    logits: [n, c]; a single logit (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
-    """
+    """Return the calibration curve of one model: the bins with records."""
     rows = calibrations(logits[None], labels)[0].tolist()
     return tuple(Bin(int(n), sure / n, right / n) for n, sure, right in rows if n)
 
@@ -232,13 +222,9 @@ def areas_under_curve(logits: Tensor, labels: Tensor) -> Tensor | None:
     For two classes it is the area of class 1. For more it is the mean, over classes with some but
     not all records, of the area of this class against the rest, by its odds. Ties count half.
 
-    logits: [T, n, c]; a single logit (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
     Returns: the areas; None if all records are of one class.
-
-    Source:
-        Fawcett, "An introduction to ROC analysis" (2006), sections 7 and 9.2, with equal weights of
-        all classes.
+    Source: Fawcett, "An introduction to ROC analysis" (2006), sections 7 and 9.2, with equal
+    weights of all classes.
     """
     logits = _two_or_more(logits).double()
     classes = logits.shape[-1]
@@ -264,7 +250,6 @@ MOST_CLASSES = 100
 def of_models(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Return measures of T models, [T, ...] each, by their names in a transcript.
 
-    logits: [T, n, c]; a single logit (c = 1) is the log-odds of class 1.
     labels: [n] integers, at least one.
     """
     counts = confusions(logits, labels)

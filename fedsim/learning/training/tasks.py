@@ -247,9 +247,7 @@ def ratio_interval(values: Tensor, weights: Tensor) -> "Interval | None":
 
     values, weights: [n].
     Returns: the interval; None for fewer than two records.
-
-    Source:
-        Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
+    Source: Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
     """
     from adversaries.statistics.intervals import Interval  # noqa: PLC0415
 
@@ -323,8 +321,7 @@ class Regression(Task):
 class Huber(Regression):
     """A number for each record, by Huber's loss: squared up to an error of 1 output.
 
-    Source:
-        Huber, "Robust estimation of a location parameter" (1964).
+    Source: Huber, "Robust estimation of a location parameter" (1964).
     """
 
     name = "huber"

@@ -57,8 +57,7 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
         records: n, number of the client's records.
         draws: m, even; else ValueError.
 
-    Returns:
-        bool [m, n].
+    Returns: bool [m, n].
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
@@ -76,8 +75,7 @@ def pair(records: int, challenge: int, replaced: bool) -> Bools:
         challenge: the column of x^.
         replaced: whether a column for x^', which is only in D', follows the records.
 
-    Returns:
-        bool [2, n], or [2, n + 1].
+    Returns: bool [2, n], or [2, n + 1].
     """
     masks = np.ones((2, records + replaced), dtype=np.bool_)
     masks[1, challenge] = False
@@ -98,8 +96,7 @@ def secrets(seed: int, trials: Sequence[int], worlds: Bools, membership: Bools) 
         worlds: bool [T], whether the trial uses the challenge record.
         membership: bool [m], whether the candidate has it.
 
-    Returns:
-        int64 [T].
+    Returns: int64 [T].
     """
     places = [np.flatnonzero(membership == world) for world in (False, True)]
     chosen = [
@@ -225,9 +222,8 @@ class Releases:
             absent_norm: |g'|, [T].
             normals: [T, m], independent standard normals.
 
-        Returns:
-            [T, P], and a `Learnt`. Its `ratios` are the growth of the log-odds that the record is
-            in the data; `mutual_information` bounds the nats that the round reveals of the secret.
+        Returns: [T, P], and a `Learnt`. Its `ratios` are the growth of the log-odds that the record
+        is in the data; `mutual_information` bounds the nats that the round reveals of the secret.
         """
         if self._log_posterior is None:
             self._log_posterior = np.full(candidates.shape[:2], -np.log(candidates.shape[1]))

@@ -33,8 +33,7 @@ def histories(participation: Participation, rounds: int) -> tuple[History, ...]:
         participation: the rule.
         rounds: number of planned rounds.
 
-    Returns:
-        Distinct histories, not empty; the first is the worst where records are not sampled.
+    Returns: Distinct histories, not empty; the first is the worst where records are not sampled.
     """
     if not participation.varying:
         return (((participation.shares(1), rounds),),)

@@ -161,8 +161,7 @@ class Participation(ABC):
             target_client: the client that holds the target, or is the target.
             client_of: the client of each of the n records of D.
 
-        Returns:
-            bool [T, n], or [T, clients] where privacy protects clients; None if all take part.
+        Returns: bool [T, n], or [T, clients] where privacy protects clients; None if all take part.
         """
         if self.complete:
             return None

@@ -27,8 +27,7 @@ def participation(
         records: n, number of records of D.
         rate: q, in (0, 1].
 
-    Returns:
-        bool [T, n]; None if all take part (q = 1).
+    Returns: bool [T, n]; None if all take part (q = 1).
     """
     if rate == 1:
         return None
@@ -55,8 +54,7 @@ def clients(
         rate: q, the probability that a client takes part.
         target: the client with separate coins in each trial.
 
-    Returns:
-        bool [T, clients]; None if all take part (q = 1).
+    Returns: bool [T, clients]; None if all take part (q = 1).
     """
     own = participation(seed, trials, round, 1, rate)
     if own is None:
@@ -99,9 +97,8 @@ def groups(
         most: wanted number of groups.
         members: records in a group.
 
-    Returns:
-        Positions among the n records, [T, m, members]. m is `most`, or fewer where there are too
-        few records: groups that share a record would not be independent.
+    Returns: Positions among the n records, [T, m, members]. m is `most`, or fewer where there are
+    too few records: groups that share a record would not be independent.
     """
     count = min(most, records // members)
     drawn = np.empty((len(trials), count * members), dtype=np.intp)

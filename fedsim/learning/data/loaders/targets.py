@@ -25,8 +25,7 @@ class Target:
         least: the start of the range.
         largest: its end.
 
-    Raises:
-        InputError: ends that are not finite, or not in order.
+    Raises InputError for ends that are not finite, or not in order.
     """
 
     least: float
