@@ -29,6 +29,12 @@ OFFLINE_SHARE = 0.3
 """RMIA offline: a, where a Pr(x) + 1 - a of models without x estimates Pr(x) of models with x."""
 
 Score = Callable[[Observations, Observations | None], Floats]
+"""(targets, shadows) -> scores, float64 [N, n], higher where membership is likelier.
+
+The targets are the N attacked models. The shadows are models to learn from; None for all other
+targets. Raises InputError for too few shadow models (`shadow_models.check_enough`), or where
+something is missing that the attack needs.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Attack:
     """A membership inference attack.
 
     Attributes:
-        score: (targets, shadows or None) -> float64 [N, n], higher where membership is likelier.
+        score: the score of a model and a record.
         title: for readers.
         source: for readers: who described it.
         threshold: least score that calls a record a member; None leaves it to the user.
@@ -53,15 +59,8 @@ class Attack:
     needs: frozenset[str] = frozenset()
 
 
-def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return by how much the loss is below the mean training loss, [N, n].
-
-    Args:
-        targets: the N attacked models.
-        shadows: unused.
-
-    Raises InputError for a model that was trained on no record.
-    """
+def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return by how much the loss is below the mean training loss, [N, n]."""
     inside = targets.inclusion.sum(axis=1)
     if not inside.all():
         raise InputError("a model was trained on no record; give every model a member")
@@ -72,29 +71,19 @@ def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
     return threshold[:, None] - distances
 
 
-def bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
+def _bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
     """Return 1 - error/B, the probability of answering "member", [N, n].
 
     The error is 1 - p, with p the probability of the true label, so that B = 1. The advantage is
     the gap in mean error.
-
-    Args:
-        targets: the N attacked models.
-        shadows: unused.
     """
     return np.exp(-targets.losses)
 
 
-def gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
+def _gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
     """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n].
 
     The root mean square errors of members and of non-members come from shadow models.
-
-    Args:
-        targets: the N attacked models.
-        shadows: models to learn from; None for all other targets.
-
-    Raises InputError for shadow models that were all trained on the same records.
     """
     errors = -np.expm1(-targets.losses)
     inside, outside = (
@@ -117,98 +106,53 @@ def _mean_square(targets: Observations, shadows: Observations | None, world: boo
     return squares / counts
 
 
-def calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return by how much the loss is below its mean over shadow models without the record, [N, n].
-
-    Args:
-        targets: the N attacked models.
-        shadows: models to learn from; None for all other targets.
-
-    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
-    """
+def _calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return how far the loss is below its mean over shadow models without the record, [N, n]."""
     usual = _of(targets, shadows, lambda models: models.losses, False)
     return usual.mean - targets.losses
 
 
-def online(targets: Observations, shadows: Observations | None) -> Floats:
+def _online(targets: Observations, shadows: Observations | None) -> Floats:
     """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n].
 
     "in" and "out" are the record's normal laws over shadow models with and without it, each with
     a variance of this record.
-
-    Args:
-        targets: the N attacked models.
-        shadows: models to learn from; None for all other targets.
-
-    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
 
-def online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `online` with variances common to all records, [N, n], for few shadow models.
-
-    Args:
-        targets: the N attacked models.
-        shadows: models to learn from; None for all other targets.
-
-    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
-    """
+def _online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return `_online` with variances common to all records, [N, n], for few shadow models."""
     return _log_ratio(targets, shadows, lambda law: law.pooled_variance)
 
 
-def offline(targets: Observations, shadows: Observations | None) -> Floats:
+def _offline(targets: Observations, shadows: Observations | None) -> Floats:
     """Return by how many standard deviations c is above its mean without the record, [N, n].
 
     It orders records like Pr[N(out) < c].
-
-    Args:
-        targets: the N attacked models.
-        shadows: models to learn from; None for all other targets.
-
-    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
     """
     return _deviation(targets, shadows, lambda law: law.variance)
 
 
-def offline_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `offline` with a variance common to all records, [N, n].
-
-    Args:
-        targets: the N attacked models.
-        shadows: models to learn from; None for all other targets.
-
-    Raises InputError for a record with too few shadow models (`shadow_models.check_enough`).
-    """
+def _offline_fixed(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return `_offline` with a variance common to all records, [N, n]."""
     return _deviation(targets, shadows, lambda law: law.pooled_variance)
 
 
-def rmia(targets: Observations, shadows: Observations | None) -> Floats:
+def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the share of the population z that the record x beats, [N, n].
 
     x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with p of the attacked model and Pr the mean over
     shadow models, for x half with and half without it.
-
-    Args:
-        targets: the N attacked models, with a population.
-        shadows: models to learn from, with the same population; None for all other targets.
-
-    Raises InputError for no population, or for too few shadow models.
     """
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
 
 
-def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `rmia` with Pr from shadow models without the record only, [N, n].
+def _rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return `_rmia` with Pr from shadow models without the record only, [N, n].
 
     Pr = (1 + a)/2 Pr_out + (1 - a)/2 for x and z, with a = `OFFLINE_SHARE`.
-
-    Args:
-        targets: the N attacked models, with a population.
-        shadows: models to learn from, with the same population; None for all other targets.
-
-    Raises InputError for no population, or for too few shadow models.
     """
 
     def corrected(usual: Floats) -> Floats:
@@ -218,7 +162,7 @@ def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
     return _beaten(targets, shadows, corrected(outside), corrected)
 
 
-def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
+def _trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the log-likelihood ratio of the confidences at all global models, [N, n].
 
     This is the attack of a client in a federation, which receives every global model. The vector
@@ -227,12 +171,6 @@ def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     diagonal by k/(k + M) for M shadow models. A record's effect, the difference of its two means,
     is shrunk towards the mean effect of all records, as far as chance explains its variation: the
     prior is N(mean, t S), with t by the method of moments.
-
-    Args:
-        targets: the N attacked models, with trajectories [N, k, n].
-        shadows: models to learn from, with trajectories; None for all other targets.
-
-    Raises InputError for no trajectory, or for too few shadow models.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
@@ -344,27 +282,27 @@ EVEN_ODDS = 0.0
 
 ATTACKS: dict[str, Attack] = {
     "yeom-mean": Attack(
-        mean_loss, "Yeom: at most the mean training loss", YEOM, 0.0, needs=frozenset({"members"})
+        _mean_loss, "Yeom: at most the mean training loss", YEOM, 0.0, needs=frozenset({"members"})
     ),
     "yeom-bounded": Attack(
-        bounded_loss, "Yeom: bounded loss, at random", f"{YEOM}, Adversary 1", randomised=True
+        _bounded_loss, "Yeom: bounded loss, at random", f"{YEOM}, Adversary 1", randomised=True
     ),
     "yeom-gaussian": Attack(
-        gaussian_error, "Yeom: Gaussian errors", f"{YEOM}, Adversary 2", 0.0, needs=SHADOWS
+        _gaussian_error, "Yeom: Gaussian errors", f"{YEOM}, Adversary 2", 0.0, needs=SHADOWS
     ),
-    "calibrated": Attack(calibrated_loss, "Calibrated loss", "Watson et al. 2022", needs=SHADOWS),
-    "lira": Attack(online, "LiRA, online", LIRA, EVEN_ODDS, needs=SHADOWS),
+    "calibrated": Attack(_calibrated_loss, "Calibrated loss", "Watson et al. 2022", needs=SHADOWS),
+    "lira": Attack(_online, "LiRA, online", LIRA, EVEN_ODDS, needs=SHADOWS),
     "lira-fixed": Attack(
-        online_fixed, "LiRA, online, fixed variance", LIRA, EVEN_ODDS, needs=ALL_RECORDS
+        _online_fixed, "LiRA, online, fixed variance", LIRA, EVEN_ODDS, needs=ALL_RECORDS
     ),
-    "lira-offline": Attack(offline, "LiRA, offline", LIRA, needs=SHADOWS),
+    "lira-offline": Attack(_offline, "LiRA, offline", LIRA, needs=SHADOWS),
     "lira-offline-fixed": Attack(
-        offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=ALL_RECORDS
+        _offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=ALL_RECORDS
     ),
-    "rmia": Attack(rmia, "RMIA, online", RMIA, needs=POPULATION),
-    "rmia-offline": Attack(rmia_offline, "RMIA, offline", RMIA, needs=POPULATION),
+    "rmia": Attack(_rmia, "RMIA, online", RMIA, needs=POPULATION),
+    "rmia-offline": Attack(_rmia_offline, "RMIA, offline", RMIA, needs=POPULATION),
     "trajectory": Attack(
-        trajectory,
+        _trajectory,
         "LiRA on all global models",
         "after Carlini et al. 2022",
         EVEN_ODDS,

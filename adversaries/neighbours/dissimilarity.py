@@ -141,11 +141,6 @@ def _one_minus_ssim(
     across = _window_means(width, weights)
     down_rounded, weights_across = down.to(dtype), (2 * unbiased * across).to(dtype)
 
-    def with_moments(images: Tensor) -> list[Tensor]:
-        mean = down @ images @ across.T
-        variance = unbiased * (down @ images.square() @ across.T - mean.square())
-        return [part.to(dtype) for part in (images, mean, variance)]
-
     windows = len(down) * len(across)
     most = max(1, BLOCK_VALUES // (BLOCK_ROWS * windows))
     size = min(BLOCK_ROWS, len(a)) * len(across) * min(most, len(b))
@@ -174,11 +169,12 @@ def _one_minus_ssim(
         ratio.div_(torch.add(variance_x + SSIM_CONTRAST, variance_y, out=other))
         return ratio.sum(0).sum(1)
 
-    left = [with_moments(x) for x in _channels(a)]
+    moments = partial(_with_moments, down=down, across=across, unbiased=unbiased, dtype=dtype)
+    left = [moments(x) for x in _channels(a)]
     distances = np.empty((len(a), len(b)))
     for columns in _slices(len(b), most):
         right = [
-            [part.permute(1, 2, 0).contiguous() for part in with_moments(y)]
+            [part.permute(1, 2, 0).contiguous() for part in moments(y)]
             for y in _channels(b[columns])
         ]
         for rows in _slices(len(a), BLOCK_ROWS):
@@ -188,6 +184,15 @@ def _one_minus_ssim(
             ]
             distances[rows, columns] = 1 - torch.stack(sums).sum(0).numpy() / (windows * len(left))
     return distances
+
+
+def _with_moments(
+    images: Tensor, down: Tensor, across: Tensor, unbiased: float, dtype: torch.dtype
+) -> list[Tensor]:
+    """Return images, and their means and variances over windows, in the type for pairs."""
+    mean = down @ images @ across.T
+    variance = unbiased * (down @ images.square() @ across.T - mean.square())
+    return [part.to(dtype) for part in (images, mean, variance)]
 
 
 def _part(buffer: Tensor, shape: tuple[int, ...]) -> Tensor:

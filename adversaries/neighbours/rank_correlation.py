@@ -114,14 +114,8 @@ def compare(
         return Comparison(correlations, best, None, None, None, None)
     first, second = order[:2]
     leads = _interval(drawn[:, first] - drawn[:, second], tail, 2.0)
-    return Comparison(
-        correlations,
-        best,
-        names[second],
-        float(points[first] - points[second]),
-        float(leads[0]),
-        float(leads[1]),
-    )
+    lead = float(points[first] - points[second])
+    return Comparison(correlations, best, names[second], lead, *leads)
 
 
 def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
