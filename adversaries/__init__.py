@@ -1,1 +1,1 @@
-"""Everything that attacks, or measures an attack. Nothing here imports Flower."""
+"""Attacks, and the statistics of attacks. Nothing here imports Flower."""

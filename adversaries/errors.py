@@ -2,8 +2,8 @@
 
 
 class InterruptedRunError(Exception):
-    """The user stopped a run; one line that says what is kept and how to go on; exit status 130."""
+    """The user stopped a run. One line says what is kept and how to go on; exit status 130."""
 
 
 class InputError(ValueError):
-    """Bad input: one line that says what is wrong and how to mend it; exit status 2."""
+    """Bad input. One line says what is wrong and how to mend it; exit status 2."""

@@ -1,8 +1,8 @@
-"""Looking an extension up by the name that a user gave.
+"""Registries: extensions by the name that a user writes.
 
-A registry is a plain dictionary from names to functions: a new dataset, model, partition,
-dissimilarity, accountant or attack is one function and one entry. Code of a user's own goes by
-"package.module:name" instead, where the machine's owner has allowed exactly that name.
+A registry is a dictionary from names to functions: a new dataset, model, partition, dissimilarity,
+accountant or attack is one function and one entry. A user's own code has a name of the form
+"package.module:name" instead, which the machine's owner must have allowed.
 """
 
 import difflib
@@ -16,40 +16,39 @@ from adversaries.errors import InputError
 Entry = TypeVar("Entry")
 
 ALLOWED = "FEDSIM_ALLOW_CODE"
-"""The environment variable with the names of code that may be imported, with commas between."""
+"""Environment variable with the names of code that may be imported, separated by commas."""
 
 GIVEN = "given:"
-"""What begins the names of objects that only this process has."""
+"""Prefix of the names of objects that exist in this process only."""
 
 _objects: dict[str, Any] = {}
 
 
 def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
-    """Return the entry of this name, or the user's own code of the name "package.module:name".
+    """Return the entry of this name, or the user's own code "package.module:name".
 
     Args:
         registry: entries by name.
         name: what the user wrote.
-        key: the option that named it, for the error.
+        key: the option or key with the name, for the error.
 
-    Raises:
-        InputError: an unknown name, with the nearest one or all of them; code that was not allowed
-            on this machine, or that cannot be imported.
+    Raises InputError for an unknown name, with the nearest one or all of them, or for code that
+    this machine does not allow, or that cannot be imported.
     """
     if name in registry:
         return registry[name]
     if name.startswith(GIVEN):
         if name not in _objects:
             raise InputError(
-                f"{key} is '{name}', which was given to the Python API of another process; give it "
-                "again there, or write it into a module and name it package.module:name"
+                f"{key} is '{name}', an object that another process gave to the Python API; give "
+                "it again in this process, or put it in a module and name it package.module:name"
             )
         return _objects[name]
-    prefix = name.partition(":")[0] + ":"  # a registry may have one of its own, as torchvision:
-    if is_code(name) and not any(known.startswith(prefix) for known in registry):
+    prefix = name.partition(":")[0] + ":"  # a registry may use a prefix itself, as torchvision:
+    if is_code(name) and not any(entry.startswith(prefix) for entry in registry):
         return _imported(name, key)
     near = difflib.get_close_matches(name, registry, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(registry)}"
+    hint = f"did you mean '{near[0]}'?" if near else f"give one of {', '.join(registry)}"
     raise InputError(f"{key} is '{name}', which is not known; {hint}")
 
 
@@ -60,12 +59,12 @@ def is_code(name: str) -> bool:
 
 
 def give(entry: Any, title: str, digest: str) -> str:
-    """Return a name by which `lookup` returns an object of this process, and of this one alone.
+    """Return a name by which `lookup` returns an object, in this process only.
 
     Args:
         entry: what a registry would hold.
         title: for readers.
-        digest: of the object, in hexadecimal: objects of one name are the same.
+        digest: of the object, in hexadecimal: objects with one name are the same.
     """
     name = f"{GIVEN}{title if title.isidentifier() else 'own'}_{digest[:16]}"
     _objects[name] = entry
@@ -73,21 +72,20 @@ def give(entry: Any, title: str, digest: str) -> str:
 
 
 def allow(names: Iterable[str]) -> None:
-    """Allow code to be imported by this process and those that it starts.
+    """Allow this process and its child processes to import code.
 
-    Only what the machine's owner wrote may come here: the command line's options, or a node's own
-    configuration; never an experiment's configuration or a message.
+    Names may come from the command line's options or a node's own configuration, which the
+    machine's owner wrote; never from an experiment's configuration or a message.
 
     Args:
         names: each of the form "package.module:name".
 
-    Raises:
-        InputError: a name of another form.
+    Raises InputError for a name of another form.
     """
     listed = [name.strip() for name in names if name.strip()]
     for name in listed:
         if not is_code(name):
-            raise InputError(f"'{name}' names no code; write package.module:name")
+            raise InputError(f"'{name}' is not a name of code; write package.module:name")
     os.environ[ALLOWED] = ",".join(dict.fromkeys([*_allowed(), *listed]))
 
 
@@ -98,8 +96,8 @@ def _allowed() -> list[str]:
 def _imported(name: str, key: str) -> Any:
     if name not in _allowed():
         raise InputError(
-            f"{key} is '{name}', code that nobody allowed on this machine; who trusts it allows it "
-            f"with fedsim --allow-code {name} COMMAND, or in a node's config with "
+            f"{key} is '{name}', code that this machine does not allow; if you trust it, allow it "
+            f"with fedsim --allow-code {name} COMMAND, or in a node's configuration with "
             f'allow-code = "{name}"'
         )
     module, _, attribute = name.partition(":")

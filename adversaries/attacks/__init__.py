@@ -1,1 +1,1 @@
-"""What an attacker computes."""
+"""The adversaries' computations."""

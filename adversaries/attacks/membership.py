@@ -2,12 +2,12 @@
 
 The adversary knows the mean loss of the training data and calls a record a member if its loss is no
 larger: Yeom et al., "Privacy risk in machine learning: analyzing the connection to overfitting",
-2018, as Jayaraman and Evans use it, "Evaluating differentially private machine learning in
-practice", 2019. It sees one model and no gradients: the baseline beside the identification
+2018, as used by Jayaraman and Evans, "Evaluating differentially private machine learning in
+practice", 2019. It sees one model and no gradients, and is the baseline for the identification
 adversary.
 
-Losses may be arrays or tensors on any device; results are NumPy arrays. Within a trial all records
-share one model, and all trials share their records: neither alone is the sample.
+Losses may be arrays or tensors on any device; results are NumPy arrays. All records of a trial
+share one model, and all trials share their records: neither is a sample by itself.
 """
 
 import math
@@ -35,7 +35,7 @@ class MeanAdvantage:
         point: in [-1, 1].
         standard_error: of the mean over trials; None for one trial.
         interval: within [-1, 1]; None for one trial.
-        trials: how many, T.
+        trials: T, number of trials.
     """
 
     point: float
@@ -51,12 +51,12 @@ def yeom(
 
     Args:
         member_losses: [T, n], of the records that trials train on.
-        non_member_losses: [T, h], of others, h >= 1.
-        inclusion: [T, n], weights of the members >= 0; 0 or False where a trial did not train on
-            the record, whose loss then counts nowhere. None for 1 throughout.
+        non_member_losses: [T, h], of other records, h >= 1.
+        inclusion: [T, n], weights of the members >= 0; 0 or False excludes a record that the trial
+            did not train on. None for 1 throughout.
 
-    Raises:
-        InputError: shapes that disagree; a trial without members; a loss that is not finite.
+    Raises InputError for shapes that disagree, or for a trial without members, or for a loss that
+    is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     non_members = _float64(non_member_losses)
@@ -76,15 +76,15 @@ def yeom_challenge(
 ) -> Bools:
     """Return whether the attack takes the target record for a member, bool [T].
 
-    The rule of `yeom` in the identification adversary's own game.
+    This applies the rule of `yeom` to the identification adversary's game.
 
     Args:
         challenge_losses: [T], of the target record.
-        member_losses: [T, n], as of `yeom`.
-        inclusion: [T, n], as of `yeom`.
+        member_losses: [T, n], of the records that trials train on.
+        inclusion: [T, n], weights of the members >= 0; None for 1 throughout.
 
-    Raises:
-        InputError: as of `yeom`.
+    Raises InputError for shapes that disagree, or for a trial without members, or for a loss that
+    is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     challenge = _float64(challenge_losses)
@@ -102,7 +102,7 @@ def membership_advantage(
 ) -> MeanAdvantage:
     """Return the mean of TPR - FPR over the trials, with a t interval across them.
 
-    About the records that the trials ask about; of fresh ones, see `over_records`. The interval
+    The interval is about the records in the trials; for fresh records use `over_records`. It
     assumes independent trials and a mean that is nearly normal.
 
     Args:
@@ -110,8 +110,7 @@ def membership_advantage(
         false_positive_rate: float64 [T].
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence; rates of different or empty shape.
+    Raises InputError for confidence out of range, or for rates of different or empty shape.
     """
     alpha = significance(confidence)
     if true_positive_rate.ndim != 1 or true_positive_rate.shape != false_positive_rate.shape:
@@ -141,38 +140,36 @@ def over_records(
 ) -> Interval | None:
     """Return the interval of the mean advantage over fresh records; None for one trial.
 
-    `membership_advantage` has all trials ask about the same records: its interval is about these.
-    Trials and records are crossed, so that the variance of the mean has one part for either, which
-    no number of trials takes away: that of the records is at most p (1 - p)/n of n members who are
-    called one with probability p on average, and as much of the others. Wilson's intervals of both
-    rates and Student's of the trials are joined by their distances from the estimates, squared and
-    summed. That a model, too, is made from the members is left out: fresh ones move its threshold
+    In `membership_advantage` all trials ask about the same records, and the interval is about them.
+    Trials and records are crossed, so the variance of the mean has one part for each. More trials
+    do not reduce the records' part: at most p (1 - p)/n for n members that are called members with
+    probability p on average, and the same for non-members. Wilson's intervals of both rates and
+    Student's interval of the trials are joined by their distances from the estimates, squared and
+    summed. The dependence of the model on its members is left out: fresh members move its threshold
     for members and others alike.
 
     Args:
         true_positive_rate: float64 [T].
         false_positive_rate: float64 [T].
-        members: how many members each trial asks about, at least 1.
-        others: how many non-members, at least 1.
+        members: number of members in each trial, at least 1.
+        others: number of non-members in each trial, at least 1.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: as of `membership_advantage`; no members or no others.
-
-    Source:
-        Zou and Donner, "Construction of confidence limits about effect measures", 2008.
+    Raises InputError for confidence out of range, or for rates of different or empty shape, or for
+    no members or no others.
+    Source: Zou and Donner, "Construction of confidence limits about effect measures", 2008.
     """
     if members < 1 or others < 1:
         raise InputError(f"there are {members} members and {others} others; give at least one each")
-    found = membership_advantage(true_positive_rate, false_positive_rate, confidence)
-    if found.interval is None:
+    mean = membership_advantage(true_positive_rate, false_positive_rate, confidence)
+    if mean.interval is None:
         return None
     true, false = float(true_positive_rate.mean()), float(false_positive_rate.mean())
     inside, outside = wilson(true, members, confidence), wilson(false, others, confidence)
-    trials = found.interval
-    below = math.hypot(true - inside.low, outside.high - false, found.point - trials.low)
-    above = math.hypot(inside.high - true, false - outside.low, trials.high - found.point)
-    low, high = max(-1.0, found.point - below), min(1.0, found.point + above)
+    trials = mean.interval
+    below = math.hypot(true - inside.low, outside.high - false, mean.point - trials.low)
+    above = math.hypot(inside.high - true, false - outside.low, trials.high - mean.point)
+    low, high = max(-1.0, mean.point - below), min(1.0, mean.point + above)
     return Interval(low, high, confidence)
 
 
@@ -181,8 +178,8 @@ def challenge_advantage(
 ) -> Advantage:
     """Return the advantage of decisions about the target record.
 
-    The same game, design and interval as of the identification adversary's `advantage`; no decision
-    is a tie.
+    Game, design and interval are the identification adversary's (`advantage`); no decision is a
+    tie.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -190,8 +187,8 @@ def challenge_advantage(
         confidence: of the interval, in (0, 1).
         design: how the trials were played.
 
-    Raises:
-        InputError: as of `estimators.advantage`.
+    Raises InputError for confidence out of range, or for arrays that are empty or unequal, or for
+    no pairs where the design has them.
     """
     return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
 
@@ -216,7 +213,7 @@ def _members(member_losses: Losses, inclusion: Losses | None) -> tuple[Floats, F
             f"losses of members are {losses.shape}, their inclusion {weights.shape}; give [T, n]"
         )
     if not (np.all(weights >= 0) and np.all(weights.sum(axis=1) > 0)):
-        raise InputError("every trial needs a member; give inclusion >= 0 and not all of it 0")
+        raise InputError("a trial has no member; give inclusion >= 0, above 0 for some records")
     _check_finite(losses[weights > 0])
     return np.where(weights > 0, losses, np.inf), weights
 
@@ -224,8 +221,8 @@ def _members(member_losses: Losses, inclusion: Losses | None) -> tuple[Floats, F
 def _threshold(losses: Floats, weights: Floats) -> Floats:
     """Return the mean loss of the members, [T].
 
-    Taken as a distance from the smallest loss. Where all losses are equal, rounding could otherwise
-    put the mean on either side of them, differently in the two worlds: an advantage out of nothing.
+    It is computed as a distance from the smallest loss. Where all losses are equal, rounding could
+    otherwise put the mean on either side of them: an advantage out of nothing.
     """
     smallest = losses.min(axis=1, keepdims=True)
     distance = np.where(weights > 0, losses - smallest, 0.0)

@@ -1,9 +1,9 @@
 """Attacks by membership inference: was this model trained on this record?
 
 Every attack scores models and records at once, [N, n], higher where membership is likelier. It
-needs no gradients: losses of the models that are attacked and of shadow models, which are trained
-alike on data with and without the record. Without `shadows` every model is attacked with all others
-as shadows. A new attack is a function and an entry in `ATTACKS`.
+needs no gradients, only losses of the attacked models and of shadow models, which are trained in
+the same way on data with and without the record. Without `shadows` every model is attacked with all
+others as shadows. A new attack is a function and an entry in `ATTACKS`.
 """
 
 from collections.abc import Callable
@@ -23,25 +23,30 @@ from adversaries.registry import lookup
 from adversaries.statistics.trials import Floats
 
 GAMMA = 1.0
-"""RMIA: by how much a record must beat another one of the population to count."""
+"""RMIA: factor by which a record must beat another one of the population to count."""
 
 OFFLINE_SHARE = 0.3
-"""RMIA offline: Pr(x) of models with x is taken for a Pr(x) + 1 - a of those without it."""
+"""RMIA offline: a, where a Pr(x) + 1 - a of models without x estimates Pr(x) of models with x."""
 
 Score = Callable[[Observations, Observations | None], Floats]
+"""(targets, shadows) -> scores, float64 [N, n], higher where membership is likelier.
+
+The targets are the N attacked models. The shadows are models to learn from; None for all other
+targets. Raises InputError for too few shadow models (`shadow_models.check_enough`), or where
+something is missing that the attack needs.
+"""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A way to tell members from others.
+    """A membership inference attack.
 
     Attributes:
-        score: (targets, shadows or None) -> float64 [N, n], higher where membership is likelier.
+        score: the score of a model and a record.
         title: for readers.
         source: for readers: who described it.
-        threshold: from which score on it calls a record a member; None where that is left to
-            whoever uses it.
-        randomised: whether the score is the probability with which it does.
+        threshold: least score that calls a record a member; None leaves it to the user.
+        randomised: whether the score is the probability of calling the record a member.
         needs: any of "members" (the losses of all records of the same model), "records" (several),
             "shadows", "population", "trajectory".
     """
@@ -54,50 +59,31 @@ class Attack:
     needs: frozenset[str] = frozenset()
 
 
-def mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return how far the loss is below the mean training loss, which the adversary knows, [N, n].
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: unused.
-
-    Raises:
-        InputError: a model that was trained on no record.
-    """
+def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return by how much the loss is below the mean training loss, [N, n]."""
     inside = targets.inclusion.sum(axis=1)
     if not inside.all():
         raise InputError("a model was trained on no record; give every model a member")
-    # As in `membership.yeom`: equal losses must not be told apart by the rounding of their mean.
+    # Relative to the smallest, like `membership.yeom`: rounding must not separate equal losses.
     smallest = targets.losses.min(axis=1, keepdims=True)
     distances = targets.losses - smallest
     threshold = (distances * targets.inclusion).sum(axis=1) / inside
     return threshold[:, None] - distances
 
 
-def bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
+def _bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
     """Return 1 - error/B, the probability of answering "member", [N, n].
 
-    The error is 1 - p, p the probability of the true label, so that B = 1. The advantage is the gap
-    in mean error.
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: unused.
+    The error is 1 - p, with p the probability of the true label, so that B = 1. The advantage is
+    the gap in mean error.
     """
     return np.exp(-targets.losses)
 
 
-def gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
+def _gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
     """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n].
 
-    The root mean square errors of members and of others are known in advance: from shadow models.
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: those to learn from; None for all other targets.
-
-    Raises:
-        InputError: shadow models that were all trained on the same records.
+    The root mean square errors of members and of non-members come from shadow models.
     """
     errors = -np.expm1(-targets.losses)
     inside, outside = (
@@ -108,9 +94,9 @@ def gaussian_error(targets: Observations, shadows: Observations | None) -> Float
 
 def _mean_square(targets: Observations, shadows: Observations | None, world: bool) -> Floats:
     """Return the mean square error over records and shadow models of one kind, [N or 1, 1]."""
-    given = targets if shadows is None else shadows
-    chosen = given.inclusion == world
-    own = np.where(chosen, np.expm1(-given.losses) ** 2, 0.0).sum(1, keepdims=True)
+    models = targets if shadows is None else shadows
+    chosen = models.inclusion == world
+    own = np.where(chosen, np.expm1(-models.losses) ** 2, 0.0).sum(1, keepdims=True)
     count = chosen.sum(1, keepdims=True)
     squares, counts = own.sum(0, keepdims=True), count.sum(0, keepdims=True)
     if shadows is None:
@@ -120,105 +106,53 @@ def _mean_square(targets: Observations, shadows: Observations | None, world: boo
     return squares / counts
 
 
-def calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return how far the loss is below its mean over shadow models without the record, [N, n].
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: those to learn from; None for all other targets.
-
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
-    """
-    usual = _of(targets, shadows, lambda seen: seen.losses, False)
+def _calibrated_loss(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return how far the loss is below its mean over shadow models without the record, [N, n]."""
+    usual = _of(targets, shadows, lambda models: models.losses, False)
     return usual.mean - targets.losses
 
 
-def online(targets: Observations, shadows: Observations | None) -> Floats:
+def _online(targets: Observations, shadows: Observations | None) -> Floats:
     """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n].
 
     "in" and "out" are the record's normal laws over shadow models with and without it, each with
-    the record's own variance.
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: those to learn from; None for all other targets.
-
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    a variance of this record.
     """
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
 
-def online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `online` with variances that all records share, [N, n]: for few shadow models.
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: those to learn from; None for all other targets.
-
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
-    """
+def _online_fixed(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return `_online` with variances common to all records, [N, n], for few shadow models."""
     return _log_ratio(targets, shadows, lambda law: law.pooled_variance)
 
 
-def offline(targets: Observations, shadows: Observations | None) -> Floats:
+def _offline(targets: Observations, shadows: Observations | None) -> Floats:
     """Return by how many standard deviations c is above its mean without the record, [N, n].
 
-    As Pr[N(out) < c], one to one with it.
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: those to learn from; None for all other targets.
-
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
+    It orders records like Pr[N(out) < c].
     """
     return _deviation(targets, shadows, lambda law: law.variance)
 
 
-def offline_fixed(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `offline` with a variance that all records share, [N, n].
-
-    Args:
-        targets: the N models that are attacked.
-        shadows: those to learn from; None for all other targets.
-
-    Raises:
-        InputError: a record with too few shadow models (`shadow_models.check_enough`).
-    """
+def _offline_fixed(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return `_offline` with a variance common to all records, [N, n]."""
     return _deviation(targets, shadows, lambda law: law.pooled_variance)
 
 
-def rmia(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return which share of the population z the record x beats, [N, n].
+def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return the share of the population z that the record x beats, [N, n].
 
-    That is p(x)/Pr(x) >= gamma p(z)/Pr(z) with p of the attacked model and Pr its mean over shadow
-    models, of x over half with and half without.
-
-    Args:
-        targets: the N models that are attacked, with a population.
-        shadows: those to learn from, with the same population; None for all other targets.
-
-    Raises:
-        InputError: no population; too few shadow models.
+    x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with p of the attacked model and Pr the mean over
+    shadow models, for x half with and half without it.
     """
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
 
 
-def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `rmia` with Pr from shadow models without the record alone, [N, n].
+def _rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
+    """Return `_rmia` with Pr from shadow models without the record only, [N, n].
 
-    Pr = (1 + a)/2 Pr_out + (1 - a)/2 of x and of z, a the `OFFLINE_SHARE`.
-
-    Args:
-        targets: the N models that are attacked, with a population.
-        shadows: those to learn from, with the same population; None for all other targets.
-
-    Raises:
-        InputError: no population; too few shadow models.
+    Pr = (1 + a)/2 Pr_out + (1 - a)/2 for x and z, with a = `OFFLINE_SHARE`.
     """
 
     def corrected(usual: Floats) -> Floats:
@@ -228,60 +162,52 @@ def rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
     return _beaten(targets, shadows, corrected(outside), corrected)
 
 
-def trajectory(targets: Observations, shadows: Observations | None) -> Floats:
+def _trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the log-likelihood ratio of the confidences at all global models, [N, n].
 
-    A vector [k] of each model and record is normal around the record's mean over shadow models with
-    or without it, with a covariance S that all records and both worlds share: what a client in a
-    federation sees, who receives every global model. S is shrunk towards its diagonal by k/(k + M)
-    for M shadow models. What a record does to its confidences, the difference of its two means, is
-    shrunk towards that of all records, as far as it varies no more between them than chance has it:
-    the prior is N(mean, t S), with t by the method of moments.
-
-    Args:
-        targets: the N models that are attacked, with trajectories [N, k, n].
-        shadows: those to learn from, likewise; None for all other targets.
-
-    Raises:
-        InputError: no trajectory; too few shadow models.
+    This is the attack of a client in a federation, which receives every global model. The vector
+    [k] of each model and record is normal around the record's mean over shadow models with or
+    without it. All records and both worlds share its covariance S, which is shrunk towards its
+    diagonal by k/(k + M) for M shadow models. A record's effect, the difference of its two means,
+    is shrunk towards the mean effect of all records, as far as chance explains its variation: the
+    prior is N(mean, t S), with t by the method of moments.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
-    given = targets if shadows is None else shadows
+    models = targets if shadows is None else shadows
 
-    def along(seen: Observations) -> Floats:
-        assert seen.trajectory is not None
-        return confidence(seen.trajectory)
+    def along(observed: Observations) -> Floats:
+        assert observed.trajectory is not None
+        return confidence(observed.trajectory)
 
     # S, shrunk towards its diagonal.
-    covariance = pooled_covariance(along(given), given.inclusion, shadows is None)
+    covariance = pooled_covariance(along(models), models.inclusion, shadows is None)
     size = covariance.shape[-1]
-    shrinkage = size / (size + len(given.losses) - (shadows is None))
+    shrinkage = size / (size + len(models.losses) - (shadows is None))
     diagonal = np.eye(size) * np.maximum(covariance, 1e-12)
     covariance = (1 - shrinkage) * covariance + shrinkage * diagonal
-    # What each record does to its confidences, [N or 1, k, n], and how much of that is chance.
+    # The effect of each record on its confidences, [N or 1, k, n], and how much of it is chance.
     laws = [_of(targets, shadows, along, world) for world in (True, False)]
     effect = laws[0].mean - laws[1].mean
     chance = (1 / laws[0].count + 1 / laws[1].count)[:, None, :]
     common = effect.mean(axis=2, keepdims=True)
-    # Where S is the unit matrix, every number of an effect has the variance `chance` around its
-    # own truth.
+    # In coordinates where S is the unit matrix, each number of an effect has variance `chance`.
     root = np.linalg.cholesky(covariance)
     apart = np.linalg.solve(root, effect - common)
     varies = np.mean(apart**2 - chance, axis=(1, 2), keepdims=True).clip(min=0)
-    # Each effect shrunk towards that of all records; then the ratio of two normal laws.
+    # Shrink each effect towards the mean effect; then the ratio of two normal laws.
     believed = common + varies / (varies + chance) * (effect - common)
     towards = np.linalg.solve(covariance, believed)
     middle = (laws[0].mean + laws[1].mean) / 2
     return ((along(targets) - middle) * towards).sum(axis=1)
 
 
-def _probability(seen: Observations) -> Floats:
-    return np.exp(-seen.losses)
+def _probability(models: Observations) -> Floats:
+    return np.exp(-models.losses)
 
 
-def _confidence(seen: Observations) -> Floats:
-    return confidence(seen.losses)
+def _confidence(models: Observations) -> Floats:
+    return confidence(models.losses)
 
 
 def _of(
@@ -291,18 +217,18 @@ def _of(
     world: bool,
 ) -> Moments:
     """Return the moments of a value over the shadow models with or without each record."""
-    given = targets if shadows is None else shadows
-    return moments(value(given), given.inclusion, world, leave_one_out=shadows is None)
+    models = targets if shadows is None else shadows
+    return moments(value(models), models.inclusion, world, leave_one_out=shadows is None)
 
 
 def _log_ratio(
     targets: Observations, shadows: Observations | None, variance: Callable[[Moments], Floats]
 ) -> Floats:
     inside, outside = (_of(targets, shadows, _confidence, world) for world in (True, False))
-    seen, logs = _confidence(targets), []
+    scaled, logs = _confidence(targets), []
     for law in (inside, outside):
         spread = variance(law)
-        logs.append(-((seen - law.mean) ** 2 / spread + np.log(spread)) / 2)
+        logs.append(-((scaled - law.mean) ** 2 / spread + np.log(spread)) / 2)
     return logs[0] - logs[1]
 
 
@@ -319,14 +245,14 @@ def _beaten(
     usual: Floats,
     corrected: Callable[[Floats], Floats],
 ) -> Floats:
-    """Return which share of the population has a likelihood ratio that the record's reaches.
+    """Return the share of the population whose likelihood ratio the record's ratio reaches.
 
-    usual: Pr(x), [N or 1, n]; corrected: what is made of the mean of p(z) over the shadow models.
+    usual: Pr(x), [N or 1, n]; corrected: turns the mean of p(z) over shadow models into Pr(z).
     """
-    given = targets if shadows is None else shadows
-    if targets.population is None or given.population is None or not targets.population.size:
-        raise InputError("the attack needs the losses of records that no model knows; give some")
-    others = np.exp(-given.population)
+    models = targets if shadows is None else shadows
+    if targets.population is None or models.population is None or not targets.population.size:
+        raise InputError("the attack needs losses of records that no model trained on; give them")
+    others = np.exp(-models.population)
     total, count = others.sum(axis=0, keepdims=True), len(others)
     if shadows is None:
         total, count = total - others, count - 1
@@ -335,8 +261,8 @@ def _beaten(
     tiny = np.finfo(np.float64).tiny
     record = -targets.losses - np.log(np.maximum(usual, tiny))
     population = -targets.population - np.log(np.maximum(corrected(total / count), tiny))
-    # How many of a row are at most a number is its place when both are sorted together, the
-    # population first among equals.
+    # The number of population values up to a record's value is the record's place when both are
+    # sorted together, the population first among equals.
     both = np.concatenate([population, record - np.log(GAMMA)], axis=1)
     order = np.argsort(both, axis=1, kind="stable")
     size = population.shape[1]
@@ -352,31 +278,31 @@ RMIA = "Zarifzadeh et al. 2024"
 SHADOWS, POPULATION = frozenset({"shadows"}), frozenset({"shadows", "population"})
 ALL_RECORDS = frozenset({"shadows", "records"})
 EVEN_ODDS = 0.0
-"""Of a log-likelihood ratio: where the two worlds are as likely, given even prior odds."""
+"""Threshold of a log-likelihood ratio at which both worlds are equally likely, from even odds."""
 
 ATTACKS: dict[str, Attack] = {
     "yeom-mean": Attack(
-        mean_loss, "Yeom: at most the mean training loss", YEOM, 0.0, needs=frozenset({"members"})
+        _mean_loss, "Yeom: at most the mean training loss", YEOM, 0.0, needs=frozenset({"members"})
     ),
     "yeom-bounded": Attack(
-        bounded_loss, "Yeom: bounded loss, at random", f"{YEOM}, Adversary 1", randomised=True
+        _bounded_loss, "Yeom: bounded loss, at random", f"{YEOM}, Adversary 1", randomised=True
     ),
     "yeom-gaussian": Attack(
-        gaussian_error, "Yeom: Gaussian errors", f"{YEOM}, Adversary 2", 0.0, needs=SHADOWS
+        _gaussian_error, "Yeom: Gaussian errors", f"{YEOM}, Adversary 2", 0.0, needs=SHADOWS
     ),
-    "calibrated": Attack(calibrated_loss, "Calibrated loss", "Watson et al. 2022", needs=SHADOWS),
-    "lira": Attack(online, "LiRA, online", LIRA, EVEN_ODDS, needs=SHADOWS),
+    "calibrated": Attack(_calibrated_loss, "Calibrated loss", "Watson et al. 2022", needs=SHADOWS),
+    "lira": Attack(_online, "LiRA, online", LIRA, EVEN_ODDS, needs=SHADOWS),
     "lira-fixed": Attack(
-        online_fixed, "LiRA, online, fixed variance", LIRA, EVEN_ODDS, needs=ALL_RECORDS
+        _online_fixed, "LiRA, online, fixed variance", LIRA, EVEN_ODDS, needs=ALL_RECORDS
     ),
-    "lira-offline": Attack(offline, "LiRA, offline", LIRA, needs=SHADOWS),
+    "lira-offline": Attack(_offline, "LiRA, offline", LIRA, needs=SHADOWS),
     "lira-offline-fixed": Attack(
-        offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=ALL_RECORDS
+        _offline_fixed, "LiRA, offline, fixed variance", LIRA, needs=ALL_RECORDS
     ),
-    "rmia": Attack(rmia, "RMIA, online", RMIA, needs=POPULATION),
-    "rmia-offline": Attack(rmia_offline, "RMIA, offline", RMIA, needs=POPULATION),
+    "rmia": Attack(_rmia, "RMIA, online", RMIA, needs=POPULATION),
+    "rmia-offline": Attack(_rmia_offline, "RMIA, offline", RMIA, needs=POPULATION),
     "trajectory": Attack(
-        trajectory,
+        _trajectory,
         "LiRA on all global models",
         "after Carlini et al. 2022",
         EVEN_ODDS,
@@ -390,28 +316,28 @@ def chosen(names: str) -> dict[str, Attack]:
     """Return the attacks that a configuration names, by name.
 
     Args:
-        names: with commas between them, or "all", or "none".
+        names: separated by commas, or "all", or "none".
 
-    Raises:
-        InputError: an unknown name; "all" or "none" beside others; code that is no attack.
+    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
+    no attack.
     """
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
     listed = [name.strip() for name in names.split(",")]
     known: dict[str, Attack | None] = {**ATTACKS, "all": None, "none": None}
-    found = {}
+    attacks = {}
     for name in listed:
         attack = lookup(known, name, "audit.attacks")
         if attack is None:
             raise InputError(
-                f"audit.attacks is '{names}', but '{name}' stands alone; drop it, or all others"
+                f"audit.attacks is '{names}', but '{name}' must stand alone; drop it, or all others"
             )
-        found[name] = _as_attack(attack, name)
-    return found
+        attacks[name] = _as_attack(attack, name)
+    return attacks
 
 
 def _as_attack(code: object, name: str) -> Attack:
-    """Return an attack, made of a function where the name leads to one."""
+    """Return an attack; a function becomes one, with its name as the title."""
     if isinstance(code, Attack):
         return code
     if not callable(code) or isinstance(code, type):
@@ -419,16 +345,16 @@ def _as_attack(code: object, name: str) -> Attack:
             f"audit.attacks names {name}, a {type(code).__name__}; name an Attack, or a function "
             "(targets, shadows) that returns scores [N, n]"
         )
-    return Attack(code, name.rpartition(":")[2], "code of the user's own")
+    return Attack(code, name.rpartition(":")[2], "user's own code")
 
 
 def needed(names: str) -> frozenset[str]:
-    """Return what the attacks of a list need, as in `Attack.needs`.
+    """Return the union of `Attack.needs` over the named attacks.
 
     Args:
-        names: as of `chosen`.
+        names: separated by commas, or "all", or "none".
 
-    Raises:
-        InputError: as of `chosen`.
+    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
+    no attack.
     """
     return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

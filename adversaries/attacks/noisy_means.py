@@ -1,9 +1,9 @@
-"""Whose update is in a noisy mean: noise measured by what is left over, and beliefs about clients.
+"""Noisy means: the noise measured as a residual, and beliefs about whose update is in the mean.
 
-A round releases r = sum_j w_j u_j + N(0, s^2 I), where u_j is the clipped update of client j.
-Whoever knows every u_j finds the noise e as what is left over, and with it s. Whoever knows all but
-one asks whether that one took part or sent no change: two Gaussians that lie |w_j u_j| apart, as in
-Bernau et al., Lemma 1, for a client instead of a record.
+A round releases r = sum_j w_j u_j + N(0, s^2 I), where u_j is the clipped update of client j. An
+auditor who knows every u_j obtains the noise e as the residual, and with it s. An adversary that
+knows all but one asks whether that client took part or sent no change. These are two Gaussians at
+distance |w_j u_j|, as in Bernau et al., Lemma 1, for a client instead of a record.
 """
 
 import math
@@ -21,23 +21,23 @@ from adversaries.statistics.intervals import Interval, significance
 Floats = npt.NDArray[np.float64]
 
 FINGERPRINT = 4096
-"""Coordinates of the noise that are kept from every round, to find noise that was used again."""
+"""Coordinates of the noise that are kept from every round, to detect reused noise."""
 
 
 ROUNDING_MARGIN = 2.0
-"""What is left over counts as rounding up to so many times the root mean square expected of it."""
+"""A residual up to so many times the expected root mean square of rounding counts as rounding."""
 
 CLEAR_OF_ROUNDING = 0.3
-"""Of sqrt(n): (s/r)^2 from which n coordinates are judged by their shape, r being rounding.
+"""Factor of sqrt(n): least (s/r)^2 at which the shape of n coordinates is judged, r the rounding.
 
 A dither as wide as the gap h between two numbers of the model makes the distribution function of
-rounded noise a straight line between them: off by at most h^2/8 max|phi'|/s^2 = 0.03 (h/s)^2, which
-after three roundings or more, h <= 2 r, is 0.12 (r/s)^2. Kolmogorov and Smirnov's test alarms at
-2.23/sqrt(n), one time in ten thousand; rounding must not bring about more than a fifth of it.
+rounded noise linear between them. It is off by at most h^2/8 max|phi'|/s^2 = 0.03 (h/s)^2, which
+after three or more roundings, h <= 2 r, is 0.12 (r/s)^2. Kolmogorov and Smirnov's test alarms at
+2.23/sqrt(n), one time in ten thousand; rounding may cause at most a fifth of that.
 """
 
 LOUDEST = 8.0
-"""Standard deviations between two means that evidence counts with at most: one round is proof."""
+"""Largest distance between two means, in standard deviations, that evidence counts with."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,23 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Release:
-    """One noisy mean, reduced to what an audit needs of it. e is what is left over.
+    """One noisy mean, reduced to what an audit needs. e is the residual.
 
     Attributes:
         round: its number.
         size: P, the number of parameters.
-        claimed_std: s as configured; None where nobody said.
+        claimed_std: s as configured; None if unknown.
         energy: |e|^2.
-        rounding: the root mean square of e were it rounding alone.
-        clipping_norm: C, the longest that |u_j| can be; None where nothing limits it.
+        rounding: root mean square of e if it were only rounding.
+        clipping_norm: C, the largest |u_j|; None where nothing limits it.
         contributions: by client.
         by_array: P, |e|^2 and `rounding` of each array of the model, by name.
         fingerprint: the first coordinates of e, float32, each dithered evenly over one unit in the
-            last place of its parameter: noise that a model holds is discrete.
+            last place of its parameter, because noise in a model is discrete.
         count_std: of the noise on a count of clipped updates that was released beside the mean, 0
-            for none or one that nobody recorded; None where no count was released.
+            for no noise or an unrecorded one; None where no count was released.
         fingerprint_rounding: `rounding` of the fingerprint's coordinates alone.
-        mean_length: |m| of the mean that was subtracted.
+        mean_length: |m| of the subtracted mean.
         along_mean: <e, m>/|m|.
     """
 
@@ -93,27 +93,27 @@ class Release:
 
     @property
     def left_over(self) -> float:
-        """The root mean square of what is left over."""
+        """The root mean square of the residual."""
         return math.sqrt(self.energy / self.size) if self.size else 0.0
 
     @property
     def noiseless(self) -> bool:
-        """Whether nothing is left over that rounding could not have left."""
+        """Whether rounding alone could explain the residual."""
         return self.left_over <= ROUNDING_MARGIN * self.rounding
 
     @property
     def energy_of_noise(self) -> float:
-        """At least this much of |e|^2 is noise and not rounding."""
+        """A lower bound on the part of |e|^2 that is noise and not rounding."""
         return energy_of_noise(self.energy, self.size, self.rounding)
 
 
 def energy_of_noise(energy: float, size: int, rounding: float) -> float:
-    """Return how much of |e|^2 at least is noise.
+    """Return a lower bound on the part of |e|^2 that is noise.
 
     Args:
         energy: |e|^2.
         size: P, the number of coordinates.
-        rounding: the root mean square of e were it rounding alone.
+        rounding: root mean square of e if it were only rounding.
     """
     return max(0.0, energy - size * (ROUNDING_MARGIN * rounding) ** 2)
 
@@ -123,7 +123,7 @@ def clipped(update: Floats, norm: float | None) -> Floats:
 
     Args:
         update: float64 [P].
-        norm: the longest that it may be; None for any length.
+        norm: the largest length; None for no limit.
     """
     length = float(np.linalg.norm(update))
     return update * (norm / length) if norm is not None and length > norm else update
@@ -135,12 +135,11 @@ def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
     energy / s^2 is chi-square; each end misses with probability alpha/2.
 
     Args:
-        energy: the sum of the squares.
-        freedom: how many normals; without any the interval is [0, inf).
+        energy: sum of the squares.
+        freedom: number of normals; 0 gives the interval [0, inf).
         confidence: in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence.
+    Raises InputError for confidence out of range.
     """
     tail = significance(confidence) / 2
     if freedom < 1:
@@ -150,13 +149,13 @@ def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
 
 
 def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
-    """Return ln of how much likelier the release is with this client's update than with no change.
+    """Return the log-likelihood ratio of this client's update against no change.
 
-    <w u + e - w u / 2, w u> / s^2; 0 for a client that changed nothing.
+    It is <w u + e - w u / 2, w u> / s^2; 0 for a client that changed nothing.
 
     Args:
         contribution: the client's part in the release.
-        std: s, >= 0; without noise the result is infinite.
+        std: s, >= 0; 0 gives infinity.
     """
     if contribution.norm == 0:
         return 0.0
@@ -166,13 +165,12 @@ def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
 
 
 def evidence_against(energy: float, shifted: float, gap: float, size: int) -> float:
-    """Return the logarithm of an e-value against e ~ N(0, s^2 I), s unknown; for it e + d ~ N.
+    """Return the logarithm of an e-value against e ~ N(0, s^2 I) with s unknown, for e + d ~ N.
 
     Under the hypothesis t = -<e, d>/|d| / sqrt((|e|^2 - <e, d>^2/|d|^2)/(P - 1)) is Student's with
-    P - 1 degrees of freedom, so that u = Phi^-1(F(t)) is standard normal whatever s is, and
-    independent of |e| (Basu, 1955). Hence exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at
-    most `LOUDEST`. The product over rounds exceeds 1/alpha at any time with probability at most
-    alpha (Ville, 1939).
+    P - 1 degrees of freedom. So u = Phi^-1(F(t)) is standard normal for any s, and independent of
+    |e| (Basu, 1955). Hence exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at most `LOUDEST`.
+    The product over rounds ever exceeds 1/alpha with probability at most alpha (Ville, 1939).
 
     Args:
         energy: |e|^2.
@@ -180,8 +178,7 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
         gap: |d|^2.
         size: P.
 
-    Returns:
-        The logarithm; 0 where nothing can be told: P < 2, d = 0, e = 0.
+    Returns: the logarithm; 0 where nothing follows: P < 2, d = 0, e = 0.
     """
     if size < 2 or gap <= 0 or energy <= 0:
         return 0.0
@@ -191,42 +188,41 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
 
 
 def score(projection: float, energy: float, size: int) -> float:
-    """Return Student's t of <e, v>, v a unit vector, as the standard normal that it is for noise.
+    """Return Student's t of <e, v>, v a unit vector, as a standard normal under pure noise.
 
-    Noise is e ~ N(0, s^2 I) with s unknown.
+    The noise is e ~ N(0, s^2 I) with s unknown.
 
     Args:
         projection: <e, v>.
         energy: |e|^2.
         size: P.
 
-    Returns:
-        The normal, cut off at +-37; 0 where nothing can be told: P < 2, e = 0.
+    Returns: the normal, cut off at +-37; 0 where nothing follows: P < 2, e = 0.
     """
     if size < 2 or energy <= 0:
         return 0.0
     across = max(energy - projection**2, 0.0)
     statistic = projection / math.sqrt(across / (size - 1)) if across else math.inf * projection
-    # Both tails, each where it is exact; far out the normal quantile is cut, which costs evidence.
+    # Each tail where it is exact; far out the normal quantile is cut off, which costs evidence.
     normal = float(norm.isf(student.sf(statistic, size - 1)) if statistic > 0
                    else norm.ppf(student.cdf(statistic, size - 1)))  # fmt: skip
     return min(max(normal, -37.0), 37.0)
 
 
 def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> float:
-    """Return the p-value of what is left over being noise alone, none of it along the mean.
+    """Return the p-value that the residuals are noise alone, without a part along the mean.
 
-    What an aggregate that is no mean of these updates leaves over moves with them.
+    If the aggregate is no mean of these updates, its residual moves with them.
 
     Args:
-        releases: one for each round; those without noise are left out.
-        rates: r of each round, by which the mean was multiplied before it was released; None for 1.
+        releases: one for each round; rounds without noise are left out.
+        rates: r of each round, which multiplied the mean before the release; None for 1.
     """
     rates = [1.0] * len(releases) if rates is None else rates
     scores = []
     for release, rate in zip(releases, rates, strict=True):
         if not release.noiseless:
-            # e + (1 - r) m, with e what r m + noise leaves over of m.
+            # The residual for rate r is e + (1 - r) m, from the residual e for rate 1.
             lost = (1 - rate) * release.mean_length
             energy = release.energy + 2 * lost * release.along_mean + lost**2
             scores.append(score(release.along_mean + lost, energy, release.size))
@@ -234,17 +230,16 @@ def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> fl
 
 
 def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
-    """Return the p-value of each release being r (mean + noise), with the noise that is configured.
+    """Return the p-value that each release is r (mean + noise), with the configured noise.
 
-    What lies across the mean is r times the noise, and has r in an interval. Within its interval
-    each r is the one that fits best.
+    The residual across the mean is r times the noise and gives an interval for r. Within it, r is
+    the value that fits best.
 
     Args:
         releases: one for each round, at least one.
         confidence: with which the intervals of all rounds hold together, in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence.
+    Raises InputError for confidence out of range.
     """
     each = 1 - significance(confidence) / len(releases)
     rates = []
@@ -262,12 +257,12 @@ def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
 def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:
     """Return <e, v> [count] for fresh directions v, uniform on the unit sphere.
 
-    By symmetry |e| times one coordinate of such a direction, g / sqrt(g^2 + chi^2_{P-1}): no
-    direction needs to be drawn.
+    By symmetry this is |e| times one coordinate of such a direction, g / sqrt(g^2 + chi^2_{P-1}),
+    so no direction needs to be drawn.
 
     Args:
-        release: the round, with e what it leaves over.
-        count: how many directions.
+        release: the round, with e its residual.
+        count: number of directions.
         generator: of the directions.
     """
     first = generator.standard_normal(count)
@@ -276,7 +271,11 @@ def bystander_projections(release: Release, count: int, generator: np.random.Gen
 
 
 def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
-    """Return the rounds whose noise is so far above rounding that its shape can be judged."""
+    """Return the rounds whose noise is so far above rounding that its shape can be judged.
+
+    Args:
+        releases: one for each round.
+    """
     noisy = [release for release in releases if not release.noiseless]
     least = CLEAR_OF_ROUNDING * math.sqrt(sum(release.fingerprint.size for release in noisy))
     return [
@@ -287,10 +286,10 @@ def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
 
 
 def normality(releases: Sequence[Release]) -> float | None:
-    """Return the p-value of the noise being Gaussian, by Kolmogorov and Smirnov; None without any.
+    """Return the p-value that the noise is Gaussian, by Kolmogorov and Smirnov; None if unknown.
 
-    Each round that is clear of rounding is brought to unit variance by the root mean square of its
-    own fingerprint, which makes a false alarm rarer than p says (Lilliefors, 1967).
+    Each round that is clear of rounding is scaled to unit variance by its fingerprint's root mean
+    square, which makes a false alarm rarer than the p-value says (Lilliefors, 1967).
     """
     clear = [release for release in clear_of_rounding(releases) if _root_mean_square(release)]
     if not clear:
@@ -311,19 +310,17 @@ def _root_mean_square(release: Release) -> float:
 def repeated_noise(
     releases: Sequence[Release], confidence: float, least: float = 0.0
 ) -> list[tuple[int, int]]:
-    """Return pairs of rounds whose noise is the same, or nearly: correlated beyond chance.
+    """Return pairs of rounds whose noise is the same, or correlated beyond chance.
 
-    The correlation of two independent normals of n coordinates is about N(0, 1/n); the limit is
-    Bonferroni's over all pairs. Nothing is said of fingerprints of fewer than 64 coordinates.
+    The correlation of two independent normal vectors of n coordinates is about N(0, 1/n); the limit
+    is Bonferroni's over all pairs. Fingerprints of fewer than 64 coordinates are not compared.
 
     Args:
-        releases: one for each round; those without noise are left out.
+        releases: one for each round; rounds without noise are left out.
         confidence: in (0, 1); independent noise is accused with probability at most 1 - confidence.
-        least: correlation that does not count yet, where something else may be left over with the
-            noise.
+        least: correlation that does not count yet, where the residual may hold more than noise.
 
-    Raises:
-        InputError: an impossible confidence.
+    Raises InputError for confidence out of range.
     """
     noisy = [release for release in releases if not release.noiseless]
     if len(noisy) < 2 or len({release.fingerprint.size for release in noisy}) > 1:

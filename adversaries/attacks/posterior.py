@@ -3,9 +3,9 @@
 Bernau et al., Lemma 1 and Algorithm 1, and its form for Poisson-sampled steps.
 
 In each step the adversary holds two hypotheses about a Gaussian observation r: its mean is f(D) or
-f(D'); where the differing record takes part with probability q only, each hypothesis is a mixture
-of that Gaussian and one without the record. Everything is kept as log-odds in float64: they never
-saturate, and the empirical epsilon of a belief is the log-odds themselves.
+f(D'). Where the differing record takes part only with probability q, each hypothesis is a mixture
+of that Gaussian and one without the record. All values are log-odds in float64: they never
+saturate, and the empirical epsilon of a belief equals its log-odds.
 """
 
 import math
@@ -21,8 +21,7 @@ from torch import Tensor
 class Hypotheses:
     """What the adversary keeps between a step and the aggregate that the step releases.
 
-    g is the clipped gradient of x^ and g' that of x^' (0 under add-remove). All tensors are
-    float64.
+    g is the clipped gradient of x^, and g' of x^' (0 under add-remove). All tensors are float64.
 
     Attributes:
         directions: [H, T, P]; the scores are s_h = (<r, direction> - offset)/sigma^2. Where the
@@ -32,8 +31,8 @@ class Hypotheses:
         offsets: [H, T].
         noise_std: [T], sigma of the noise that the adversary does not know.
         sampling_rate: q, the probability that the differing record takes part.
-        draws: how often it is drawn with that probability, each time with the same gradient: the
-            steps of a sum over several.
+        draws: number of independent draws of the record with the same gradient: the steps of a sum
+            over several.
         sensitivity: [T], |g - g'|.
         present_norm: [T], |g|.
         absent_norm: [T], |g'|.
@@ -60,18 +59,17 @@ def hypotheses(
     """Return both hypotheses about the aggregate. All tensors are float64.
 
     Args:
-        known: [T, P], what the aggregate contains in both worlds, the adversary's own message
-            included and, of the other records, those that take part.
+        known: [T, P], the part of the aggregate that is the same in both worlds: the adversary's
+            own message, and the other records that take part.
         present: [T, P], the clipped gradient of the target record.
-        absent: [T, P], that of its replacement; None if there is none.
+        absent: [T, P], the clipped gradient of its replacement; None if there is none.
         noise_std: [T] or a scalar tensor, sigma of the noise that the adversary does not know.
         sampling_rate: the target record's q, in (0, 1].
-        draws: how often the target record is drawn; more than once under q < 1 and without a
-            replacement.
+        draws: number of draws of the target record; more than one needs q < 1 and no replacement.
     """
     difference = present if absent is None else present - absent
     if sampling_rate == 1:
-        # The inner product with Delta has no cancellation; a difference of two scores would.
+        # The inner product with Delta does not cancel; a difference of two scores would.
         middle = known + (present if absent is None else present + absent) / 2
         directions = difference[None]
         offsets = torch.linalg.vecdot(middle, difference)[None]
@@ -96,11 +94,11 @@ def hypotheses(
 def log_likelihood_ratio(hypotheses: Hypotheses, aggregate: Tensor) -> Tensor:
     """Return lambda, the log-likelihood ratio of D to D', [T] float64.
 
-    At q = 1, <r - (f(D) + f(D'))/2, Delta>/sigma^2; else log(1 - q + q e^s) under add-remove, and
-    the difference of two of them under replace. A step whose Delta is 0 says nothing: 0.
+    At q = 1 it is <r - (f(D) + f(D'))/2, Delta>/sigma^2. Else it is log(1 - q + q e^s) under
+    add-remove, and the difference of two such terms under replace. A step with Delta = 0 gives 0.
 
     Args:
-        hypotheses: about the step.
+        hypotheses: of the step.
         aggregate: [T, P], r, the released noisy sum.
     """
     observed = aggregate.double()
@@ -116,12 +114,12 @@ def log_likelihood_ratio(hypotheses: Hypotheses, aggregate: Tensor) -> Tensor:
 
 
 def ratio_of_scores(scores: list[Tensor], sampling_rate: float, sensitivity: Tensor) -> Tensor:
-    """Return lambda [T]: what speaks for D, minus what speaks for D'.
+    """Return lambda [T] from the scores: evidence for D minus evidence for D'.
 
     Args:
         scores: one or two tensors [T], s of x^ and of x^'.
         sampling_rate: q, in (0, 1].
-        sensitivity: [T], |Delta|; where it is 0 lambda is, whatever the scores are.
+        sensitivity: [T], |Delta|; where it is 0, lambda is 0 for any scores.
     """
     mixtures = [mixture(score, sampling_rate) for score in scores]
     ratio = mixtures[0] if len(mixtures) == 1 else mixtures[0] - mixtures[1]
@@ -129,10 +127,9 @@ def ratio_of_scores(scores: list[Tensor], sampling_rate: float, sensitivity: Ten
 
 
 def mixture(score: Tensor, sampling_rate: float) -> Tensor:
-    """Return log(1 - q + q e^s): what a score is worth if the record took part with probability q.
+    """Return log(1 - q + q e^s): a score for a record that takes part with probability q.
 
-    It never falls below log(1 - q): a step without the record is no proof that it is missing.
-
+    It is at least log(1 - q): a step without the record does not prove that it is missing.
     Args:
         score: s, of any shape.
         sampling_rate: q, in (0, 1].
@@ -146,7 +143,7 @@ def mixture(score: Tensor, sampling_rate: float) -> Tensor:
 def drawn_mixture(score: Tensor, length: Tensor, sampling_rate: float, draws: int) -> Tensor:
     """Return log sum_k Bin(k; L, q) e^(k s - k (k - 1) |g|^2 / 2 sigma^2), [T].
 
-    What an observation says for a record that is k times in it, k by L coins.
+    This is the evidence of an observation for a record that is in it k times, k by L coins.
 
     Args:
         score: s of the record once, [T].
@@ -170,10 +167,10 @@ def ratio_without_noise(
     sensitivity: Tensor,
     sampling_rate: float,
 ) -> Tensor:
-    """Return lambda [T] of somebody who sees the challenge's contribution itself: sigma = 0.
+    """Return lambda [T] of an observer that sees the target's contribution without noise.
 
-    +inf where only D can have sent it, -inf where only D' can, and finite where both could: log(1 -
-    q) where a record that D would have added with probability q is not there; 0 where g = g'.
+    It is +inf where only D can have sent it and -inf where only D' can. Otherwise it is finite:
+    log(1 - q) where a record that D would have added with probability q is missing, 0 where g = g'.
 
     Args:
         seen: int [T], 0 where neither gradient is in the sum, 1 for g, 2 for g'.

@@ -1,12 +1,13 @@
-"""What is left of an aggregate when everything that the adversary knows is subtracted: noise.
+"""Residuals: what remains of an aggregate when everything that the adversary knows is subtracted.
 
-The belief looks along the one direction in which the two worlds differ. In all others both say the
-same: r minus what is expected is N(0, sigma^2 I) there, whatever the world. A mechanism that adds
-other noise than it claims, or sums something else than clipped gradients, shows in these P - 1
-directions long before it shows in the one.
+The belief uses the one direction in which the two worlds differ. In all other directions both
+worlds agree: r minus its expectation is N(0, sigma^2 I). A mechanism that adds other noise than it
+claims, or sums something else than clipped gradients, shows in these P - 1 directions long before
+it shows in the one.
 
-Four statistics of every step. Given all steps before, each has a known law if the mechanism is as
-claimed, in whatever way later steps depend on earlier ones; so sums over steps and trials have one.
+Every step has four statistics. Given all earlier steps, each has a known law if the mechanism is as
+claimed, even where later steps depend on earlier ones. So their sums over steps and trials have
+known laws too.
 """
 
 import math
@@ -27,39 +28,39 @@ from adversaries.statistics.intervals import Interval, significance
 Floats = npt.NDArray[np.float64]
 
 RESOLUTION = 1e-3
-"""A step whose sigma is below this share of what is expected is left out: float32 rounds it."""
+"""Steps with sigma below this share of the expected sum are left out: float32 rounds it away."""
 
 PARALLEL = 1e-6
-"""A direction of which less than this share is new adds none."""
+"""A direction with a smaller share outside the others adds no dimension."""
 
 FEWEST_COORDINATES, FEWEST_IN_ALL = 8, 1000
-"""Coordinates of a step, and of all steps together, below which their shape is not judged."""
+"""Fewest coordinates of a step, and of all steps together, whose shape is judged."""
 
 VALUES = 2**21
-"""The most values of a sum of squares whose law is computed."""
+"""Largest number of values of a sum of squares whose law is computed."""
 
 SPREAD = 64
-"""Standard deviations about the mean outside of which no sum of many squares lies."""
+"""Standard deviations about the mean that hold any sum of many squares."""
 
 NEVER = 1e-25
-"""A chance that no number of batches makes anything of."""
+"""Probability that is negligible in any number of batches."""
 
 
 @dataclass(frozen=True)
 class Residual:
-    """One step's statistics, float64 [T]; all 0 where nothing can be known.
+    """One step's statistics, float64 [T]; all 0 where nothing is known.
 
-    e is what is left of the aggregate in the directions that both worlds agree on.
+    e is the residual in the directions in which both worlds agree.
 
     Attributes:
         squares: |e|^2/sigma^2, chi-square with `freedoms` degrees of freedom.
-        freedoms: the number of those directions.
-        repeats: the part of e/sigma along the sum of all e before, N(0, 1).
-        scales: the part along what was expected, N(0, 1).
-        signals: |expected|/sigma in these directions, by which scales/signals estimates how much
-            too large the sum was.
+        freedoms: number of those directions.
+        repeats: the part of e/sigma along the sum of all earlier e, N(0, 1).
+        scales: the part along the expected sum, N(0, 1).
+        signals: |expected|/sigma in these directions; scales/signals estimates the relative excess
+            of the sum.
         shapes: Geary's ratio of e's coordinates, their mean size over their root mean square,
-            brought to mean 0 and variance 1.
+            standardised to mean 0 and variance 1.
     """
 
     squares: Tensor
@@ -76,25 +77,25 @@ def residual(
     """Return a step's statistics, and the sum of all e/sigma so far, float32 [T, P].
 
     Args:
-        hypotheses: about the step.
-        known: [T, P], what the aggregate contains in both worlds, up to multiples of the directions
-            of the hypotheses (so that of a pair that surely takes part one of the two is in it).
+        hypotheses: of the step.
+        known: [T, P], the part of the aggregate that is the same in both worlds, up to multiples of
+            the hypotheses' directions (so a pair that surely takes part has one record in it).
         past: [T, P], the sum before this step, zeros at first.
-        aggregate: [T, P], what was released.
+        aggregate: [T, P], the release.
     """
-    # A step of next to no noise tells nothing: in float32 it is rounded away.
+    # A step with almost no noise reveals nothing: float32 rounds the noise away.
     std = hypotheses.noise_std
     informative = std > RESOLUTION * known.double().norm(dim=-1)
     unit = torch.where(informative, 1 / std, 0.0)[:, None]
     basis = _orthonormal(hypotheses.directions)
-    # What is left over, what was expected and what was left over before, each over sigma and
-    # only in the directions on which both worlds agree.
+    # Residual, expected sum and earlier residuals, each over sigma and only in the directions in
+    # which both worlds agree.
     left = _without((aggregate.double() - known.double()) * unit, basis)
     expected = _without(known.double() * unit, basis)
     before = _without(past.double(), basis)
     # A row of the basis has length 1, or 0 where it adds no direction.
     freedoms = known.shape[1] - basis.square().sum(-1).round().sum(0)
-    found = Residual(
+    statistics = Residual(
         squares=torch.linalg.vecdot(left, left),
         freedoms=torch.where(informative, freedoms, 0.0),
         repeats=_along(left, before),
@@ -102,17 +103,21 @@ def residual(
         signals=expected.norm(dim=-1),
         shapes=_shape(left, basis),
     )
-    return found, (past + left.float())
+    return statistics, (past + left.float())
 
 
 def nothing(trials: int) -> Residual:
-    """Return the statistics of a step that nothing is known to be subtracted from."""
+    """Return the statistics of a step for which nothing is known.
+
+    Args:
+        trials: T.
+    """
     zero = torch.zeros(trials, dtype=torch.float64)
     return Residual(zero, zero, zero, zero, zero, zero)
 
 
 def _orthonormal(directions: Tensor) -> Tensor:
-    """Return an orthonormal basis [H, T, P] of what the worlds differ in; zeros for none."""
+    """Return an orthonormal basis [H, T, P] of the worlds' differences; 0 for dependent rows."""
     basis: list[Tensor] = []
     for direction in directions:
         left = direction
@@ -136,11 +141,11 @@ def _along(rows: Tensor, direction: Tensor) -> Tensor:
 
 
 def _shape(left: Tensor, basis: Tensor) -> Tensor:
-    """Return Geary's ratio of every row of [T, P], standardised; 0 where nothing is left.
+    """Return Geary's ratio of every row of [T, P], standardised; 0 for a zero row.
 
-    The directions of the basis are cut out of the rows, so that their coordinates depend on each
-    other a little. Reflections that carry each direction to an axis of its own leave the others
-    nearly as they were, and exactly independent.
+    The rows lack the directions of the basis, so that their coordinates are slightly dependent.
+    Reflections carry each direction to an axis of its own. They leave the other coordinates nearly
+    unchanged, and exactly independent.
     """
     rows, directions = left, list(basis)
     for axis in range(len(directions)):
@@ -148,17 +153,17 @@ def _shape(left: Tensor, basis: Tensor) -> Tensor:
         mirror[:, axis] += torch.where(mirror[:, axis] < 0, -1.0, 1.0)
         rows = _reflected(rows, mirror)
         directions = [_reflected(direction, mirror) for direction in directions]
-    seen = rows[:, len(basis) :]
-    length, freedom = seen.norm(dim=-1), seen.shape[1]
+    free = rows[:, len(basis) :]
+    length, freedom = free.norm(dim=-1), free.shape[1]
     if freedom < FEWEST_COORDINATES:
         return torch.zeros_like(length)
     mean, deviation = geary(freedom)
-    ratio = seen.abs().sum(-1) / (math.sqrt(freedom) * length)
+    ratio = free.abs().sum(-1) / (math.sqrt(freedom) * length)
     return torch.where(length > 0, (ratio - mean) / deviation, 0.0)
 
 
 def _reflected(rows: Tensor, mirror: Tensor) -> Tensor:
-    """Return rows [T, P] mirrored in the plane that each mirror [T, P] is normal to."""
+    """Return rows [T, P] mirrored in the plane normal to each mirror [T, P]."""
     scale = 2 * torch.linalg.vecdot(rows, mirror) / torch.linalg.vecdot(mirror, mirror)
     return rows - scale[:, None] * mirror
 
@@ -166,16 +171,15 @@ def _reflected(rows: Tensor, mirror: Tensor) -> Tensor:
 def geary(coordinates: int) -> tuple[float, float]:
     """Return mean and standard deviation of Geary's ratio of independent normals.
 
-    Their mean size over their root mean square: sqrt(2/pi) in the limit. The ratio is independent
-    of the root mean square (Basu), so that both follow from moments of chi, whose mean over sqrt(n)
-    is 1 - gap.
+    The ratio is their mean size over their root mean square, sqrt(2/pi) in the limit. It is
+    independent of the root mean square (Basu), so both follow from moments of chi, whose mean over
+    sqrt(n) is 1 - gap.
 
     Args:
-        coordinates: n, how many normals.
+        coordinates: n, number of normals.
 
-    Source:
-        Geary, "The ratio of the mean deviation to the standard deviation as a test of normality",
-        1935.
+    Source: Geary, "The ratio of the mean deviation to the standard deviation as a test of
+    normality", 1935.
     """
     n = coordinates
     gap = 1 / (4 * n) - 1 / (32 * n**2) - 5 / (128 * n**3) + 21 / (2048 * n**4)
@@ -185,15 +189,15 @@ def geary(coordinates: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class NoiseTest:
-    """Whether the residuals have the length that the claimed noise gives them.
+    """A test of the residuals' length against the claimed noise.
 
     Attributes:
-        ratio: the noise that is there over the noise that is claimed.
+        ratio: the actual noise over the claimed noise.
         interval: of the ratio, exact.
         by_step: the ratio of each of k steps, NaN where nothing was known.
-        p_value: two-sided, of all together and of the step that is furthest off (Bonferroni).
-        uneven: whether that step is further off than all together, as where one has the noise that
-            others lack.
+        p_value: two-sided, of all together and of the most deviant step (Bonferroni).
+        uneven: whether that step deviates more than all together, as where one step has the noise
+            that others lack.
         degrees_of_freedom: of all residuals together.
     """
 
@@ -207,13 +211,13 @@ class NoiseTest:
 
 @dataclass(frozen=True)
 class DirectionTest:
-    """Whether the residuals lean along a direction.
+    """A test whether the residuals lean along a direction.
 
     Attributes:
         statistic: N(0, 1) if they do not.
         p_value: two-sided.
-        cosine: between a residual and the direction, on average weighted by their lengths.
-        steps: how many steps, of all trials, have such a direction.
+        cosine: between a residual and the direction, averaged with the lengths as weights.
+        steps: number of steps, over all trials, with such a direction.
     """
 
     statistic: float
@@ -223,15 +227,14 @@ class DirectionTest:
 
 
 def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTest | None:
-    """Return the chi-square test of all residuals; None where there are none.
+    """Return the chi-square test of all residuals; None without residuals.
 
     Args:
         squares: float64 [T, k], |e|^2/sigma^2 of every step.
-        freedoms: float64 [T, k], their degrees of freedom, 0 where nothing was known.
+        freedoms: float64 [T, k], degrees of freedom, 0 where nothing was known.
         confidence: of the ratio's interval, in (0, 1).
 
-    Raises:
-        InputError: unless 0 < confidence < 1.
+    Raises InputError unless 0 < confidence < 1.
     """
     tail = significance(confidence) / 2
     lengths, each = squares.sum(axis=0), freedoms.sum(axis=0)
@@ -240,7 +243,7 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
         return None
     half = degrees / 2
     together = _of_length(total, degrees)
-    # Times all steps, told or not: which are told may depend on the noise of those before.
+    # Bonferroni over all steps: which steps are informative may depend on earlier noise.
     alone = len(each) * min(
         _of_length(length, freedom)
         for length, freedom in zip(lengths.tolist(), each.tolist(), strict=True)
@@ -261,10 +264,10 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
 
 
 def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
-    """Return the test of one part of every residual; None where there are none.
+    """Return the test of one part of every residual; None without parts.
 
     Args:
-        parts: float64 [T, k], N(0, 1) each; exactly 0 for a step that has no such direction.
+        parts: float64 [T, k], N(0, 1) each; exactly 0 for a step without such a direction.
         squares: float64 [T, k], |e|^2/sigma^2 of the whole residuals.
     """
     steps = int(np.count_nonzero(parts))
@@ -277,13 +280,13 @@ def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
 
 @dataclass(frozen=True)
 class ShapeTest:
-    """Whether the coordinates of the residuals are normal.
+    """A test whether the coordinates of the residuals are normal.
 
     Attributes:
         ratio: of their mean size to their root mean square.
-        normal: what it is of normal noise; 0.866 of uniform noise, 0.707 of Laplace's.
+        normal: the ratio for normal noise; 0.866 for uniform noise, 0.707 for Laplace noise.
         p_value: two-sided.
-        coordinates: how many were looked at.
+        coordinates: number of tested coordinates.
     """
 
     ratio: float
@@ -293,13 +296,13 @@ class ShapeTest:
 
 
 def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
-    """Return the test of the residuals' shape; None where there are too few.
+    """Return the test of the residuals' shape; None for too few coordinates.
 
-    A step's ratio leans to one side by 1.8/sqrt(n) of its n coordinates, and the sum of all by that
-    of all coordinates, which from `FEWEST_IN_ALL` on moves no p-value by more than a part.
+    The skewness of a step's ratio is 1.8/sqrt(n) for n coordinates, and the sum's for all
+    coordinates together, which from `FEWEST_IN_ALL` on changes p-values only slightly.
 
     Args:
-        shapes: float64 [T, k], as of `Residual.shapes`; 0 where nothing was known.
+        shapes: float64 [T, k], standardised ratios of `Residual.shapes`; 0 where nothing was known.
         freedoms: float64 [T, k], degrees of freedom.
     """
     informative = shapes != 0
@@ -318,13 +321,13 @@ def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
 
 @dataclass(frozen=True)
 class SamplingTest:
-    """Whether batches have the sizes that Poisson sampling gives them.
+    """A test whether batches have the sizes of Poisson samples.
 
     Attributes:
         rate: the share of records that took part.
-        dispersion: the variance of the sizes over that of the binomial, 0 for batches of one size.
+        dispersion: the variance of the sizes over the binomial one, 0 for batches of one size.
         p_value: two-sided, of both together (Bonferroni).
-        batches: how many there were.
+        batches: number of batches.
     """
 
     rate: float
@@ -336,18 +339,17 @@ class SamplingTest:
 def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
     """Return the test of batch sizes against independent Binomial(records, rate).
 
-    That of their sum is exact. So is that of the sum of their squared distances from the whole
-    number nearest to the mean, up to rounding of 1e-12 or so: the law of one distance, convolved
-    with itself. Where that sum has too many values for it, there are so many batches, or such large
-    ones, that a gamma variable of the same mean and variance has the same tails.
+    The test of their sum is exact. The test of the sum of their squared distances from the whole
+    number nearest to the mean is exact up to rounding of about 1e-12: it convolves the law of one
+    distance with itself. If the sum has too many values for that, the batches are so many or so
+    large that a gamma variable of the same mean and variance has the same tails.
 
     Args:
         sizes: whole numbers [T, k] as float64.
-        records: how many may take part in a batch.
-        rate: the probability of each, in (0, 1).
+        records: number of records that may take part in a batch.
+        rate: probability of each, in (0, 1).
 
-    Raises:
-        InputError: unless 0 < rate < 1 and there are records and batches.
+    Raises InputError unless 0 < rate < 1, or without records or batches.
     """
     if not 0 < rate < 1:
         raise InputError(f"the sampling rate is {rate}; give a number between 0 and 1, such as 0.1")
@@ -368,21 +370,21 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
 
 
 def tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, float]:
-    """Return the chances that the squares' sum is at most, and at least, what it is.
+    """Return the probabilities that the squares' sum is at most, and at least, the observed one.
 
     Args:
-        sizes: float64 [k], of the batches; the squares are of their distances from the centre.
-        records: of which each is in a batch, or is not.
-        rate: with which it is.
+        sizes: float64 [k], sizes of batches; the squares are of their distances from the centre.
+        records: number of records that may take part in a batch.
+        rate: probability of each.
     """
     # The law of one batch: its size's squared distance from the centre.
     centre, possible = round(records * rate), np.arange(records + 1)
     law, squares = scipy.stats.binom.pmf(possible, records, rate), np.square(possible - centre)
-    seen = int(np.square(sizes - centre).sum())
+    observed = int(np.square(sizes - centre).sum())
     mean = float(law @ squares)
     deviation = math.sqrt(sizes.size * float(law @ np.square(squares - mean)))
     mean *= sizes.size
-    # All that the sum can be, or else all that it is but for a chance that no float tells from 0.
+    # The range of the sum, or the part of it beyond which the probability rounds to 0.
     highest = sizes.size * int(squares[law > NEVER].max())
     lowest, length = 0, highest + 1
     if length > VALUES:
@@ -391,14 +393,14 @@ def tails_of_squares(sizes: Floats, records: int, rate: float) -> tuple[float, f
     # Still too many values: a gamma variable of the same mean and variance.
     if length > VALUES:
         shape, scale = (mean / deviation) ** 2, deviation**2 / mean
-        return gammainc(shape, seen / scale), gammaincc(shape, seen / scale)
-    # Sums are told apart by what is left of them when divided by the length.
+        return gammainc(shape, observed / scale), gammaincc(shape, observed / scale)
+    # Sums are represented by their remainders modulo the length.
     length = next_fast_len(length, real=True)
-    # The law of the sum: that of one, convolved with itself by Fourier's transform.
+    # The law of the sum: one batch's law, convolved with itself by Fourier transform.
     single = np.bincount(squares % length, weights=law, minlength=length)
     summed = irfft(rfft(single) ** sizes.size, length).clip(0)
     ordered = np.roll(summed, -lowest)
-    place = seen - lowest
+    place = observed - lowest
     below = float(ordered[: max(place + 1, 0)].sum())
     return below, float(ordered[max(place, 0) :].sum())
 

@@ -1,8 +1,8 @@
-"""How well scores tell members from others: curve, area, true positives at few false ones.
+"""How well scores separate members from others: curve, area, true positives at few false ones.
 
 Scores and memberships are [N, n], of N models and n records. The pairs of one model are dependent:
-they share its noise and its training data. Intervals are therefore over models, and take the models
-for independent: no model's losses or coins may be in another one's scores, nor in the threshold.
+they share its noise and its training data. So intervals are over models, which are assumed to be
+independent: no model's losses or coins may enter another model's scores, or the threshold.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ REPLICATES = 1000
 """Bootstrap samples of the models."""
 
 THRESHOLDS = 2048
-"""At how many thresholds at most the bootstrap counts."""
+"""Largest number of thresholds at which the bootstrap counts."""
 
 FEWEST_FALSE = 10
-"""False positives that a rate must stand for before true positives are reported at it."""
+"""Fewest false positives behind a rate at which true positives are reported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +43,16 @@ class Curve:
 
     @property
     def area(self) -> float:
-        """The area under the curve: how often a member scores higher, ties counted half."""
+        """The area under the curve: the share of pairs in which the member scores higher."""
         return float(np.trapezoid(self.true_positive, self.false_positive))
 
     @property
     def best_threshold(self) -> float:
-        """Where true positives less false positives are most."""
+        """The threshold with the largest true positive rate less false positive rate."""
         return float(self.thresholds[np.argmax(self.true_positive - self.false_positive)])
 
     def true_positive_at(self, rate: float) -> float:
-        """Return the most true positives at no more than this rate of false ones."""
+        """Return the largest true positive rate at a false positive rate of at most `rate`."""
         place = np.searchsorted(self.false_positive, rate * (1 + 1e-12), side="right") - 1
         return float(self.true_positive[place])
 
@@ -72,13 +72,13 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Performance:
-    """What an attack achieves.
+    """The performance of an attack.
 
     Attributes:
         curve: of all pairs together.
         area: under the curve.
-        true_positive: by rate of false positives; absent where there are too few pairs.
-        advantage: at the threshold that was given, or at random.
+        true_positive: by false positive rate, without rates for which there are too few pairs.
+        advantage: at the given threshold, or of random decisions.
     """
 
     curve: Curve
@@ -94,14 +94,14 @@ def curve(scores: Floats, members: Bools) -> Curve:
         scores: float64 [N, n], higher where membership is likelier.
         members: bool [N, n], True for members.
 
-    Raises:
-        InputError: other shapes; scores that are not numbers; only members, or none.
+    Raises InputError for other shapes, or for scores that are not numbers, or for only members, or
+    none.
     """
     _check(scores, members)
     flat, inside = scores.ravel(), members.ravel()
     order = np.argsort(-flat, kind="stable")
     ordered, hits = flat[order], inside[order]
-    # Of equal scores; two infinite ones are equal too, though their difference is no number.
+    # The last of equal scores; comparing them directly also works for infinite ones.
     last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
     true, false = np.cumsum(hits)[last], np.cumsum(~hits)[last]
     return Curve(
@@ -119,23 +119,21 @@ def performance(
     generator: np.random.Generator,
     threshold: float | None,
 ) -> Performance:
-    """Return what scores achieve: curve, area, true positives and advantage.
+    """Return the performance of scores: curve, area, true positives and advantage.
 
-    The intervals of area and true positives are percentiles of the bootstrap over models, expanded
-    to what Student's t asks of N models, without which the bootstrap of a mean is too narrow. The
-    advantage has a t interval across models.
+    The intervals of area and true positives are percentiles of the bootstrap over models, widened
+    to Student's t for N models, without which the bootstrap of a mean is too narrow. The advantage
+    has a t interval across models.
 
     Args:
         scores: float64 [N, n], higher where membership is likelier.
         members: bool [N, n], True for members.
         confidence: of the intervals, in (0, 1).
-        rates: of false positives, for which true positives are wanted.
+        rates: false positive rates for which true positives are wanted.
         generator: of the bootstrap.
-        threshold: as of `advantage`.
+        threshold: least score of a member; None where scores are probabilities of calling it one.
 
-    Raises:
-        InputError: as of `curve` and `advantage`; an impossible confidence.
-
+    Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
     Source:
         T. Hesterberg, "What teachers should know about the bootstrap", 2015.
     """
@@ -169,22 +167,18 @@ def performance(
 def independent_area(scores: Floats, members: Bools, confidence: float) -> Estimate:
     """Return the area under the curve of independent trials.
 
-    With Clopper and Pearson's interval of as many comparisons as disjoint pairs can be made of a
-    member and another, the scarcer kind's number k, of which a share of the area is won. Whatever
-    the scores' laws A(1 - A)/k is the most that the area may vary, attained where one kind's scores
-    are all alike; where members are apart from the others it is the exact interval of k pairs all
-    won.
+    The interval is Clopper and Pearson's for k comparisons, of which a share equal to the area is
+    won; k is the number of disjoint pairs of a member and another record. For any laws of the
+    scores, A(1 - A)/k is the largest variance of the area A, reached where all scores of one kind
+    are equal. If members are separate from the others, it is the exact interval of k pairs won.
 
     Args:
         scores: float64 [T].
         members: bool [T].
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        InputError: as of `curve`; an impossible confidence.
-
-    Source:
-        Birnbaum and Klose, "Bounds for the variance of the Mann-Whitney statistic", 1957.
+    Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
+    Source: Birnbaum and Klose, "Bounds for the variance of the Mann-Whitney statistic", 1957.
     """
     tail = significance(confidence) / 2
     area = curve(scores[:, None], members[:, None]).area
@@ -203,19 +197,18 @@ def advantage(
         scores: float64 [N, n].
         members: bool [N, n].
         confidence: of the interval, in (0, 1).
-        threshold: from which score on a record is called a member, whatever these models say; None
-            where scores are the probabilities of calling it one.
+        threshold: least score that calls a record a member, fixed without these models; None where
+            scores are probabilities of calling it one.
 
-    Raises:
-        InputError: as of `curve`; a model that has only members or none; scores that are no
-            probabilities without a threshold.
+    Raises InputError for arrays or scores that cannot be compared, or for a model with members
+    only, or none, or for scores outside [0, 1] without a threshold.
     """
     _check(scores, members)
     if threshold is None and not ((scores >= 0) & (scores <= 1)).all():
-        raise InputError("scores are no probabilities, from 0 to 1; give a threshold")
+        raise InputError("scores are not probabilities from 0 to 1; give a threshold")
     inside = members.sum(axis=1)
     if not (inside.all() and (members.shape[1] - inside).all()):
-        raise InputError("a model has only members, or none; give more records, or more models")
+        raise InputError("a model has members only, or none; give more records, or more models")
     called = scores if threshold is None else (scores >= threshold).astype(np.float64)
     true = (called * members).sum(axis=1) / inside
     false = (called * ~members).sum(axis=1) / (members.shape[1] - inside)
@@ -231,28 +224,28 @@ def _bootstrap(
 ) -> tuple[Floats, list[Floats]]:
     """Return the areas [B] and the true positives at each rate [B] of samples of the models."""
     models = len(scores)
-    # The tail of few false positives is what matters most, and is finest.
+    # Thresholds are finest in the tail of few false positives, which matters most.
     steps = np.concatenate([np.geomspace(1e-6, 1, THRESHOLDS // 2), np.linspace(0, 1, THRESHOLDS)])
     places = np.searchsorted(whole.false_positive, np.unique(steps), side="right") - 1
     grid = np.unique(whole.thresholds[places])  # ascending; the infinite one is the last
     if len(whole.thresholds) <= THRESHOLDS:
         grid = whole.thresholds[::-1]
-    # Each pair's place among the thresholds, numbered apart for each model.
+    # The place of each pair among the thresholds, numbered separately for each model.
     bins = np.searchsorted(grid, scores, side="right")
     bins += (len(grid) + 1) * np.arange(models)[:, None]
 
     def counts(chosen: Bools) -> Floats:
-        """Return how many pairs of each model are called members at each threshold, [N, m]."""
-        found = np.bincount(bins[chosen], minlength=models * (len(grid) + 1))
-        # Bin i has the scores from threshold i - 1 up to i: those from i on are above.
-        above = found.reshape(models, -1)[:, ::-1].cumsum(axis=1)[:, :-1]
+        """Return the number of pairs of each model called members at each threshold, [N, m]."""
+        sizes = np.bincount(bins[chosen], minlength=models * (len(grid) + 1))
+        # Bin i has the scores from threshold i - 1 up to i: the bins from i on are above.
+        above = sizes.reshape(models, -1)[:, ::-1].cumsum(axis=1)[:, :-1]
         return above.astype(np.float64)
 
-    # How often each model is in each sample [B, N]; a sample's counts are sums of its models'.
+    # The number of times each model is in each sample [B, N]; counts of a sample are sums.
     drawn = generator.multinomial(models, np.full(models, 1 / models), size=REPLICATES)
     true, false = (drawn @ counts(chosen) for chosen in (members, ~members))
     all_true, all_false = (drawn @ chosen.sum(axis=1)[:, None] for chosen in (members, ~members))
-    # A sample of models may lie below the lowest threshold's (1, 1), which is everybody.
+    # A sample may lie below the point (1, 1) of the lowest threshold, which calls all members.
     true = np.concatenate([np.zeros_like(all_true), true, all_true], axis=1) / all_true
     false = np.concatenate([np.zeros_like(all_false), false, all_false], axis=1) / all_false
     areas = np.trapezoid(true, false, axis=1)
@@ -271,4 +264,4 @@ def _check(scores: Floats, members: Bools) -> None:
     if np.isnan(scores).any():
         raise InputError("a score is not a number; a model diverged: lower the learning rate")
     if members.all() or not members.any():
-        raise InputError("there are only members, or none; give pairs of both kinds")
+        raise InputError("there are members only, or none; give pairs of both kinds")

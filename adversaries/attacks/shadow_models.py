@@ -1,8 +1,8 @@
-"""What shadow models say of a record: their losses with it and without it in the training data.
+"""Shadow models: a record's losses in models trained with it and without it.
 
-N models at once, of which some are attacked and the others serve as shadows. A record's moments
-over the shadows are closed forms of sums, so that every model can be attacked with all others as
-shadows (leave one out) without a loop over models or records.
+N models at once, of which some are attacked and the others are shadows. A record's moments over the
+shadows are closed forms of sums. So every model can be attacked with all others as shadows (leave
+one out) without a loop over models or records.
 """
 
 from dataclasses import dataclass
@@ -15,25 +15,24 @@ from adversaries.errors import InputError
 from adversaries.statistics.trials import Bools, Floats
 
 LEAST_LOSS = 2.0**-24
-"""The smallest cross-entropy of float32 logits that is not rounding."""
+"""The smallest cross-entropy of float32 logits that is not rounding error."""
 
 FEWEST = 2
-"""Shadow models on each side of a record, without which it has no variance."""
+"""Fewest shadow models on each side of a record for a variance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """What N models that were trained alike say of n records, as losses in nats.
+    """Losses, in nats, of N models that were trained in the same way, on n records.
 
     Attributes:
         losses: float64 [N, n], of the final models.
-        inclusion: bool [N, n], which records each was trained on.
+        inclusion: bool [N, n], whether the model was trained on the record.
         trajectory: float64 [N, k, n], losses of the global models along training, the last being
             the final ones; or None.
         population: float64 [N, h], losses of records that no model was trained on; or None.
 
-    Raises:
-        InputError: shapes that disagree; losses that are not finite.
+    Raises InputError for shapes that disagree, or for losses that are not finite.
     """
 
     losses: Floats
@@ -48,19 +47,19 @@ class Observations:
             (() if self.trajectory is None else self.trajectory.shape[::2], shape),
             (() if self.population is None else self.population.shape[:1], shape[:1]),
         )
-        if len(shape) != 2 or any(found not in ((), needed) for found, needed in others):
+        if len(shape) != 2 or any(each not in ((), needed) for each, needed in others):
             raise InputError(
                 f"losses are {shape}, inclusion {self.inclusion.shape}; give [models, records], a "
                 "trajectory as [models, rounds, records] and a population as [models, others]"
             )
         if self.inclusion.dtype != np.bool_:
-            raise InputError(f"inclusion is of {self.inclusion.dtype}; give True or False")
+            raise InputError(f"inclusion is {self.inclusion.dtype}; give True or False")
         for values in (self.losses, self.trajectory, self.population):
             if values is not None and not np.isfinite(values).all():
                 raise InputError("a loss is not finite: a model diverged; lower the learning rate")
 
     def of(self, chosen: npt.NDArray[Any]) -> "Observations":
-        """Return what some of the models say.
+        """Return the observations of some models.
 
         Args:
             chosen: their numbers, or bool [N].
@@ -75,12 +74,12 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Of a value over the shadow models of one kind.
+    """Moments of a value over the shadow models of one kind.
 
     Attributes:
         mean: [N, ..., n], or [1, ..., n] if all models share it.
         scatter: the sum of squared deviations, in the shape of the mean.
-        count: [N or 1, n], of shadow models.
+        count: [N or 1, n], number of shadow models.
     """
 
     mean: Floats
@@ -105,10 +104,10 @@ def confidence(losses: Floats) -> Floats:
     After this logit scaling the values of many models are nearly normal.
 
     Args:
-        losses: in nats, of any shape; below `LEAST_LOSS` they count as that.
+        losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`.
 
-    Source:
-        Carlini et al., "Membership inference attacks from first principles", 2022, section IV.C.
+    Source: Carlini et al., "Membership inference attacks from first principles", 2022, section
+    IV.C.
     """
     loss = np.maximum(losses, LEAST_LOSS)
     return -(loss + np.log(-np.expm1(-loss)))
@@ -119,20 +118,20 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
 
     Args:
         values: float64 [N, ..., n].
-        inclusion: bool [N, n], which records each model was trained on.
-        world: True for the models with the record, False for those without.
-        leave_one_out: for each of the N models over all others, else over all for everybody.
+        inclusion: bool [N, n], whether the model was trained on the record.
+        world: True for the models with the record, False for the models without.
+        leave_one_out: whether each of the N models gets the moments over all others; else all get
+            the moments over all.
 
-    Raises:
-        InputError: a record with fewer than two such models.
+    Raises InputError for a record with fewer than two such models.
     """
     chosen = (inclusion == world).astype(np.float64)
     weights = chosen.reshape(len(chosen), *[1] * (values.ndim - 2), chosen.shape[1])
-    # Sums of squares around a point nearby lose nothing to rounding.
+    # Sums of squares around a nearby point lose nothing to rounding.
     centre = values.mean(axis=0)
     deviations = weights * (values - centre)
     squares = deviations * (values - centre)
-    # Sums over the models of this kind; without its own part for each model that is left out.
+    # Sums over the models of this kind; leaving one out subtracts its own part.
     count = chosen.sum(axis=0, keepdims=True)
     total, square = deviations.sum(0, keepdims=True), squares.sum(0, keepdims=True)
     if leave_one_out:
@@ -145,15 +144,15 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
 def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> Floats:
     """Return the covariance of a vector around each record's mean in its world, [N or 1, k, k].
 
-    Pooled over records and over both worlds.
+    It is pooled over records and both worlds.
 
     Args:
         values: float64 [N, k, n].
-        inclusion: bool [N, n], which records each model was trained on.
-        leave_one_out: for each of the N models over all others, else over all for everybody.
+        inclusion: bool [N, n], whether the model was trained on the record.
+        leave_one_out: whether each of the N models gets the covariance over all others; else all
+            get the covariance over all.
 
-    Raises:
-        InputError: a record with fewer than two models of a kind.
+    Raises InputError for a record with fewer than two models of a kind.
     """
     centred = values - values.mean(axis=0)
     scatter, degrees = np.zeros(()), np.zeros(())
@@ -167,7 +166,7 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
             count, total = count - chosen, total - own
             outer = outer - own @ own.swapaxes(1, 2)
         check_enough(count, world)
-        # The scatter about each record's mean: the products less count times the mean's.
+        # The scatter about each record's mean: the products minus count times the mean's product.
         scaled = total / np.sqrt(count)[:, None, :]
         scatter = scatter + outer - scaled @ scaled.swapaxes(1, 2)
         degrees = degrees + (count - 1).sum(axis=1)
@@ -175,14 +174,13 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
 
 
 def check_enough(count: Floats, world: bool) -> None:
-    """Raise an error unless every record has enough shadow models of one kind.
+    """Raise InputError unless every record has enough shadow models of one kind.
 
     Args:
-        count: [N or 1, n], of the shadow models.
-        world: True if of those with the record, False if of those without.
+        count: [N or 1, n], number of shadow models.
+        world: True for models with the record, False for models without.
 
-    Raises:
-        InputError: a record has fewer than `FEWEST`.
+    Raises InputError if a record has fewer than `FEWEST`.
     """
     if count.size and count.min() < FEWEST:
         kind = "with" if world else "without"
@@ -193,5 +191,5 @@ def check_enough(count: Floats, world: bool) -> None:
 
 
 def _positive(variance: Floats) -> Floats:
-    """Return a variance that can be divided by: of losses in nats, 1e-12 is rounding."""
+    """Return a variance that can be divided by: for losses in nats, 1e-12 is rounding."""
     return np.maximum(variance, 1e-12)

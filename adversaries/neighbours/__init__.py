@@ -1,1 +1,1 @@
-"""Which pair of neighbouring data sets to audit."""
+"""Choice of the pair of neighbouring data sets to audit."""

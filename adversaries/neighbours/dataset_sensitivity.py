@@ -1,11 +1,11 @@
-"""Dataset sensitivity: the neighbouring dataset that differs most, found without gradients.
+"""Dataset sensitivity: the neighbouring dataset that differs most, chosen without gradients.
 
-Dissimilar records are taken to have dissimilar gradients, so that the most dissimilar pair comes
+Dissimilar records are assumed to have dissimilar gradients, so that the most dissimilar pair comes
 near the largest local sensitivity. Source: Bernau et al., Definition 6, Eq. 18 and Eq. 20.
 
-Distances are computed in tiles of records and candidates, which threads share, and are not kept: a
-search through n p pairs takes the memory of a few tiles. A measure may have a faster variant that
-is off by a bounded error; then all pairs that it does not rule out are measured again.
+Distances are computed in tiles of records and candidates, by several threads, and are not kept: a
+search through n p pairs takes the memory of a few tiles. A measure may have a faster variant with a
+bounded error; then all pairs that it does not exclude are measured again.
 """
 
 from collections.abc import Iterable
@@ -31,17 +31,17 @@ from adversaries.neighbours.search import (
 )
 
 KEPT_PAIRS = 2**25
-"""Pairs up to which the distances are kept for a median (256 MiB) instead of computed again."""
+"""Largest number of pairs whose distances are kept for a median (256 MiB)."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A record of D and what the neighbouring dataset has in its stead.
+    """A record of D and its counterpart in the neighbouring dataset.
 
     Attributes:
         record: position in D.
         replacement: position in the pool; None if the record is removed.
-        distance: between the two, or if removed the sum over all others in D.
+        distance: between the two; for a removed record the sum over all others in D.
         measure: the dissimilarity's name.
     """
 
@@ -64,15 +64,12 @@ def rank_records(
     Args:
         features: [n, *shape].
         measure: the dissimilarity's name.
-        progress: called with the fraction that is done.
-        columns: as `dissimilarity.measure` takes them.
-        threads: how many share the work.
+        progress: called with the finished fraction.
+        columns: int [features], for `dissimilarity.measure`.
+        threads: number of threads.
 
-    Raises:
-        InputError: the measure is unknown or not for such records.
-
-    Source:
-        Eq. 18.
+    Raises InputError if the measure is unknown or does not suit the records.
+    Source: Eq. 18.
     """
     alone = np.arange(len(features))
     return _sums_to_others(features, alone, measure, progress, columns, threads)
@@ -87,27 +84,23 @@ def rank_clients(
     columns: Columns | None = None,
     threads: int = 1,
 ) -> npt.NDArray[np.float64]:
-    """Return how far each client's records lie from those of all other clients, [m].
+    """Return the mean distance of each client's records from all other clients' records, [m].
 
-    The mean of d(x, x2) over its records x and the others' records x2: a mean where Eq. 18 has a
-    sum, because clients hold different numbers of records.
+    It is a mean where Eq. 18 has a sum, because clients hold different numbers of records.
 
     Args:
         features: [n, *shape].
         client_of: int [n], in 0..m-1, of m >= 2 clients with a record each.
         measure: the dissimilarity's name.
-        progress: called with the fraction that is done.
-        columns: as `dissimilarity.measure` takes them.
-        threads: how many share the work.
+        progress: called with the finished fraction.
+        columns: int [features], for `dissimilarity.measure`.
+        threads: number of threads.
 
-    Raises:
-        InputError: the measure is unknown or not for such records.
-
-    Source:
-        Eq. 18 for whole clients.
+    Raises InputError if the measure is unknown or does not suit the records.
+    Source: Eq. 18 for whole clients.
     """
-    of_records = _sums_to_others(features, client_of, measure, progress, columns, threads)
-    sums, sizes = np.bincount(client_of, of_records), np.bincount(client_of)
+    to_others = _sums_to_others(features, client_of, measure, progress, columns, threads)
+    sums, sizes = np.bincount(client_of, to_others), np.bincount(client_of)
     return sums / (sizes * (len(features) - sizes))
 
 
@@ -134,8 +127,7 @@ def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
         values: float64 [n].
         choice: "max", "min" or "median".
 
-    Raises:
-        InputError: another choice; no values.
+    Raises InputError for an unknown choice, or for no values.
     """
     _refuse_impossible(choice, 1, len(values))
     return chosen(values, choice, 1)[0]
@@ -158,23 +150,25 @@ def select(
         add-remove: argmax over x in D of the sum of its distances to the others (Eq. 18)
         replace: argmax over x in D and x' in the pool of d(x, x') (Eq. 20)
 
-    Exact, in one search through all pairs; the median of more than KEPT_PAIRS takes four. Memory is
-    that of `threads` tiles, whatever n and p; a median of fewer keeps 8 bytes a pair.
+    The result is exact, in one search through all pairs; the median of more than KEPT_PAIRS takes
+    four. The memory is that of `threads` tiles for any n and p; a median of fewer pairs keeps 8
+    bytes a pair.
 
     Args:
         features: [n, *shape], of D.
-        pool_features: [p, *shape], of U without D, needed by replace only.
+        pool_features: [p, *shape], of U without D, needed for replace only.
         measure: the dissimilarity's name.
         neighbouring: "add-remove" or "replace".
-        choice: "min" returns the pairs that differ least, "median" those nearest to the median
-            distance. Of equal distances, up to rounding, the lowest positions win.
-        top: how many pairs, at least 1.
-        columns: as `dissimilarity.measure` takes them.
-        threads: how many share the work.
-        progress: called with the fraction that is done.
+        choice: "max" returns the pairs that differ most, "min" the pairs that differ least,
+            "median" the pairs nearest to the median distance. Of equal distances, up to rounding,
+            the lowest positions win.
+        top: number of pairs, at least 1.
+        columns: int [features], for `dissimilarity.measure`.
+        threads: number of threads.
+        progress: called with the finished fraction.
 
-    Raises:
-        InputError: as of `check`; the measure is unknown or not for such records.
+    Raises InputError for a choice that `check` refuses, or if the measure is unknown or does not
+    suit the records.
     """
     candidates = 0 if pool_features is None else len(pool_features)
     check(neighbouring, choice, top, len(features), candidates)
@@ -197,15 +191,15 @@ def _select_replaced(
     threads: int,
     progress: Progress | None,
 ) -> list[Pair]:
-    """Return what `select` does under replace: the best of all pairs of D and the pool (Eq. 20)."""
+    """Return the best of all pairs of D and the pool (Eq. 20)."""
     width, count = len(pool), len(features) * len(pool)
     distance = dissimilarity.measure(measure, columns)
-    # The faster variant serves where its error is bounded; a median would count its errors.
+    # A faster variant needs a bounded error; a median would include its errors.
     rough = dissimilarity.COARSE.get(measure)
     within = all(each.min() >= 0 and each.max() <= 1 for each in (features, pool))
     if choice == "median" or not within:
         rough = None
-    # A median needs the distances several times, and few enough are kept.
+    # A median needs all distances several times: compute them again, or keep them if few enough.
     searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
     turns = iter(range(searches))
     kept: list[Tile] = []
@@ -220,11 +214,12 @@ def _select_replaced(
 
     if choice == "median" and searches == 1:
         kept = list(tiles())
-    # The cheapest in one search; what the faster variant does not rule out is measured exactly.
+    # One search for the least cost; pairs that the faster variant does not exclude are measured
+    # exactly.
     cost = cost_of(choice, tiles, count)
     again = None
     if rough is not None:
-        again = (lambda found: distances_at(distance, features, pool, found)), rough[1]
+        again = (lambda places: distances_at(distance, features, pool, places)), rough[1]
     positions, distances = smallest(tiles(), cost, width, top, again)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)
@@ -233,17 +228,16 @@ def _select_replaced(
 
 
 def check(neighbouring: str, choice: str, top: int, records: int, candidates: int) -> None:
-    """Raise an error for what `select` could not choose, whatever the features are.
+    """Raise InputError for a choice that `select` cannot make with any features.
 
     Args:
         neighbouring: "add-remove" or "replace".
         choice: "max", "min" or "median".
-        top: how many pairs are wanted.
-        records: how many D has.
-        candidates: how many the pool has.
+        top: wanted number of pairs.
+        records: number of records of D.
+        candidates: number of records of the pool.
 
-    Raises:
-        InputError: an unknown word, an empty pool, or more pairs than there are.
+    Raises InputError for an unknown word, an empty pool, or more pairs than exist.
     """
     if neighbouring == "add-remove":
         _refuse_impossible(choice, top, records)
@@ -252,7 +246,7 @@ def check(neighbouring: str, choice: str, top: int, records: int, candidates: in
         raise InputError(f"neighbouring is '{neighbouring}'; give add-remove or replace")
     if not candidates:
         raise InputError(
-            "no record is left in the pool to replace one of D by; lower data.records or "
+            "the pool has no record left to replace a record of D; lower data.records or "
             'data.held-out, or set privacy.neighbouring = "add-remove"'
         )
     _refuse_impossible(choice, top, records * candidates)
@@ -272,22 +266,22 @@ def select_per_client(
 ) -> list[Pair]:
     """Return the best pair of each client, chosen from its own records alone, [m].
 
-    D in Eq. 18 and Eq. 20 is what the client holds, so that it can choose without the others. A
-    pair's record is a position in `features` all the same.
+    D in Eq. 18 and Eq. 20 is the client's data, so that it can choose without the others. A pair's
+    record is still a position in `features`.
 
     Args:
         features: [n, *shape], of all clients' records.
         client_of: int [n], in 0..m-1, of clients with a record each.
-        pool_features: [p, *shape], as of `select`.
+        pool_features: [p, *shape], of U without D, needed for replace only.
         measure: the dissimilarity's name.
         neighbouring: "add-remove" or "replace".
         choice: "max", "min" or "median".
-        columns: as `dissimilarity.measure` takes them.
-        threads: how many share the work.
-        progress: called with the fraction that is done.
+        columns: int [features], for `dissimilarity.measure`.
+        threads: number of threads.
+        progress: called with the finished fraction.
 
-    Raises:
-        InputError: as of `select`.
+    Raises InputError for a choice that `check` refuses, or if the measure is unknown or does not
+    suit the records.
     """
     pairs, clients = [], int(client_of.max()) + 1
     for client in range(clients):
@@ -308,13 +302,13 @@ def select_per_client(
 
 
 def _part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """Return what reports the progress of one of several equal parts of a search."""
+    """Return a function that reports the progress of one of several equal parts of a search."""
     return lambda fraction: progress((part + fraction) / parts)
 
 
 def _refuse_impossible(choice: str, top: int, pairs: int) -> None:
-    """Raise InputError for a choice that cannot be made, before a long search rather than after."""
+    """Raise InputError for an impossible choice before a long search begins."""
     if choice not in CHOICES:
         raise InputError(f"challenge.choice is '{choice}'; give one of {', '.join(CHOICES)}")
     if not 1 <= top <= pairs:
-        raise InputError(f"top is {top}, but there are {pairs} pairs; give 1 to {pairs}")
+        raise InputError(f"top is {top}, but only {pairs} pairs exist; give 1 to {pairs}")

@@ -1,7 +1,7 @@
-"""Dissimilarity of records: what dataset sensitivity compares instead of gradients.
+"""Dissimilarity of records, which dataset sensitivity compares instead of gradients.
 
 A measure maps features a [A, *shape] and b [B, *shape] to the distances of all pairs, float64
-[A, B]. Beside that result, memory grows with A + B only. Source: Bernau et al., section 6.1.
+[A, B]. Besides that result, memory grows with A + B only. Source: Bernau et al., section 6.1.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,55 +20,52 @@ from adversaries.registry import lookup
 Features = npt.NDArray[np.floating[Any]]
 Distances = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.integer[Any]]
-"""Of each feature, the number of the column that it encodes; one-hot features share theirs."""
+"""For each feature, the number of the column that it encodes; one-hot features share theirs."""
 
 SSIM_WINDOW = 7
 """Side of the uniform window, as in scikit-image."""
 
 SSIM_SIGMA, SSIM_RADIUS = 1.5, 5
-"""Of the Gaussian window in pixels: scikit-image's, cut off at 3.5 standard deviations."""
+"""Gaussian window in pixels: scikit-image's, cut off at 3.5 standard deviations."""
 
 SSIM_LUMINANCE, SSIM_CONTRAST = 0.01**2, 0.03**2
 """C1 = (K1 R)^2 and C2 = (K2 R)^2 of Wang et al. (2004) for a data range R of 1."""
 
 SSIM_ROUNDING = 2.0**-7
-"""How far SSIM in float32 may be off, for pixels in [0, 1].
+"""Largest error of SSIM in float32, for pixels in [0, 1].
 
-With u = 2**-24, E[x y] of up to 11x11 pixels comes out of two products of matrices within 29 u of
-itself, and 2 cov <= 2.25 within 81 u. That is divided by a sum of variances of at least C2: 0.0054.
+With u = 2**-24, two matrix products compute E[x y] of up to 11x11 pixels with an error of 29 u, and
+2 cov <= 2.25 with 81 u. That is divided by a sum of variances of at least C2: 0.0054.
 """
 
 BLOCK_VALUES = 2**18
-"""Window values of one block of SSIM pairs: 2 MiB an array stays in cache."""
+"""Window values in a block of SSIM pairs: 2 MiB an array stays in cache."""
 
 BLOCK_ROWS = 8
-"""Images of `a` in one block, enough for a matrix product to be efficient."""
+"""Images of `a` in a block, enough for an efficient matrix product."""
 
 BINARY_FEATURES = 16
-"""Binary features from which a matrix product for them beats differences of all features."""
+"""Fewest binary features for which a matrix product is faster than differences."""
 
 NEAR, MANY = 0.1, 0.05
 """Squared distances below NEAR of |x|^2 + |y|^2 have lost digits to cancellation, and are computed
-again; where more than MANY of all are so near, differences are taken to begin with."""
+again from differences; if more than MANY of all are so near, all are."""
 
 
 def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
     """Return 1 - SSIM of all pairs of images, [A, B].
 
-    The structural similarity of `skimage.metrics.structural_similarity` with its defaults (uniform
-    7x7 window, sample covariance, K1 = .01, K2 = .03) and data_range = 1; channels are averaged.
-    Where 7 does not fit, the window is the largest odd one that does.
+    It equals `skimage.metrics.structural_similarity` with its defaults (uniform 7x7 window, sample
+    covariance, K1 = .01, K2 = .03) and data_range = 1; channels are averaged. For smaller images
+    the window is the largest odd one that fits.
 
     Args:
         a: images [A, H, W] or [A, C, H, W], pixel values in [0, 1].
         b: images [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises:
-        InputError: records that are not images, or are smaller than 3x3.
-
-    Source:
-        Wang et al. (2004), Eq. 13.
+    Raises InputError for records that are not images, or are smaller than 3x3.
+    Source: Wang et al. (2004), Eq. 13.
     """
     _refuse_all_but_images("ssim", a, 3)
     window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
@@ -77,17 +74,16 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
 
 
 def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
-    """Return 1 - SSIM with the Gaussian window of Wang et al. (2004), otherwise as `ssim`.
+    """Return 1 - SSIM of all pairs of images with Wang et al.'s Gaussian window, [A, B].
 
-    As scikit-image with gaussian_weights=True, sigma=1.5 and use_sample_covariance=False.
+    It equals scikit-image with gaussian_weights=True, sigma=1.5 and use_sample_covariance=False.
 
     Args:
         a: images [A, H, W] or [A, C, H, W], pixel values in [0, 1].
         b: images [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises:
-        InputError: records that are not images, or are smaller than the window of 11x11.
+    Raises InputError for records that are not images, or are smaller than the window of 11x11.
     """
     _refuse_all_but_images("ssim-gaussian", a, 2 * SSIM_RADIUS + 1)
     offsets = torch.arange(-SSIM_RADIUS, SSIM_RADIUS + 1, dtype=torch.float64)
@@ -96,23 +92,22 @@ def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) 
 
 
 def ssim_flat(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
-    """Return 1 - SSIM of all pairs of records as lines of numbers, [A, B]: rows after one another.
+    """Return 1 - SSIM of all pairs of records as lines of numbers, [A, B], row after row.
 
-    As scikit-image with its defaults on vectors: a uniform window of 7 samples, which knows nothing
-    of rows. It is what the core paper's authors computed (of images that they had flattened).
+    It equals scikit-image with its defaults on vectors: a uniform window of 7 samples that ignores
+    image rows. The core paper's authors computed it, on images that they had flattened.
 
     Args:
         a: features [A, *shape], values in [0, 1].
         b: features [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises:
-        InputError: records of fewer than 7 numbers.
+    Raises InputError for records of fewer than 7 numbers.
     """
     lines = [one.reshape(len(one), 1, -1) for one in (a, b)]
     if lines[0].shape[-1] < SSIM_WINDOW:
         raise InputError(
-            f"ssim-flat compares records of at least {SSIM_WINDOW} numbers, but one has "
+            f"ssim-flat compares records of at least {SSIM_WINDOW} numbers, but a record has "
             f"{lines[0].shape[-1]}; choose another measure, for example euclidean"
         )
     weights = torch.full((SSIM_WINDOW,), 1 / SSIM_WINDOW, dtype=torch.float64)
@@ -132,31 +127,24 @@ def _refuse_all_but_images(name: str, features: Features, side: int) -> None:
 def _one_minus_ssim(
     a: Features, b: Features, weights: Tensor, unbiased: float, dtype: torch.dtype
 ) -> Distances:
-    """Return 1 - SSIM of all pairs of images; weights: of a window along each of its two sides.
+    """Return 1 - SSIM of all pairs of images; images of one row have a window along that row only.
 
-    Images of one row have a window along that row alone.
-
-    unbiased: n / (n - 1) for the sample covariance of n pixels, 1 for the weighted one; dtype: of
-    what is computed for each pair. Means and variances of an image are float64 before.
-
-    The mean over windows is the matrix product `down @ image @ across.T`, so that the mean of x * y
-    needs no product of images: weighting `across` by the pixels of a turns it into a product of
-    matrices too. Axes are [row, A, column, B] from there on, B last for contiguous arithmetic.
+    weights: of a window along each of its two sides.
+    unbiased: n / (n - 1) for the sample covariance of n pixels, 1 for the weighted one.
+    dtype: of values for pairs; means and variances of an image are float64.
     """
+    # The mean over windows is `down @ image @ across.T`. Weighting `across` by the pixels of a
+    # makes the mean of x * y a matrix product too, without products of images. From there on axes
+    # are [row, A, column, B], with B last for contiguous arithmetic.
     height, width = a.shape[-2:]
     down = _window_means(height, weights if height > 1 else torch.ones(1, dtype=torch.float64))
     across = _window_means(width, weights)
     down_rounded, weights_across = down.to(dtype), (2 * unbiased * across).to(dtype)
 
-    def with_moments(images: Tensor) -> list[Tensor]:
-        mean = down @ images @ across.T
-        variance = unbiased * (down @ images.square() @ across.T - mean.square())
-        return [part.to(dtype) for part in (images, mean, variance)]
-
     windows = len(down) * len(across)
     most = max(1, BLOCK_VALUES // (BLOCK_ROWS * windows))
     size = min(BLOCK_ROWS, len(a)) * len(across) * min(most, len(b))
-    # Made once: new memory for every block would cost more than the arithmetic.
+    # Allocated once: new memory for every block would cost more than the arithmetic.
     along_rows = torch.empty(height * size, dtype=dtype)
     ratios, scratch = (torch.empty(len(down) * size, dtype=dtype) for _ in range(2))
 
@@ -173,7 +161,7 @@ def _one_minus_ssim(
         ratio, other = _part(ratios, shape), _part(scratch, shape)
         torch.mm(down_rounded, products.flatten(1), out=ratio.view(len(down), -1))
 
-        # (2 cov + C2) (2 mean mean + C1) over the sums of squared means and of variances.
+        # (2 cov + C2) (2 mean mean + C1), divided by the sums of squared means and of variances.
         torch.mul(mean_x, mean_y, out=other)
         ratio.sub_(other, alpha=2 * unbiased).add_(SSIM_CONTRAST)
         ratio.mul_(other.mul_(2).add_(SSIM_LUMINANCE))
@@ -181,11 +169,12 @@ def _one_minus_ssim(
         ratio.div_(torch.add(variance_x + SSIM_CONTRAST, variance_y, out=other))
         return ratio.sum(0).sum(1)
 
-    left = [with_moments(x) for x in _channels(a)]
+    moments = partial(_with_moments, down=down, across=across, unbiased=unbiased, dtype=dtype)
+    left = [moments(x) for x in _channels(a)]
     distances = np.empty((len(a), len(b)))
     for columns in _slices(len(b), most):
         right = [
-            [part.permute(1, 2, 0).contiguous() for part in with_moments(y)]
+            [part.permute(1, 2, 0).contiguous() for part in moments(y)]
             for y in _channels(b[columns])
         ]
         for rows in _slices(len(a), BLOCK_ROWS):
@@ -197,8 +186,17 @@ def _one_minus_ssim(
     return distances
 
 
+def _with_moments(
+    images: Tensor, down: Tensor, across: Tensor, unbiased: float, dtype: torch.dtype
+) -> list[Tensor]:
+    """Return images, and their means and variances over windows, in the type for pairs."""
+    mean = down @ images @ across.T
+    variance = unbiased * (down @ images.square() @ across.T - mean.square())
+    return [part.to(dtype) for part in (images, mean, variance)]
+
+
 def _part(buffer: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return the beginning of a flat buffer as an array."""
+    """Return the beginning of a flat buffer as a tensor of this shape."""
     return buffer[: int(np.prod(shape))].view(shape)
 
 
@@ -223,13 +221,12 @@ def hamming(a: Features, b: Features) -> Distances:
         a: binary features [A, *shape].
         b: binary features [B, *shape].
 
-    Raises:
-        InputError: a feature that is neither 0 nor 1.
+    Raises InputError for a feature that is neither 0 nor 1.
     """
     if not (_is_binary(a).all() and _is_binary(b).all()):
         raise InputError(
-            "hamming counts differing binary features, but some are neither 0 nor 1; choose "
-            "another measure, for example manhattan, which is the same on binary features"
+            "hamming counts differing binary features, but a feature is neither 0 nor 1; choose "
+            "another measure, for example manhattan, which equals hamming on binary features"
         )
     return _differing(_flat(a), _flat(b))
 
@@ -246,32 +243,29 @@ def manhattan(a: Features, b: Features) -> Distances:
 
 
 def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances:
-    """Return Gower's distance of mixed records: the mean over columns of how far two values differ.
+    """Return Gower's distance of mixed records: the mean difference over columns, [A, B].
 
     A number differs by its absolute difference over the column's range, which must have been scaled
-    to 1, and a category, one-hot in several features, by 0 or 1: half the sum over its features.
+    to 1. A category, one-hot in several features, differs by 0 or 1: half the sum over them.
 
     Args:
         a: features [A, *shape] in [0, 1].
         b: features [B, *shape] in [0, 1].
-        columns: int [features], the column of each; None or empty if every feature is a column of
-            its own.
+        columns: int [features], the column of each; None or empty if every feature is a separate
+            column.
 
-    Raises:
-        InputError: features outside [0, 1].
-
-    Source:
-        Gower (1971), Biometrics 27.
+    Raises InputError for features outside [0, 1].
+    Source: Gower (1971), Biometrics 27.
     """
     x, y = _flat(a), _flat(b)
     if min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
         raise InputError(
-            "gower compares features that are scaled to [0, 1], but some lie outside; choose "
+            "gower compares features that are scaled to [0, 1], but a feature lies outside; choose "
             "another measure, for example euclidean"
         )
-    of = np.arange(x.shape[1]) if columns is None or not len(columns) else columns
-    _, sizes = np.unique(of, return_counts=True)
-    weights = np.where(np.isin(of, np.unique(of)[sizes > 1]), 0.5, 1.0)
+    column_of = np.arange(x.shape[1]) if columns is None or not len(columns) else columns
+    _, sizes = np.unique(column_of, return_counts=True)
+    weights = np.where(np.isin(column_of, np.unique(column_of)[sizes > 1]), 0.5, 1.0)
     return _absolute_differences(x, y, weights) / len(sizes)
 
 
@@ -288,10 +282,10 @@ def _absolute_differences(x: Distances, y: Distances, weights: Distances) -> Dis
 
 
 def _differing(x: Distances, y: Distances, weights: Distances | None = None) -> Distances:
-    """Return the number of binary features that differ, or their weight, of all pairs."""
+    """Return the number (or weight) of the binary features that differ, of all pairs."""
     weighted = x if weights is None else x * weights
     totals = y.sum(axis=1) if weights is None else y @ weights
-    # |x - y| = x + y - 2 x y, in whole numbers or halves, which are exact.
+    # |x - y| = x + y - 2 x y, exact in whole numbers or halves.
     distances: Distances = (-2 * weighted) @ y.T
     distances += weighted.sum(axis=1)[:, None]
     distances += totals
@@ -299,7 +293,7 @@ def _differing(x: Distances, y: Distances, weights: Distances | None = None) -> 
 
 
 def _cityblock(x: Distances, y: Distances) -> Distances:
-    # Several times slower on arrays that hold one feature after another.
+    # Arrays with one feature after another would be several times slower.
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
     return cdist(x, y, "cityblock")
 
@@ -313,7 +307,7 @@ def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
 def euclidean(a: Features, b: Features) -> Distances:
     """Return the root of the sum of squared differences, [A, B].
 
-    |x|^2 + |y|^2 - 2 x y, about the first record of a; where that cancels, from the differences.
+    It is |x|^2 + |y|^2 - 2 x y, relative to the first record of a; near pairs use differences.
 
     Args:
         a: features [A, *shape].
@@ -341,7 +335,7 @@ def euclidean(a: Features, b: Features) -> Distances:
 def cosine(a: Features, b: Features) -> Distances:
     """Return 1 - cos of the angle between two records, [A, B].
 
-    A zero record has no direction: its distance is 1 to any other, 0 to another zero record.
+    A zero record has no direction: its distance is 1 to any other record, 0 to another zero record.
 
     Args:
         a: features [A, *shape].
@@ -369,7 +363,7 @@ def _slices(length: int, step: int) -> Iterator[slice]:
 
 
 Measure = Callable[..., Distances]
-"""Features [A, *shape] and [B, *shape] -> distances [A, B]; some take `columns` besides."""
+"""Features [A, *shape] and [B, *shape] -> distances [A, B]; some also take `columns`."""
 
 MEASURES: dict[str, Measure] = {
     "ssim": ssim,
@@ -384,10 +378,10 @@ MEASURES: dict[str, Measure] = {
 """Measures by name."""
 
 BY_COLUMN = frozenset({"gower"})
-"""Measures that take the column of each feature besides."""
+"""Measures that also take the column of each feature."""
 
 OF_RAW_FEATURES = frozenset({"ssim", "ssim-gaussian", "ssim-flat", "hamming", "gower"})
-"""Measures of pixels, bits or columns, which an embedding does not have."""
+"""Measures of pixels, bits or columns, which embeddings do not have."""
 
 
 def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Features], Distances]:
@@ -398,11 +392,10 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
         columns: int [features], the column that each feature encodes; only measures in `BY_COLUMN`
             take them.
 
-    Raises:
-        InputError: an unknown name, or code that was not allowed.
+    Raises InputError for an unknown name, or code that is not allowed.
     """
-    found = lookup(MEASURES, name, "challenge.dissimilarity")
-    return partial(found, columns=columns) if name in BY_COLUMN else found
+    chosen = lookup(MEASURES, name, "challenge.dissimilarity")
+    return partial(chosen, columns=columns) if name in BY_COLUMN else chosen
 
 
 COARSE: dict[str, tuple[Measure, float]] = {
@@ -410,4 +403,4 @@ COARSE: dict[str, tuple[Measure, float]] = {
     "ssim-gaussian": (partial(ssim_gaussian, dtype=torch.float32), SSIM_ROUNDING),
     "ssim-flat": (partial(ssim_flat, dtype=torch.float32), SSIM_ROUNDING),
 }
-"""Faster variants of measures, for features in [0, 1], and how far they may be off."""
+"""Faster variants of measures, for features in [0, 1], and their largest error."""

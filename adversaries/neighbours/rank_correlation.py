@@ -1,10 +1,10 @@
-"""How well a heuristic orders what it stands for: Spearman's rank correlation with an interval.
+"""Spearman's rank correlation of a heuristic with the truth, with a bootstrap interval.
 
-A dissimilarity is worth something if pairs that it calls more dissimilar have the larger local
-sensitivity. The intervals are bootstrapped: over records where every value is of one record, and
-over rows and columns apart where every value is of a pair, because pairs that share a record are
-not independent (the pigeonhole bootstrap: Owen, Annals of Applied Statistics 1(2), 2007, whose
-intervals are at worst somewhat too wide).
+A dissimilarity is useful if pairs that it calls more dissimilar have larger local sensitivities.
+The bootstrap is over records where every value belongs to one record. Where every value belongs to
+a pair, it is over rows and columns separately, because pairs that share a record are dependent (the
+pigeonhole bootstrap: Owen, Annals of Applied Statistics 1(2), 2007, whose intervals are at worst
+somewhat too wide).
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ Floats = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.int64]
 
 RESAMPLES = 1000
-"""Bootstrap samples: the ends of a 95 % interval are then off by under a tenth of its width."""
+"""Bootstrap samples: the ends of a 95 % interval are then off by less than a tenth of its width."""
 
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """Spearman's rho with the percentile interval of its bootstrap.
+    """Spearman's rho with a percentile interval from the bootstrap.
 
     Attributes:
         rho: in [-1, 1].
@@ -40,16 +40,16 @@ class RankCorrelation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How heuristics compare.
+    """A comparison of heuristics.
 
-    A lead whose interval holds 0 may be chance; that the two were picked on the same data flatters
-    it somewhat.
+    A lead whose interval contains 0 may be chance. Choosing the two on the same data makes the lead
+    somewhat too large.
 
     Attributes:
         correlations: by name.
         best: the heuristic with the highest rho.
-        runner_up: the second; None of one heuristic.
-        lead: rho of the best less that of the runner-up; None of one heuristic.
+        runner_up: the second; None for one heuristic.
+        lead: rho of the best less rho of the runner-up; None for one heuristic.
         lead_low: lower end of the lead's interval, from the same samples for both.
         lead_high: upper end.
     """
@@ -71,7 +71,7 @@ def compare(
 ) -> Comparison:
     """Return the rank correlation of each heuristic with the truth, and which is best.
 
-    All heuristics see the same bootstrap samples, so that the interval of the lead is of paired
+    All heuristics use the same bootstrap samples, so that the lead's interval is of paired
     differences.
 
     Args:
@@ -80,22 +80,22 @@ def compare(
             share their mean rank.
         confidence: of each interval by itself, in (0, 1).
         generator: of the bootstrap.
-        resamples: how many bootstrap samples.
+        resamples: number of bootstrap samples.
 
-    Raises:
-        InputError: as of `check`; an impossible confidence; no heuristic.
+    Raises InputError for values without a rank correlation (`check`), or for confidence out of
+    range, or for no heuristic.
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence:g}; give a number between 0 and 1")
     if not heuristics:
-        raise InputError("there is no heuristic to compare; give one at least")
+        raise InputError("there is no heuristic to compare; give at least one")
     values = np.asarray(truth, np.float64)
     both = {name: check(heuristic, values) for name, heuristic in heuristics.items()}
-    groups = {name: found for name, (found, _) in both.items()}
+    groups = {name: of_heuristic for name, (of_heuristic, _) in both.items()}
     names = list(groups)
     true_groups = both[names[0]][1]
     table = values.shape if values.ndim == 2 else (len(values), 1)
-    # The correlations as they are, and in every bootstrap sample, [resamples, heuristics].
+    # The correlations, and the correlations in every bootstrap sample, [resamples, heuristics].
     points = weighted_rhos(groups, true_groups, np.ones(values.size))
     drawn = np.empty((resamples, len(names)))
     for row in drawn:
@@ -103,7 +103,7 @@ def compare(
         row[:] = weighted_rhos(groups, true_groups, np.outer(*counts).ravel())
     tail = 100 * (1 - confidence) / 2
     low, high = np.transpose([_interval(column, tail, 1.0) for column in drawn.T])
-    # Best first; of equals the one that was named first.
+    # Best first; of equals the one named first.
     order = np.argsort(-points, kind="stable")
     correlations = {
         name: RankCorrelation(float(points[i]), float(low[i]), float(high[i]))
@@ -114,45 +114,37 @@ def compare(
         return Comparison(correlations, best, None, None, None, None)
     first, second = order[:2]
     leads = _interval(drawn[:, first] - drawn[:, second], tail, 2.0)
-    return Comparison(
-        correlations,
-        best,
-        names[second],
-        float(points[first] - points[second]),
-        float(leads[0]),
-        float(leads[1]),
-    )
+    lead = float(points[first] - points[second])
+    return Comparison(correlations, best, names[second], lead, *leads)
 
 
 def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
-    """Return the percentiles tail and 100 - tail of the samples in which there is an order.
+    """Return the percentiles tail and 100 - tail of the samples in which rho is defined.
 
-    A sample of one value over and over has none (nan). Where no sample has one, nothing is known:
-    -widest to widest.
+    It is not (nan) in a sample with one value only. Without any sample: -widest to widest.
     """
-    known = drawn[~np.isnan(drawn)]
-    if not known.size:
+    defined = drawn[~np.isnan(drawn)]
+    if not defined.size:
         return -widest, widest
-    low, high = np.percentile(known, [tail, 100 - tail])
+    low, high = np.percentile(defined, [tail, 100 - tail])
     return float(low), float(high)
 
 
 def reach(chosen: float, largest: float) -> float:
     """Return the share of the largest local sensitivity that the heuristic's choice has, 0..1.
 
-    What an audit loses by choosing without gradients is 1 less this.
+    1 less this share is what an audit loses by choosing without gradients.
 
     Args:
-        chosen: the local sensitivity of the heuristic's choice.
-        largest: that of the best choice, in the same unit.
+        chosen: local sensitivity of the heuristic's choice.
+        largest: local sensitivity of the best choice, in the same unit.
 
-    Raises:
-        InputError: the chosen one is larger than the largest beyond rounding; the largest is 0.
+    Raises InputError if the chosen one exceeds the largest beyond rounding, or if the largest is 0.
     """
     if not largest > 0:
         raise InputError("the largest local sensitivity is 0: no record has a gradient")
     if chosen > largest * (1 + 1e-3):
-        raise InputError(f"the choice has {chosen:g}, more than {largest:g}, the largest of all")
+        raise InputError(f"the choice has {chosen:g}, more than the largest value, {largest:g}")
     return min(1.0, chosen / largest)
 
 
@@ -163,15 +155,14 @@ def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Group
         heuristic: in the shape of the truth.
         truth: [n] or [n, p].
 
-    Raises:
-        InputError: a rank correlation is undefined: fewer than three records, another shape, a
-            value that is not a number, or values that are all equal.
+    Raises InputError if a rank correlation is undefined: fewer than three records, another shape, a
+    value that is not a number, or values that are all equal.
     """
     values, others = np.asarray(truth, np.float64), np.asarray(heuristic, np.float64)
     if values.ndim not in (1, 2) or min(values.shape, default=0) < 3:
         raise InputError(
-            "a rank correlation needs three records and, of pairs, three replacements, but there "
-            f"are {' x '.join(map(str, values.shape))}; raise data.records or data.pool"
+            "a rank correlation needs three records and, for pairs, three replacements, but the "
+            f"truth is {' x '.join(map(str, values.shape))}; raise data.records or data.pool"
         )
     if others.shape != values.shape:
         raise InputError(f"the heuristic has shape {others.shape}, but the truth {values.shape}")
@@ -181,33 +172,32 @@ def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Group
 def _groups(values: Floats, name: str) -> Groups:
     """Return the place of every value among the distinct ones, flat. Raises InputError."""
     if not np.isfinite(values).all():
-        raise InputError(f"{name} holds values that are not finite numbers")
+        raise InputError(f"{name} contains values that are not finite numbers")
     groups = rankdata(values.ravel(), method="dense").astype(np.int64) - 1
     if not groups.any():
-        raise InputError(f"{name} gives all the same value, which orders nothing")
+        raise InputError(f"{name} has the same value everywhere, which gives no order")
     return groups
 
 
 def _multiplicities(length: int, generator: np.random.Generator) -> Floats:
-    """Return how often each of `length` things is drawn in a bootstrap sample, [length]."""
-    if length == 1:  # the one column of values of records
+    """Return the number of times that each of `length` items is in a bootstrap sample, [length]."""
+    if length == 1:  # values of records have one column
         return np.ones(1)
     drawn = generator.integers(length, size=length)
     return np.bincount(drawn, minlength=length).astype(np.float64)
 
 
 def weighted_rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) -> Floats:
-    """Return Spearman's rho of each heuristic in a sample that has each value `weights` times.
+    """Return Spearman's rho of each heuristic in a sample that holds each value `weights` times.
 
-    With weights, nothing needs to be sorted again.
+    The weights avoid sorting again.
 
     Args:
-        groups: by heuristic, the group of equal values that each value is of, int [n].
-        truth: those of the true values.
+        groups: by heuristic, int [n], the group of equal values of each value.
+        truth: int [n], the groups of the true values.
         weights: float64 [n].
 
-    Returns:
-        A rho for each heuristic; NaN where the sample orders nothing.
+    Returns: a rho for each heuristic; NaN where the sample orders nothing.
     """
     true_scores = _scores(truth, weights)
     deviations = weights @ (true_scores * true_scores)

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from adversaries.neighbours.dissimilarity import Distances, Features
 
 Progress = Callable[[float], None]
-"""Called with the fraction of the pairs that are done."""
+"""Called with the finished fraction of the pairs."""
 
 BLOCK_PAIRS = 2**18
-"""Pairs of a tile, 2 MiB of distances, and about those between two reports of progress."""
+"""Pairs of a tile (2 MiB of distances), and about those between two reports of progress."""
 
 DIGITS = 40
-"""Bits to which distances are compared, and behind the point at most: 12 decimal digits. The order
-of summation differs between machines; without rounding it would break the ties."""
+"""Bits to which distances are compared, and at most behind the point: 12 decimal digits. Machines
+differ in the order of summation, so without rounding they would break ties differently."""
 
 CHOICES = ("max", "min", "median")
 
@@ -45,14 +45,14 @@ def distance_tiles(
     threads: int,
     progress: Progress | None,
 ) -> Iterator[Tile]:
-    """Yield the distances of all pairs in tiles, in the same order whatever the threads.
+    """Yield the distances of all pairs in tiles, in the same order for any number of threads.
 
     Args:
         distance: of two sets of records, [rows, columns].
         a: [n, *shape], the rows.
         b: [p, *shape], the columns.
-        threads: how many share the work.
-        progress: called with the fraction that is done; None for nobody.
+        threads: number of threads.
+        progress: called with the finished fraction; None for no report.
     """
     rows = min(len(a), isqrt(BLOCK_PAIRS))
     columns = min(len(b), BLOCK_PAIRS // rows)
@@ -63,11 +63,11 @@ def distance_tiles(
     ]
     done = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="dissimilarity") as executor:
-        # As many at once as there are threads: more would have to be kept.
+        # Compute only `threads` tiles at once: more would have to be kept in memory.
         for start in range(0, len(places), threads):
             group = places[start : start + threads]
-            found = executor.map(lambda place: distance(a[place[0]], b[place[1]]), group)
-            for place, distances in zip(group, found, strict=True):
+            parts = executor.map(lambda place: distance(a[place[0]], b[place[1]]), group)
+            for place, distances in zip(group, parts, strict=True):
                 yield Tile(*place, distances)
                 done += distances.size
                 if progress is not None:
@@ -91,22 +91,22 @@ def distances_at(
     rows, columns = np.divmod(positions, len(b))
     distances = np.empty(len(positions))
     for row in np.unique(rows):
-        here = rows == row
-        distances[here] = distance(a[row : row + 1], b[columns[here]])[0]
+        pairs = rows == row
+        distances[pairs] = distance(a[row : row + 1], b[columns[pairs]])[0]
     return distances
 
 
 Cost = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-"""What a choice makes small, of distances."""
+"""Maps distances to costs, which are small for the chosen ones."""
 
 
 def cost_of(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cost:
-    """Return what makes the chosen distances the cheapest.
+    """Return the cost under which the chosen distances are the cheapest.
 
     Args:
         choice: "max", "min" or "median".
-        tiles: makes all distances, as often as the median takes.
-        count: how many there are.
+        tiles: returns all distances, each time that the median calls it.
+        count: number of distances.
     """
     if choice == "max":
         return np.negative
@@ -117,12 +117,12 @@ def cost_of(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cos
 
 
 def chosen(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
-    """Return the positions of the chosen ones of a few values, best first.
+    """Return the positions of the chosen among a few values, best first.
 
     Args:
         values: float64 [n].
         choice: "max", "min" or "median".
-        top: how many, at most n.
+        top: number of positions, at most n.
     """
     one = Tile(slice(0, 1), slice(0, len(values)), values[None])
     cost = cost_of(choice, lambda: [one], len(values))
@@ -131,7 +131,7 @@ def chosen(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
 
 
 def _rounded(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the distances to DIGITS bits, and as many behind the point if they are below 1."""
+    """Return the distances to DIGITS bits, and to as many behind the point if they are below 1."""
     _, exponent = np.frexp(distances)
     quantum = np.maximum(exponent, 1) - 1 - DIGITS
     return np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
@@ -150,15 +150,15 @@ def smallest(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
 
-    In the order of cost and position. Rounded costs and positions are a total order, so that the
-    best of all are found by merging the best so far with those of the next tile.
+    The order is by cost, then position. Rounded costs and positions are a total order, so the best
+    pairs so far can be merged with the best of the next tile.
 
     Args:
         tiles: the distances of all pairs.
-        cost: what is to be small.
-        width: how many columns there are.
-        top: how many pairs.
-        again: where the tiles' costs may be off, exact distances and by how much.
+        cost: the cost of distances.
+        width: number of columns.
+        top: number of pairs.
+        again: for approximate tiles, a function for exact distances and the largest error.
     """
     costs, distances = np.empty(0), np.empty(0)
     positions = np.empty(0, dtype=np.int64)
@@ -168,11 +168,11 @@ def smallest(
         rough = cost(values)
         # Rounding moves a distance by half of the last bit, and so its cost.
         slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
-        # Only what may still be among the best is measured exactly and merged.
+        # Only pairs that may be among the best are measured exactly and merged.
         limit = np.inf
         if len(costs) == top:
             limit = costs[-1] + slack
-        elif len(rough) >= top:  # then so many do not cost more than
+        elif len(rough) >= top:  # the top-th smallest cost of this tile is a limit too
             limit = np.partition(rough, top - 1)[top - 1] + 2 * slack
         candidates = np.flatnonzero(rough <= limit)
         row, column = np.divmod(candidates, tile.distances.shape[1])
@@ -198,14 +198,15 @@ def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
     """Return the median of all distances, rounded, from a histogram in each pass through them.
 
     Keys are whole numbers in the order of the rounded distances. A pass counts the next digit of
-    those keys that begin as the median's does (radix selection), which takes 2 MiB.
+    the keys with the median's prefix (radix selection), which takes 2 MiB.
     """
     ranks = [(count - 1) // 2, count // 2]
     prefixes = [0, 0]
     for shift in range(RADIX * (PASSES - 1), -1, -RADIX):
         counts = {prefix: np.zeros(2**RADIX, dtype=np.int64) for prefix in prefixes}
         for tile in tiles():
-            keys = _keys(tile.distances.ravel())
+            # The bits of a non-negative float64, read as a whole number, have its order.
+            keys = np.abs(_rounded(tile.distances.ravel())).view(np.int64) >> UNUSED
             for prefix in counts:
                 digits = (keys[keys >> (shift + RADIX) == prefix] >> shift) % 2**RADIX
                 counts[prefix] += np.bincount(digits, minlength=2**RADIX)
@@ -220,9 +221,3 @@ def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
 
 UNUSED = 12
 """Bits of a float64's 53 that are 0 in a rounded distance."""
-
-
-def _keys(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return whole numbers below 2**52 in the order of the rounded distances, which are not < 0."""
-    # The bits of a float64 that is not negative, read as a whole number, are in its order.
-    return np.abs(_rounded(distances)).view(np.int64) >> UNUSED

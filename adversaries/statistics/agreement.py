@@ -1,8 +1,8 @@
-"""Whether what trusts the claimed noise agrees with what does not.
+"""Checks that estimators which trust the claimed noise agree with estimators that do not.
 
-Estimators that take Lambda for the log-likelihood ratio, or its law from the claimed noise, are
-wrong if the noise is another; those that count decisions or measure the noise on the way are not.
-Two tests look for a difference. Neither needs to know what the truth is instead.
+Some estimators take Lambda for the log-likelihood ratio, or derive its law from the claimed noise.
+They are wrong if the noise is another. Estimators that count decisions, or measure the noise from
+the log-odds, are not. Two tests look for a difference; neither needs to know the truth.
 """
 
 import math
@@ -17,19 +17,19 @@ from adversaries.statistics.intervals import Interval, significance
 from adversaries.statistics.trials import Bools, Floats, check_trials
 
 LARGEST_WEIGHT = 4.0
-"""Log-odds beyond this weigh as this: rare trials of great certainty must not decide alone."""
+"""Larger log-odds get this weight, so that rare trials of great certainty do not decide alone."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of what trusts the claimed noise with what does not.
+    """One comparison of an estimate that trusts the claimed noise with one that does not.
 
     Attributes:
-        name: which comparison it is, "calibration" or "mu".
+        name: "calibration" or "mu".
         agree: whether both can be right, at the comparison's own confidence.
-        surer: if not, whether the worlds lie further apart than the claimed noise lets them, rather
-            than less far.
-        confidence: how often both are found to agree, at least, where both are right.
+        surer: if not, whether the worlds lie further apart than the claimed noise allows; else they
+            lie closer together.
+        confidence: least probability that both are found to agree if both are right.
         details: the statistics behind the answer, by name.
     """
 
@@ -44,12 +44,12 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     """Test whether the beliefs expit(Lambda) come true as often as they say.
 
     If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability
-    p = expit(Lambda), under every mechanism, sampled or not, and however sensitivities depend on
-    earlier rounds. With h = Lambda, cut off at +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0
-    and variance V = sum p (1 - p) h^2; with less noise than claimed the worlds lie further apart
-    than the beliefs say and the sum is positive. Bernstein's inequality gives the p-value at every
-    T where the worlds are coins; that worlds which are balanced reject no more often is seen in
-    simulations (the slow tests), not proven.
+    p = expit(Lambda). This holds for every mechanism, sampled or not, and for sensitivities that
+    depend on earlier rounds. With h = Lambda, cut off at +-`LARGEST_WEIGHT`, the sum of (b - p) h
+    has mean 0 and variance V = sum p (1 - p) h^2. With less noise than claimed the worlds lie
+    further apart than the beliefs say, and the sum is positive. Bernstein's inequality gives the
+    p-value at every T where the worlds are coins. Balanced worlds reject no more often in
+    simulations (the slow tests); that is not proven.
 
     Args:
         worlds: bool [T], fair coins; True where the model was trained on D.
@@ -59,8 +59,8 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     Returns:
         The comparison; None without trials of both worlds.
 
-    Raises:
-        InputError: as of `estimators.advantage`.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -69,7 +69,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     weights = np.clip(log_odds, -LARGEST_WEIGHT, LARGEST_WEIGHT)
     belief, doubt = expit(log_odds), expit(-log_odds)
     largest = float(np.abs(weights).max()) or 1.0
-    weights /= largest  # the squares of tiny log-odds are 0
+    weights /= largest  # otherwise the squares of tiny log-odds underflow to 0
     total = float(np.where(worlds, doubt, -belief) @ weights)
     variance = float(belief * doubt @ weights**2)
     p_value = 1.0
@@ -89,23 +89,23 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
 
 
 def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Comparison | None:
-    """Test whether the mu that the claimed noise predicts is in the studentised interval of mu.
+    """Test whether the mu that the claimed noise predicts lies in the studentised interval of mu.
 
-    The interval is that of noncentral t, which measures the noise by the log-odds' own variance:
+    The interval comes from noncentral t, which measures the noise by the log-odds' own variance:
     scaling Lambda changes nothing.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
-        predicted: the mu that the claimed noise makes.
+        predicted: the mu that follows from the claimed noise.
         confidence: of the interval, in (0, 1).
 
     Returns:
         The comparison; None where log-odds are infinite, do not vary or do not look normal, and
         with fewer than two trials of a world.
 
-    Raises:
-        InputError: as of `estimators.advantage`.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     if not np.isfinite(log_odds).all() or min(worlds.sum(), (~worlds).sum()) < 2:

@@ -2,8 +2,8 @@
 
 In each of k rounds a fair coin decides whether a consenting client sends a loud canary (u, as long
 as clipping allows) or a quiet one (almost nothing). Its score is the length of the aggregate's
-change along u. A direction drawn at random is nearly orthogonal to everything else in the
-aggregate, and independent of it: what other clients send adds spread to the scores, and no bias.
+change along u. A random direction is nearly orthogonal to everything else in the aggregate, and
+independent of it. So other clients' messages add spread to the scores, and no bias.
 """
 
 import math
@@ -32,8 +32,7 @@ def direction(seed: int, size: int) -> Floats:
         seed: key of the Philox generator, >= 0.
         size: P, the number of floating-point parameters.
 
-    Raises:
-        InputError: size is below 1.
+    Raises InputError if size is below 1.
     """
     if size < 1:
         raise InputError("the model has no floating-point parameters to hide a canary in")
@@ -45,12 +44,11 @@ def displaced(arrays: Arrays, seed: int, length: float) -> dict[str, npt.NDArray
     """Return a model moved along the direction of a seed.
 
     Args:
-        arrays: the model's arrays by name; those that are not floating-point stay as they are.
+        arrays: the model's arrays by name; arrays of other types than float stay unchanged.
         seed: of the direction, see `direction`.
         length: Euclidean length of the move, in the units of the parameters.
 
-    Raises:
-        InputError: the model has no floating-point parameters.
+    Raises InputError if the model has no floating-point parameters.
     """
     unit = direction(seed, vector(arrays).size)
     moved, position = dict(arrays), 0
@@ -70,8 +68,7 @@ def score(before: Arrays, after: Arrays, seed: int) -> float:
         after: the same arrays later, in the same order.
         seed: of the direction, see `direction`.
 
-    Raises:
-        InputError: the model has no floating-point parameters.
+    Raises InputError if the model has no floating-point parameters.
     """
     change = vector(after) - vector(before)
     return float(change @ direction(seed, change.size))
@@ -84,7 +81,7 @@ def vector(arrays: Arrays) -> Floats:
 
 
 EXACT_PAIRS = 10_000
-"""Pairs of rounds up to which the rank test counts all arrangements: a hundred rounds a side."""
+"""Up to so many pairs of rounds the rank test is exact: a hundred rounds on each side."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,11 @@ class Effect:
 
     Attributes:
         mu: the difference of the mean scores over their common standard deviation, of any sign; NaN
-            where there is no estimate.
-        interval: two-sided, of mu >= 0, hence [0, 0] where the scores lie the wrong way round
+            without an estimate.
+        interval: two-sided, for mu >= 0; [0, 0] where loud rounds score lower than quiet ones
             beyond chance.
         p_value: of loud rounds scoring no higher than quiet ones (`rank_test`).
-        reason: why there is no estimate, None if there is one.
+        reason: why there is no estimate, else None.
     """
 
     mu: float
@@ -110,9 +107,9 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     """Estimate mu = (difference of the mean scores) / (their common standard deviation).
 
     The two-sample t statistic is noncentral t with noncentrality mu / sqrt(1/n1 + 1/n0) where the
-    scores are normal of one variance; the interval inverts it at alpha/2 on either side. It
-    measures all the spread that hides a canary: noise, and other clients. The rank test needs
-    nothing but the fairness of the coin.
+    scores are normal with one variance. The interval inverts it at alpha/2 on each side. It
+    measures all spread that hides a canary: the noise and other clients' messages. The rank test
+    assumes only that the coin is fair.
 
     Args:
         coins: bool [k], True for a loud round.
@@ -123,12 +120,9 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
         mu, its interval and the rank test's p-value; with a reason, and the interval [0, inf),
         where a side has fewer than two rounds or the scores do not vary.
 
-    Raises:
-        InputError: an impossible confidence.
-
-    Source:
-        Hedges, "Distribution theory for Glass's estimator of effect size", 1981; Mann and Whitney,
-        1947.
+    Raises InputError for confidence out of range.
+    Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981; Mann and
+    Whitney, 1947.
     """
     tail = significance(confidence) / 2
     loud, quiet = scores[coins], scores[~coins]
@@ -136,17 +130,17 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     if min(loud.size, quiet.size) < 2:
         return Effect(math.nan, nothing, 1.0, "fewer than two rounds on one side of the coin")
     p_value = rank_test(coins, scores)
-    # The standard deviation that both sides share.
+    # The standard deviation common to both sides.
     freedom = scores.size - 2
     spread = math.sqrt((loud.size * loud.var() + quiet.size * quiet.var()) / freedom)
     difference = float(loud.mean() - quiet.mean())
     if spread == difference == 0:
         return Effect(0.0, nothing, 1.0, "scores that do not vary")
-    # All but without noise: more than can be resolved, or the wrong way round.
+    # Almost no noise: more than can be resolved, or in the wrong direction.
     if spread <= 1e-9 * abs(difference):
         ends = (LARGEST_EFFECT, math.inf) if difference > 0 else (0.0, 0.0)
         return Effect(math.copysign(math.inf, difference), Interval(*ends, confidence), p_value)
-    # Invert noncentral t at either end; what is beyond `LARGEST_EFFECT` has no upper end.
+    # Invert noncentral t at both ends; beyond `LARGEST_EFFECT` the upper end is infinite.
     scale = math.sqrt(1 / loud.size + 1 / quiet.size)
     statistic = difference / spread / scale
     limited = min(statistic, LARGEST_EFFECT / scale)
@@ -159,16 +153,15 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
 def rank_test(coins: Bools, scores: Floats) -> float:
     """Return the p-value of loud rounds scoring no higher than quiet ones.
 
-    Exact for up to `EXACT_PAIRS` pairs of a loud and a quiet round, beyond them by the normal
-    approximation with its continuity correction. A tie counts against the loud round, so that the
-    exact test stays valid with ties.
+    Exact for up to `EXACT_PAIRS` pairs of a loud and a quiet round, else the normal approximation
+    with continuity correction. A tie counts against the loud round, so that the exact test stays
+    valid with ties.
 
     Args:
         coins: bool [k], True for a loud round.
         scores: float64 [k].
 
-    Source:
-        Mann and Whitney, 1947.
+    Source: Mann and Whitney, 1947.
     """
     ranks = np.empty(scores.size)
     ranks[np.lexsort((~coins, scores))] = np.arange(scores.size)
@@ -180,9 +173,9 @@ def rank_test(coins: Bools, scores: Floats) -> float:
 def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
     """Return for each round the log-odds [k] that the coin was loud, judged by earlier rounds.
 
-    (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of the rounds before, which keeps a
-    round from testifying on itself; 0 until there are two rounds on either side. Plug-in values: an
-    attacker's guess, with no guarantee.
+    They are (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of earlier rounds, so that
+    a round is not judged by itself; 0 until there are two rounds on each side. These plug-in values
+    are an attacker's guess, with no guarantee.
 
     Args:
         coins: bool [k], True for a loud round.
@@ -205,22 +198,21 @@ def success_bound(
 ) -> tuple[int, int, float]:
     """Bound the epsilon of one release by the number of right guesses of its coins.
 
-    Whatever was learnt before, a guess of a fair coin through an (epsilon, delta)-private release
-    is right with probability at most (e^epsilon + delta)/(1 + e^epsilon), so the count of right
-    guesses is dominated by a binomial one; its one-sided Clopper-Pearson limit p gives
+    A guess of a fair coin through an (epsilon, delta)-private release is right with probability at
+    most (e^epsilon + delta)/(1 + e^epsilon), whatever the adversary learned before. So a binomial
+    count dominates the number of right guesses. With its one-sided Clopper-Pearson limit p,
     epsilon >= ln((p - delta)/(1 - p)).
 
     Args:
         coins: bool [k], True for a loud round.
-        log_odds: float64 [k] that the coin was loud; those of 0 are no guesses.
+        log_odds: float64 [k] that the coin was loud; 0 is no guess.
         delta: of one release, in [0, 1].
         confidence: in (0, 1).
 
     Returns:
-        The number of right guesses, of all guesses, and the epsilon >= 0 that they prove.
+        The number of right guesses, the number of guesses, and the epsilon >= 0 that they prove.
 
-    Raises:
-        InputError: an impossible confidence.
+    Raises InputError for confidence out of range.
     """
     guesses = log_odds != 0
     right = int(((log_odds > 0) == coins)[guesses].sum())

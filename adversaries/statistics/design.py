@@ -1,7 +1,7 @@
-"""How the trials were played, as far as an interval must know: in pairs, and in stages.
+"""The design of the trials, as far as intervals depend on it: pairs, and interim analyses.
 
-Where trials come in pairs, trials 2i and 2i + 1 are in opposite worlds. Pairs are independent of
-each other. The two trials of one are independent too, or share all random numbers but the world.
+In pairs, trials 2i and 2i + 1 are in opposite worlds. Pairs are independent of each other. The two
+trials of a pair are independent too, or share all random numbers except the world.
 """
 
 from dataclasses import dataclass
@@ -16,34 +16,34 @@ from adversaries.statistics.trials import Bools
 Scores = npt.NDArray[np.int64]
 
 WON_SHARE = 0.8
-"""Of the significance, what the pairs won twice get; the pairs lost twice, of which there are few
-where the trials of a pair share their random numbers, get the rest."""
+"""Share of the significance for the pairs won twice. The rest is for the pairs lost twice, which
+are rare where the trials of a pair share their random numbers."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """In what pairs the trials were played, and how much of the significance is spent.
+    """How the trials were paired, and which share of the significance is spent.
 
     Attributes:
         common: whether the two trials of a pair share their random numbers.
-        share: of the significance, what is spent at this number of trials, in (0, 1]; below 1 where
-            this was one of several interim analyses at which the trials might have stopped.
+        share: share of the significance that is spent at this number of trials, in (0, 1]; below 1
+            at one of several interim analyses at which the trials might have stopped.
     """
 
     common: bool = False
     share: float = 1.0
 
     def level(self, confidence: float) -> float:
-        """Return the confidence at which to compute what is to hold with this one.
+        """Return the confidence to compute with, so that a statement holds with this confidence.
 
-        At every interim analysis a statement errs with its share of the significance, and at all of
-        them together with no more than all of it, wherever the trials stop (Bonferroni).
+        At each interim analysis a statement errs with probability share * (1 - confidence), and
+        over all analyses with at most 1 - confidence, wherever the trials stop (Bonferroni).
         """
         return 1 - self.share * (1 - confidence)
 
 
 INDEPENDENT = Design()
-"""Independent trials, as many as were planned."""
+"""Independent trials, in the planned number."""
 
 
 def pair_scores(worlds: Bools, scores: Scores) -> Scores:
@@ -53,13 +53,12 @@ def pair_scores(worlds: Bools, scores: Scores) -> Scores:
         worlds: bool [T]; trials 2i and 2i + 1 are a pair.
         scores: int64 [T].
 
-    Raises:
-        InputError: the trials of a pair are not in opposite worlds.
+    Raises InputError if the trials of a pair are not in opposite worlds.
     """
     if worlds.size % 2 or not np.all(worlds[::2] != worlds[1::2]):
         raise InputError(
-            'the trials are not in pairs of opposite worlds, as those of trials.pairing = "common" '
-            "are; the transcript is of another run than its configuration"
+            "the trials are not in pairs of opposite worlds, as trials.pairing needs with "
+            '"common"; the transcript does not belong to this configuration'
         )
     return scores[::2] + scores[1::2]
 
@@ -67,18 +66,17 @@ def pair_scores(worlds: Bools, scores: Scores) -> Scores:
 def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interval:
     """Return the interval of the advantage with common random numbers.
 
-    The pair is the unit: both trials won (+1), both lost (-1), or one each (0), and the advantage
-    is P(+1) - P(-1), however the two depend on each other. Each of the two probabilities has a
-    Clopper-Pearson interval, at `WON_SHARE` of the significance and at the rest of it. A tie counts
-    as lost at the lower end and as won at the upper.
+    The unit is the pair: both trials won (+1), both lost (-1), or one each (0). The advantage is
+    P(+1) - P(-1), however the two trials depend on each other. P(+1) has a Clopper-Pearson interval
+    at `WON_SHARE` of the significance, and P(-1) at the rest. A tie counts as lost at the lower end
+    and as won at the upper end.
 
     Args:
         worlds: bool [T]; trials 2i and 2i + 1 are a pair.
         scores: int64 [T], 1 where the trial was won, -1 where it was lost, 0 for a tie.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: the trials of a pair are not in opposite worlds.
+    Raises InputError if the trials of a pair are not in opposite worlds.
     """
     low, _ = _ends(pair_scores(worlds, np.where(scores == 0, -1, scores)), confidence)
     _, high = _ends(pair_scores(worlds, np.where(scores == 0, 1, scores)), confidence)

@@ -1,26 +1,27 @@
-"""E-processes: evidence that is valid whenever one looks, and however many trials follow.
+"""E-processes: evidence that is valid at every time, for any number of further trials.
 
-An e-process against a hypothesis is a process E_t >= 0, E_0 = 1, that no bet can make grow where
-the hypothesis is true: a supermartingale, or below one, under every law in it. By Ville's
-inequality it ever reaches 1/alpha with probability at most alpha. So whoever rejects when it does
-may look after every round, stop at will, go on at will, and errs with probability alpha in all.
+An e-process against a hypothesis is a process E_t >= 0, E_0 = 1, at most a supermartingale under
+every law in the hypothesis: a bet that cannot be expected to grow where the hypothesis is true. By
+Ville's inequality it ever reaches 1/alpha with probability at most alpha. So an auditor who rejects
+at 1/alpha may look after every round, stop or go on at will, and errs with probability at most
+alpha in all.
 
-Several of them, against several hypotheses, are averaged: an average of supermartingales is one.
-`closed` tells for which the average of every group that they are in is large, so that with
-probability 1 - alpha nobody is accused of what is not so (the closure principle).
+E-processes against several hypotheses are averaged, which gives a supermartingale again. `closed`
+returns for which hypotheses the average of every group with them is large. With probability
+1 - alpha it accuses no true hypothesis (the closure principle).
 
-For trials of the identification game: let TPR be the probability, given what came before, that D is
-accused in a trial on D, and FPR in one on D'. A mechanism with trade-off curve f has TPR <=
-1 - f(FPR). Against TPR <= t, a bet on the odds being exp(theta) times t's pays
+For trials of the identification game: let TPR be the probability, given the past, that D is accused
+in a trial on D, and FPR in a trial on D'. A mechanism with trade-off curve f has
+TPR <= 1 - f(FPR). Against TPR <= t, a bet that the odds are exp(theta) times those of t pays
 
-    exp(theta accused) / (1 - t + t exp(theta)),    theta > 0,
+    exp(theta accused) / (1 - t + t exp(theta)),    theta > 0.
 
-whose mean is at most 1 for every TPR <= t, and which falls as t grows; the same against FPR >= x
-with whom it does not accuse. A trial is of one world, so the product of the two is an e-process
-against {TPR <= t, FPR >= x}, whatever the order of the worlds. The hypothesis TPR <= 1 - f(FPR) is
-the union of these sets over the curve, and the least of their products over it is below the one of
-the true rates: an e-process against all of it, at which no significance is divided between the
-worlds. A mixture over theta stands for not knowing how large the rates are.
+Its mean is at most 1 for every TPR <= t, and it falls as t grows. The bet against FPR >= x is the
+same for clearing D'. A trial is in one world, so the product of both is an e-process against
+{TPR <= t, FPR >= x}, for any order of the worlds. The hypothesis TPR <= 1 - f(FPR) is the union of
+these sets over the curve. The least product over the curve is below the product at the true rates,
+so it is an e-process against the whole hypothesis, without dividing the significance between the
+worlds. A mixture over theta covers unknown rates.
 
 Sources:
     Ville, "Étude critique de la notion de collectif", 1939; Ramdas, Grünwald, Vovk and Shafer,
@@ -45,57 +46,56 @@ from adversaries.statistics.intervals import (
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 LOG_ODDS = 2.0 ** (np.arange(-10, 6) / 2)
-"""theta: how much larger than allowed the log-odds are that bets are placed on; each alike."""
+"""theta: factors by which bets assume larger log-odds than allowed, all with the same weight."""
 
 GRID = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 15), np.linspace(0.03, 1.0, 33)])
-"""False positive rates between which the least product is bounded from below at first."""
+"""False positive rates between which the least product is first bounded from below."""
 
 FINER, PASSES = 16, 3
-"""Into how many a gap of the grid is divided that may have the least product, and how often."""
+"""Parts into which each gap that may hold the least product is divided, and number of passes."""
 
 LARGEST = 100.0
-"""No epsilon or mu above this is proven."""
+"""Largest epsilon or mu that is proven."""
 
 Curve = Callable[[Floats], Floats]
-"""False positive rates -> the largest true positive rates that are allowed; it does not fall."""
+"""Maps false positive rates to the largest allowed true positive rates; it does not fall."""
 
 
 def closed(log_e: Floats) -> Floats:
-    """Return log e-values [k] of all hypotheses, each paid for being one of several.
+    """Return log e-values [k] that hold for all hypotheses together.
 
-    The least average over the groups that a hypothesis is in. Of hypotheses that are true none ever
-    reaches log 1/alpha but with probability alpha, for all of them together, if at one time all
-    values are of e-processes on the same observations.
+    Each is the least average over the groups that contain the hypothesis. If at one time all values
+    belong to e-processes on the same observations, the probability is at most alpha that any true
+    hypothesis ever reaches log 1/alpha.
 
     Args:
         log_e: float64 [k], at one time; 0 for a process that has not begun.
-
     Source:
         Vovk and Wang, 2021, Algorithm 2.
     """
     order = np.argsort(log_e)
     ascending = log_e[order]
-    # sums[j] of the j smallest.
+    # sums[j]: log of the sum of the j smallest.
     sums = np.concatenate([[-np.inf], np.logaddexp.accumulate(ascending)])
     sizes = np.arange(1, log_e.size + 1)
-    found = np.empty_like(log_e)
+    least = np.empty_like(log_e)
     for rank, value in enumerate(ascending):
-        # With the smaller ones, fewest first; then those groups of the smallest that have it.
+        # Groups with j smaller values, for each j; then groups of the smallest values that have it.
         fewer = np.logaddexp(sums[: rank + 1], value) - np.log(sizes[: rank + 1])
         more = sums[rank + 1 :] - np.log(sizes[rank:])
-        found[order[rank]] = min(fewer.min(), more.min())
-    return found
+        least[order[rank]] = min(fewer.min(), more.min())
+    return least
 
 
 @dataclass(frozen=True)
 class Accusations:
-    """How often D was accused so far, in trials on D and on D'.
+    """Numbers of accusations of D, in trials on D and on D'.
 
     Attributes:
-        true: in trials on D.
-        on_d: how many those were.
-        false: in trials on D'.
-        others: how many those were.
+        true: accusations in trials on D.
+        on_d: number of trials on D.
+        false: accusations in trials on D'.
+        others: number of trials on D'.
     """
 
     true: int
@@ -103,33 +103,50 @@ class Accusations:
     false: int
     others: int
 
+    @classmethod
+    def of(cls, worlds: Bools, log_odds: Floats) -> "Accusations":
+        """Return the counts for the decision Lambda > 0.
+
+        Args:
+            worlds: bool [T], True where the model was trained on D.
+            log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
+        """
+        worlds, log_odds = check_trials(worlds, log_odds)
+        true, false = log_odds[worlds] > 0, log_odds[~worlds] > 0
+        return cls(int(true.sum()), true.size, int(false.sum()), false.size)
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing follows from the counts, None if there are trials of both worlds."""
+        return None if self.on_d and self.others else ONE_WORLD
+
     def log_e(self, curve: Curve) -> float:
         """Return the log of the e-process against TPR <= curve(FPR).
 
         Args:
             curve: the largest true positive rate at every false positive rate.
         """
-        low, high, found = GRID[:-1], GRID[1:], math.inf
+        low, high, smallest = GRID[:-1], GRID[1:], math.inf
         for _ in range(PASSES):
-            # In a gap no product is below this one, since the bets against TPR <= t fall in t, and
-            # those against FPR >= x rise in x; at its lower end the product is that.
+            # `least` bounds the products in a gap from below: bets against TPR <= t fall in t, and
+            # bets against FPR >= x rise in x. `at_low` is the product at the gap's lower end.
             false = _log_e(self.others - self.false, self.others, 1 - low)
             least = _log_e(self.true, self.on_d, curve(high)) + false
-            there = _log_e(self.true, self.on_d, curve(low)) + false
-            found = min(found, float(there.min()))
-            if not (lower := least < found).any():
-                return found
-            # Only gaps that may be below what was found are looked at more closely.
+            at_low = _log_e(self.true, self.on_d, curve(low)) + false
+            smallest = min(smallest, float(at_low.min()))
+            if not (lower := least < smallest).any():
+                return smallest
+            # Divide only the gaps that may hold a smaller product.
             steps = np.linspace(low[lower], high[lower], FINER + 1)
             low, high = steps[:-1].ravel(), steps[1:].ravel()
-        return min(found, float(least.min()))
+        return min(smallest, float(least.min()))
 
 
 def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
-    """Return the epsilon that the decisions Lambda > 0 refute, whenever one looks.
+    """Return the epsilon that the decisions Lambda > 0 refute, valid at every number of trials.
 
-    Unlike other bounds it holds at all numbers of trials together: trials may be added because of
-    what those before them showed, and end when enough is proven.
+    Unlike other bounds it allows adding trials because of what earlier trials showed, and stopping
+    when enough is proven.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -137,16 +154,14 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound, with the rates and the interval of the advantage that holds likewise (by itself)
-        in its details; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
+    Returns: the bound. Its details have the rates and the interval of the advantage, which also
+    holds at every number of trials (by itself). 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     check_delta(delta)
-    counts, alpha = _counted(worlds, log_odds), significance(confidence)
-    both = bool(counts.on_d and counts.others)
+    counts, alpha = Accusations.of(worlds, log_odds), significance(confidence)
+    both = counts.reason is None
     interval = advantage_interval(worlds, log_odds, confidence)
     epsilon = _largest(lambda value: counts.log_e(_private(value, delta)), 0.0, LARGEST, alpha)
     return LowerBound(
@@ -164,46 +179,46 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
         }
         if both
         else {},
-        reason=None if both else ONE_WORLD,
+        reason=counts.reason,
     )
 
 
 def betting_mu(worlds: Bools, log_odds: Floats, confidence: float) -> float:
-    """Return the mu of Gaussian privacy that the decisions Lambda > 0 refute, whenever one looks.
+    """Return the mu of Gaussian privacy that the decisions refute, valid at every number of trials.
 
     The noise is at most sensitivity/mu, if the mechanism composes to a Gaussian one.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
-        log_odds: float64 [T], as of `betting_bound`.
+        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: as of `estimators.advantage`; an impossible confidence.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
-    counts = _counted(worlds, log_odds)
-    found = _largest(
+    counts = Accusations.of(worlds, log_odds)
+    mu = _largest(
         lambda mu: counts.log_e(lambda rates: ndtr(ndtri(rates) + mu)),
         0.0,
         LARGEST,
         significance(confidence),
     )
-    return max(0.0, found)
+    return max(0.0, mu)
 
 
 def advantage_interval(worlds: Bools, log_odds: Floats, confidence: float) -> Interval:
-    """Return an interval of TPR - FPR of the decisions Lambda > 0 that holds whenever one looks.
+    """Return an interval of TPR - FPR of the decisions, valid at every number of trials.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
-        log_odds: float64 [T], as of `betting_bound`.
+        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
         confidence: at all numbers of trials together, in (0, 1).
 
-    Raises:
-        InputError: as of `estimators.advantage`; an impossible confidence.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
     """
-    counts, tail = _counted(worlds, log_odds), significance(confidence) / 2
-    # Who clears D where it was accused has the advantage with its sign changed.
+    counts, tail = Accusations.of(worlds, log_odds), significance(confidence) / 2
+    # The opposite decision has the negative advantage: its lower limit gives the upper one.
     other = Accusations(
         counts.on_d - counts.true, counts.on_d, counts.others - counts.false, counts.others
     )
@@ -212,14 +227,8 @@ def advantage_interval(worlds: Bools, log_odds: Floats, confidence: float) -> In
     return Interval(low, -less, confidence)
 
 
-def _counted(worlds: Bools, log_odds: Floats) -> Accusations:
-    worlds, log_odds = check_trials(worlds, log_odds)
-    true, false = log_odds[worlds] > 0, log_odds[~worlds] > 0
-    return Accusations(int(true.sum()), true.size, int(false.sum()), false.size)
-
-
 def _log_e(successes: int, trials: int, most: Floats) -> Floats:
-    """Return the log of the mixture of bets against a success rate of at most each of `most`."""
+    """Return the log of a mixture of bets against success rates of at most each of `most`."""
     theta = LOG_ODDS[:, None]
     # log(1 - p + p e^theta), which is 0 for p = 0 and theta for p = 1.
     paid = np.log1p(most * np.expm1(theta))
@@ -245,9 +254,9 @@ def _ahead(gap: float) -> Curve:
 
 
 def _largest(log_e: Callable[[float], float], low: float, high: float, alpha: float) -> float:
-    """Return the largest value between the two that is refuted, to 1e-4 from below; `low` if none.
+    """Return the largest refuted value in [low, high], to 1e-4 from below; `low` if none is.
 
-    log_e: falls as the value grows, since what is allowed grows with it.
+    log_e: falls as the value grows, because a larger value allows more.
     """
     threshold = -math.log(alpha)
     if log_e(low) < threshold:

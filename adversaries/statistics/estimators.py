@@ -1,11 +1,11 @@
-"""What T trials of the identification game say the adversary achieved.
+"""Estimates from T trials of the identification game: advantage, delta' and epsilon.
 
-The trials are independent. Log-odds start from prior 1/2; with another one, subtract logit(prior)
-where epsilon is read off them.
+The trials are independent. Log-odds start from prior 1/2; for another prior, subtract logit(prior)
+before epsilon is read off them.
 
 The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
-differentially private deep learning". Its estimators of epsilon make no confidence statement. Those
-that do are in `adversaries.statistics.lower_bounds`.
+differentially private deep learning". Its estimators of epsilon have no confidence;
+`adversaries.statistics.lower_bounds` has estimators with confidence.
 """
 
 import math
@@ -37,8 +37,8 @@ class Advantage:
         point: TPR - FPR as counted.
         standard_error: of the point, from the spread of the trials or their pairs.
         interval: two-sided, within [-1, 1].
-        wins: trials decided rightly.
-        losses: trials decided wrongly.
+        wins: trials with the right decision.
+        losses: trials with the wrong decision.
         ties: trials with Lambda = 0.
     """
 
@@ -55,27 +55,26 @@ def advantage(
 ) -> Advantage:
     """Return the advantage Adv = TPR - FPR of deciding D where Lambda > 0, D' where Lambda < 0.
 
-    A tie, Lambda = 0, is neither won nor lost: Adv is the mean over the worlds of the share of wins
-    less the share of losses. With one world only (the paper trains on D alone) it is that world's,
-    2 wins/T - 1 (Definition 5, section 5.3).
+    A tie, Lambda = 0, is neither won nor lost. Adv is the share of wins less the share of losses,
+    averaged over the worlds. With one world only (the paper trains on D alone) it is 2 wins/T - 1
+    (Definition 5, section 5.3).
 
-    The interval is Clopper-Pearson's for the share of wins, mapped by 2p - 1; its lower end counts
-    ties as lost and its upper end as won, which is valid whatever the ties would have been. Where
-    the worlds differ in their shares of wins it only covers more often (Hoeffding, "On the
-    distribution of the number of successes in independent trials", 1956). Worlds that differ by one
-    trial widen it by 1/T; beyond that it is the mean of one interval for each world, each at (1 +
-    confidence)/2.
+    The interval is Clopper-Pearson's for the share of wins, mapped by 2p - 1. Its lower end counts
+    ties as lost and its upper end as won, which is valid for any outcome of the ties. Where the
+    worlds differ in their shares of wins it only covers more often (Hoeffding, "On the distribution
+    of the number of successes in independent trials", 1956). If the worlds differ by one trial, the
+    interval is wider by 1/T. If they differ by more, it is the mean of one interval for each world,
+    each at (1 + confidence)/2.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D.
         confidence: of the interval, in (0, 1).
-        design: with common random numbers interval and standard error are those of the pairs; of
-            trials that stopped at one of several interim analyses the interval is wider.
+        design: with common random numbers the pair is the unit of interval and standard error;
+            after an interim analysis the interval is wider.
 
-    Raises:
-        InputError: an impossible confidence; arrays that are empty, unequal or not numbers; no
-            pairs where the design has them.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers, or for no pairs where the design has them.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
@@ -85,13 +84,13 @@ def advantage(
     if design.common:
         pairs = pair_scores(worlds, scores) / 2
         error = float(pairs.std()) / math.sqrt(pairs.size)
-        found = paired_interval(worlds, scores, level)
+        interval = paired_interval(worlds, scores, level)
     else:
-        found = _advantage_interval(by_world, level)
+        interval = _advantage_interval(by_world, level)
     return Advantage(
         point=float(np.mean([world.mean() for world in by_world])),
         standard_error=error,
-        interval=replace(found, confidence=confidence),
+        interval=replace(interval, confidence=confidence),
         wins=int((scores > 0).sum()),
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),
@@ -100,32 +99,32 @@ def advantage(
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a measured advantage is from the one predicted.
+    """The distance of a measured advantage from the predicted one.
 
     Attributes:
         standard_error: of the measurement if the prediction is true.
-        p_value: how often chance alone would take it this far, two-sided.
+        p_value: probability of a distance at least this large by chance, two-sided.
     """
 
     standard_error: float
     p_value: float
 
 
-def distance(found: Advantage, predicted: float) -> Distance:
-    """Return how far an advantage of independent trials is from the one predicted.
+def distance(measured: Advantage, predicted: float) -> Distance:
+    """Return the distance of an advantage of independent trials from the predicted one.
 
-    If the prediction is true, (1 + predicted)/2 of the trials are won: the binomial test of that.
-    Where the worlds differ in their shares of wins it only rejects less often (Hoeffding, as of
-    `advantage`). Ties are dealt as the prediction would have them. The measurement's own standard
-    error would not do: of few trials that are nearly all won it is next to nothing.
+    If the prediction is true, (1 + predicted)/2 of the trials are won; the binomial test checks
+    this. Where the worlds differ in their shares of wins the test only rejects less often
+    (Hoeffding, 1956). Ties are assigned as the prediction expects. The measurement's own standard
+    error would not do: it is almost 0 for few trials that are nearly all won.
 
     Args:
-        found: the measured advantage.
-        predicted: what theory says, in [-1, 1].
+        measured: the measured advantage.
+        predicted: the theoretical advantage, in [-1, 1].
     """
-    trials = found.wins + found.losses + found.ties
+    trials = measured.wins + measured.losses + measured.ties
     share = min(1.0, max(0.0, (1 + predicted) / 2))
-    wins = min(max(found.wins, round(trials * share)), found.wins + found.ties)
+    wins = min(max(measured.wins, round(trials * share)), measured.wins + measured.ties)
     error = 2 * math.sqrt(share * (1 - share) / trials)
     return Distance(error, float(scipy.stats.binomtest(wins, trials, share).pvalue))
 
@@ -135,28 +134,26 @@ def delta_prime(
 ) -> Frequency:
     """Return delta': how often the belief exceeds rho_beta(epsilon) when D was used.
 
-    That is Lambda > epsilon in trials on D. It estimates Pr_D[privacy loss > epsilon], which is not
-    delta but lies above it.
+    It counts Lambda > epsilon in trials on D. It estimates Pr_D[privacy loss > epsilon], which is
+    larger than delta.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
-        epsilon: >= 0, [T] or one number for all.
+        epsilon: >= 0, [T] or one number for all trials.
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        InputError: epsilon below 0; an impossible confidence; no trial that used D.
-
-    Source:
-        Section 6.2, which compares it with delta.
+    Raises InputError for epsilon below 0, or for confidence out of range, or for no trial that used
+    D.
+    Source: Section 6.2, which compares it with delta.
     """
     if not np.all(np.asarray(epsilon) >= 0):
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
-    used = _log_odds_under_d(worlds, log_odds)
+    under_d = _log_odds_under_d(worlds, log_odds)
     allowed = np.broadcast_to(epsilon, np.shape(worlds))[np.asarray(worlds, bool)]
-    count = int((used > allowed).sum())
-    interval = clopper_pearson(count, len(used), confidence)
-    return Frequency(count / len(used), interval, count, len(used))
+    count = int((under_d > allowed).sum())
+    interval = clopper_pearson(count, len(under_d), confidence)
+    return Frequency(count / len(under_d), interval, count, len(under_d))
 
 
 def epsilon_from_sensitivities(
@@ -167,23 +164,18 @@ def epsilon_from_sensitivities(
 ) -> float:
     """Return the epsilon of the trial with the largest realised LS_i/sigma_i.
 
-    A tautology under noise that is scaled to LS: it gives back the epsilon that set the noise.
+    Under noise that is scaled to LS this is a tautology: it returns the epsilon that set the noise.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         delta: of the guarantee, in (0, 1).
-        epsilon_of_mu: the accounting, from (mu, delta): the paper's RDP, or the exact conversion,
-            and of sampled steps an accountant's at the root mean square ratio mu/sqrt(k).
+        epsilon_of_mu: accounting from (mu, delta): the paper's RDP, or the exact conversion. For
+            sampled steps an accountant's, at the root mean square ratio mu/sqrt(k).
 
-    Returns:
-        epsilon; infinite where a sensitivity meets no noise.
-
-    Raises:
-        InputError: as of `trial_mu`.
-
-    Source:
-        Section 5.3.
+    Returns: epsilon; infinite for a sensitivity without noise.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
+    Source: Section 5.3.
     """
     largest = float(trial_mu(sensitivities, noise_std).max())
     return math.inf if math.isinf(largest) else epsilon_of_mu(largest, delta)
@@ -192,17 +184,14 @@ def epsilon_from_sensitivities(
 def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
     """Return the largest log-odds ln(beta/(1 - beta)) of the trials on D, at least 0.
 
-    An extreme value: it grows with the number of trials, and bounds nothing.
+    An extreme value: it grows with the number of trials and is not a bound.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
 
-    Raises:
-        InputError: no trial used D.
-
-    Source:
-        Section 5.3, which prints beta/(1 - beta), without the logarithm of Eq. 10.
+    Raises InputError if no trial used D.
+    Source: Section 5.3, which prints beta/(1 - beta), without the logarithm of Eq. 10.
     """
     return max(0.0, float(_log_odds_under_d(worlds, log_odds).max()))
 
@@ -210,18 +199,15 @@ def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """Return epsilon' = 2 sqrt(2 ln(1.25/delta)) Phi^-1((Adv + 1)/2); 0 for Adv <= 0.
 
-    It presumes the classic sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon and says nothing about
+    It assumes the classic sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon and says nothing about
     tightly calibrated noise.
 
     Args:
         advantage: in [-1, 1]; 1 gives infinity.
         delta: of the guarantee, in (0, 1).
 
-    Raises:
-        InputError: unless -1 <= advantage <= 1 and 0 < delta < 1.
-
-    Source:
-        Theorem 2 solved for epsilon; Eq. 15 prints it without the factor 2.
+    Raises InputError unless -1 <= advantage <= 1 and 0 < delta < 1.
+    Source: Theorem 2 solved for epsilon; Eq. 15 prints it without the factor 2.
     """
     if not -1 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from -1 to 1")

@@ -1,4 +1,4 @@
-"""What theory predicts for the trials of a run, and how well they follow it."""
+"""Theoretical predictions for the trials of a run, and tests of how well the trials follow them."""
 
 import math
 from dataclasses import dataclass
@@ -13,20 +13,21 @@ from adversaries.errors import InputError
 from adversaries.statistics.trials import Bools, Floats, check_trials
 
 STEPS_PLAYED, FEWEST_PLAYED, MOST_PLAYED = 20_000_000, 9, 199
-"""How many sampled steps are played beside those of a transcript, and beside each of them."""
+"""Sampled steps that are simulated beside a transcript's, in all, and for each step at least and at
+most."""
 
 ROUNDED = 1e-9
-"""Log-likelihood ratios that lie no further apart are the same, but for rounding."""
+"""Log-likelihood ratios that differ by no more than this are equal up to rounding."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What theory predicts for a run.
+    """The theoretical prediction for a run.
 
     Attributes:
         trial_mu: float64 [T], mu of every trial.
-        mu: their root mean square.
-        advantage: the mean over the trials, in [0, 1].
+        mu: root mean square of trial_mu.
+        advantage: mean over the trials, in [0, 1].
         deterministic: whether all trials have the same mu, so that the prediction is exact.
     """
 
@@ -38,15 +39,15 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Games of a run played again on paper.
+    """Simulated games with the norms of a run.
 
     Attributes:
         world_d: float64 [N], final log-odds from even odds of games on D.
         world_d_prime: float64 [N], of the same games on D'.
-        advantage: what they predict.
-        standard_error: Monte Carlo's, of the advantage.
-        deterministic: whether the ratios of all trials are alike, so that every trial draws from
-            one distribution and no less.
+        advantage: the advantage in these games.
+        standard_error: Monte Carlo error of the advantage.
+        deterministic: whether all trials have the same ratios, so that every trial draws from one
+            distribution.
     """
 
     world_d: Floats
@@ -57,12 +58,12 @@ class Simulation:
 
 
 class GoodnessOfFit(TypedDict):
-    """How far a sample is from theory.
+    """The distance of a sample from theory.
 
     Attributes:
         statistic: the Kolmogorov-Smirnov distance.
-        p_value: how often a sample that follows theory lies so far from it.
-        trials: how many were compared.
+        p_value: probability of a distance at least this large if the sample follows theory.
+        trials: number of trials in the sample.
     """
 
     statistic: float
@@ -73,34 +74,32 @@ class GoodnessOfFit(TypedDict):
 def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     """Return mu = sqrt(sum_i (LS_i/sigma_i)^2) of every trial, [T].
 
-    A step without a difference counts 0 even where it has no noise; a difference without noise
-    makes mu infinite.
+    A step without a difference counts 0 even without noise. A difference without noise makes mu
+    infinite.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
 
-    Raises:
-        InputError: unless both arrays are [T, k] and nowhere negative or NaN.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
     """
     return np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
 
 
 def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Prediction:
-    """Return what the realised LS_i/sigma_i predict: mu, and the mean advantage over trials.
+    """Return the prediction from the realised LS_i/sigma_i: mu, and the mean advantage.
 
-    At even odds the advantage of a trial is 2 Phi(mu_t/2) - 1; from another prior the adversary
-    decides D iff its ratio passes -logit(prior), and TPR - FPR is smaller. Exact where LS_i/sigma_i
-    is deterministic, as under noise scaled to LS. Otherwise the sensitivities depend on the noise
-    drawn before them and the prediction is approximate; `deterministic` says which.
+    At even odds the advantage of a trial is 2 Phi(mu_t/2) - 1. With another prior the adversary
+    decides D if its ratio exceeds -logit(prior), and TPR - FPR is smaller. The prediction is exact
+    where LS_i/sigma_i is deterministic, as under noise scaled to LS. Otherwise the sensitivities
+    depend on earlier noise and it is approximate; `deterministic` says which.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         prior: the adversary's probability of D, in (0, 1).
 
-    Raises:
-        InputError: as of `trial_mu`.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
     """
     mu = trial_mu(sensitivities, noise_std)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -124,18 +123,14 @@ def simulate(
     prior: float = 0.5,
     games: int = 200_000,
 ) -> Simulation:
-    """Play the trials of a run again, without gradients: what sampled steps predict.
+    """Simulate the trials of a run without gradients, and return what sampled steps predict.
 
-    A step whose record joins with probability q releases B (b g + (1-b) g') + noise, besides what
-    is known, and
-
-        lambda = log(1 - q + q e^s) - log(1 - q + q e^s'),  s = (<r, g> - |g|^2/2) / sigma^2,
-
-    s' with g'. That depends on the noise only through its components along g and g', two standard
-    normals whose correlation the three norms determine. The coins and the noise are the same in
-    both worlds. The advantage is that of deciding D iff the log-odds from `prior` are above 0, ties
-    as in `estimators.advantage`: exact up to the standard error where the norms over sigma are
-    deterministic, else approximate as in `predict`.
+    A step whose record joins with probability q releases B (b g + (1-b) g') + noise, besides known
+    terms, and lambda = log(1 - q + q e^s) - log(1 - q + q e^s'), where s = (<r, g> - |g|^2/2) /
+    sigma^2, and s' the same with g'. The noise enters only by its components along g and g', two
+    standard normals whose correlation follows from the three norms. Both worlds share coins and
+    noise. The adversary decides D if the log-odds from `prior` are above 0; ties count 0. The
+    advantage is exact up to the standard error where the norms over sigma are deterministic.
 
     Args:
         present_norms: float64 [T, k], |g| of the record.
@@ -145,13 +140,10 @@ def simulate(
         sampling_rate: q, in (0, 1].
         generator: of the coins and the noise.
         prior: the adversary's probability of D, in (0, 1).
-        games: least number of games in all; every trial is played equally often, at least once.
+        games: least number of games; every trial is played equally often, at least once.
 
-    Returns:
-        Final log-odds of N >= games games in either world, and the advantage that they predict.
-
-    Raises:
-        InputError: as of `trial_mu`; a gradient without noise; unless 0 < sampling_rate <= 1.
+    Raises InputError for arrays that are not [T, k], or negative or NaN, or for a gradient without
+    noise, or unless 0 < sampling_rate <= 1.
     """
     present, absent, apart = _sampled(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
@@ -187,33 +179,30 @@ def scores(
     generator: np.random.Generator,
     prior: float = 0.5,
 ) -> Floats:
-    """Return the log-odds of every trial as one number [T], N(0, 1) if theory is right.
+    """Return one score for every trial, [T], N(0, 1) if theory is right.
 
-    What step i adds, given all before, is lambda_i ~ N(+-s^2/2, s^2) with s = LS_i/sigma_i, however
-    s depends on the noise of earlier steps. Each is standardised, and their sum over sqrt(k): exact
-    whether sensitivities vary or not. For a step that says nothing (s = 0) a normal is drawn: were
-    it left out, how many count could depend on what they said.
+    Given all earlier steps, step i adds lambda_i ~ N(+-s^2/2, s^2) with s = LS_i/sigma_i, however s
+    depends on earlier noise. Each lambda_i is standardised; the score is their sum over sqrt(k).
+    That is exact even where sensitivities vary. A step without information (s = 0) gets a random
+    normal: leaving it out would make the number of steps depend on the steps' values.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T, k], Lambda for D after every step.
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
-        generator: of the normals for steps that say nothing.
+        generator: of the normals for steps without information.
         prior: the probability of D from which the log-odds start, in (0, 1).
 
-    Returns:
-        float64 [T]; NaN for trials that say nothing at all and for those with a difference that no
-        noise hides.
-
-    Raises:
-        InputError: unless 0 < prior < 1; arrays that are empty, of unequal shapes or not numbers.
+    Returns: float64 [T]; NaN for trials without information, or with a difference without noise.
+    Raises InputError unless 0 < prior < 1, or for arrays that are empty, of unequal shapes or not
+    numbers.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     ratios = _ratios(sensitivities, noise_std)
     _check_shape(losses, ratios)
     standard, signs = generator.standard_normal(ratios.shape), np.where(worlds, 0.5, -0.5)[:, None]
-    with np.errstate(invalid="ignore"):  # what no noise hides
+    with np.errstate(invalid="ignore"):  # a difference without noise is inf/inf: NaN
         np.divide(losses - signs * ratios**2, ratios, out=standard, where=ratios > 0)
     return _joined(standard, ratios)
 
@@ -229,11 +218,11 @@ def sampled_scores(
     generator: np.random.Generator,
     prior: float = 0.5,
 ) -> Floats:
-    """Return `scores` [T] of steps that a record joins with a probability.
+    """Return the scores [T] of `scores` for steps that a record joins with a probability.
 
-    Every step of every trial is played again, as by `simulate`, in the world that it was in. The
-    rank of the real one among those played and itself is uniform, ties broken at random, however
-    few they are; its normal score is what is summed.
+    Every step of every trial is simulated several times, as by `simulate`, in its world. The rank
+    of the real step among the simulated ones and itself is uniform, with ties broken at random, for
+    any number of simulations. Its normal score is summed.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -243,11 +232,11 @@ def sampled_scores(
         sensitivities: float64 [T, k], |g - g'|.
         noise_std: float64 [T, k], sigma.
         sampling_rate: in (0, 1].
-        generator: of what is played, and of the ties.
+        generator: of the simulated steps, and of the ties.
         prior: the probability of D from which the log-odds start, in (0, 1).
 
-    Raises:
-        InputError: as of `scores` and `simulate`.
+    Raises InputError for prior or sampling_rate out of range, or for a gradient without noise, or
+    for arrays that are empty, of unequal shapes or not numbers.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     present, absent, apart = _sampled(
@@ -260,7 +249,7 @@ def sampled_scores(
         game = _Step.of(present[:, step], absent[:, step], apart[:, step], sampling_rate)
         others = game.play((played, len(worlds)), generator)
         gap = losses[:, step] - game.losses(others, worlds)
-        # A sum of log-odds is rounded, and many steps without the record are alike.
+        # Log-odds are rounded sums, and many steps without the record are equal.
         ties = (np.abs(gap) <= ROUNDED).sum(axis=0)
         rank = (gap > ROUNDED).sum(axis=0) + generator.random(len(worlds)) * (ties + 1)
         standard[:, step] = ndtri(rank / (played + 1))
@@ -272,26 +261,31 @@ def fit(worlds: Bools, standard: Floats) -> dict[str, GoodnessOfFit | None]:
 
     Args:
         worlds: bool [T], True where the model was trained on D.
-        standard: float64 [T], see `scores`; NaN are left out.
+        standard: float64 [T] from `scores`; NaN are left out.
 
-    Returns:
-        The goodness of fit by world; None for a world without others than NaN.
+    Returns: the goodness of fit by world; None for a world with NaN only.
     """
     informative = ~np.isnan(standard)
-    return {
-        name: _distance_from_normal(standard[informative & world])
-        for name, world in (("world_d", worlds), ("world_d_prime", ~worlds))
-    }
+    fits: dict[str, GoodnessOfFit | None] = {}
+    for name, world in (("world_d", worlds), ("world_d_prime", ~worlds)):
+        sample = standard[informative & world]
+        fits[name] = None
+        if sample.size:
+            test = scipy.stats.kstest(sample, "norm")
+            fits[name] = GoodnessOfFit(
+                statistic=float(test.statistic), p_value=float(test.pvalue), trials=sample.size
+            )
+    return fits
 
 
 def _losses(worlds: Bools, log_odds: Floats, prior: float) -> tuple[Bools, Floats]:
-    """Return the worlds, and what every step adds to the log-odds from even odds, [T, k]."""
+    """Return the worlds, and the log-odds that every step adds, [T, k]."""
     if np.ndim(log_odds) != 2 or not np.size(log_odds):
         raise InputError(f"log-odds are {np.shape(log_odds)}; give them as [trials, steps]")
     if not 0 < prior < 1:
         raise InputError(f"prior is {prior}; give a probability between 0 and 1")
     worlds, _ = check_trials(worlds, log_odds[:, -1])
-    with np.errstate(invalid="ignore"):  # from infinite to infinite
+    with np.errstate(invalid="ignore"):  # inf - inf
         return worlds, np.diff(log_odds, axis=1, prepend=float(logit(prior)))
 
 
@@ -309,7 +303,7 @@ def _joined(standard: Floats, ratios: Floats) -> Floats:
 class _Step:
     """One sampled step of every trial: |g|, |g'| and <g, g'>, each over sigma or its square, [T].
 
-    `play` draws what chance decides, and `losses` are the log-likelihood ratios that this makes.
+    `play` draws the chance events of the step, and `losses` returns their log-likelihood ratios.
     """
 
     g: Floats
@@ -331,14 +325,14 @@ class _Step:
         return joined, *_correlated_noise(self.g, self.h, self.inner, shape, generator)
 
     def losses(self, played: tuple[Bools | float, Floats, Floats], worlds: Bools | bool) -> Floats:
-        """Return lambda [n, T] of what was played, where D was used in `worlds`."""
+        """Return lambda [n, T] of the played events, where D was used in `worlds`."""
         joined, along_g, along_h = played
         mean = np.where(worlds, self.g**2, self.inner)
-        found = _mixed(joined * mean - self.g**2 / 2 + along_g, self.sampling_rate)
+        losses = _mixed(joined * mean - self.g**2 / 2 + along_g, self.sampling_rate)
         if self.h.any():
             mean = np.where(worlds, self.inner, self.h**2)
-            found = found - _mixed(joined * mean - self.h**2 / 2 + along_h, self.sampling_rate)
-        return found
+            losses = losses - _mixed(joined * mean - self.h**2 / 2 + along_h, self.sampling_rate)
+        return losses
 
 
 def _sampled(
@@ -355,7 +349,7 @@ def _sampled(
         _ratios(norms, noise_std) for norms in (present_norms, absent_norms, sensitivities)
     )
     if not all(np.isfinite(ratios).all() for ratios in (present, absent, apart)):
-        raise InputError("a gradient meets no noise, so that nothing is left to chance; add noise")
+        raise InputError("a gradient has no noise, so that its step is certain; add noise")
     return present, absent, apart
 
 
@@ -379,7 +373,7 @@ def _correlated_noise(
 
 
 def _ratios(norms: npt.ArrayLike, noise_std: npt.ArrayLike) -> Floats:
-    """Return norms over the noise that hides them, [T, k]: 0 for 0/0, inf for a norm over 0."""
+    """Return norms over their noise, [T, k]: 0 for 0/0, inf for a positive norm over 0."""
     norms, noise_std = np.asarray(norms, float), np.asarray(noise_std, float)
     if norms.ndim != 2 or not norms.size or noise_std.shape != norms.shape:
         raise InputError(
@@ -388,16 +382,7 @@ def _ratios(norms: npt.ArrayLike, noise_std: npt.ArrayLike) -> Floats:
         )
     if not (np.all(norms >= 0) and np.all(noise_std >= 0)):
         raise InputError(
-            "a sensitivity or noise_std is negative or not a number; give them all >= 0"
+            "a sensitivity or noise_std is negative or not a number; give numbers of at least 0"
         )
     unhidden = np.where(norms > 0, np.inf, 0.0)
     return np.divide(norms, noise_std, out=unhidden, where=noise_std > 0)
-
-
-def _distance_from_normal(standard: Floats) -> GoodnessOfFit | None:
-    if not standard.size:
-        return None
-    test = scipy.stats.kstest(standard, "norm")
-    return GoodnessOfFit(
-        statistic=float(test.statistic), p_value=float(test.pvalue), trials=standard.size
-    )

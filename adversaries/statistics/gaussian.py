@@ -3,11 +3,11 @@
 Gaussian steps with sensitivities Delta_i and noise standard deviations sigma_i compose to one
 Gaussian mechanism with
 
-    mu = sqrt(sum_i (Delta_i / sigma_i)^2),
+    mu = sqrt(sum_i (Delta_i / sigma_i)^2).
 
-and its privacy loss is exactly N(mu^2/2, mu^2) when the data were D (Dong, Roth and Su, "Gaussian
+Its privacy loss is exactly N(mu^2/2, mu^2) when the data were D (Dong, Roth and Su, "Gaussian
 differential privacy", 2019, Corollaries 1 and 3.3). Everything about the mechanism follows from
-mu. mu = 0 is infinite noise, mu = inf no noise at all.
+mu; mu = 0 is infinite noise, and mu = inf is no noise.
 """
 
 import math
@@ -32,12 +32,9 @@ def delta(mu: float, epsilon: float) -> float:
         mu: >= 0, may be infinite.
         epsilon: >= 0, may be infinite.
 
-    Raises:
-        InputError: unless mu >= 0 and epsilon >= 0.
-
-    Source:
-        Balle and Wang, "Improving the Gaussian mechanism for differential privacy", 2018, Theorem
-        5.
+    Raises InputError unless mu >= 0 and epsilon >= 0.
+    Source: Balle and Wang, "Improving the Gaussian mechanism for differential privacy", 2018,
+    Theorem 5.
     """
     _check_mu(mu)
     _check_epsilon(epsilon)
@@ -63,14 +60,13 @@ def deltas(mu: float, epsilons: npt.NDArray[np.float64]) -> npt.NDArray[np.float
 def epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 at which the mechanism is (epsilon, delta)-private.
 
-    The inverse of `delta` in epsilon: 0.0 where delta(mu, 0) <= delta already, inf for mu = inf.
+    This inverts `delta` in epsilon: 0.0 where delta(mu, 0) <= delta already, inf for mu = inf.
 
     Args:
         mu: >= 0, may be infinite.
         delta: in (0, 1).
 
-    Raises:
-        InputError: unless mu >= 0 and 0 < delta < 1.
+    Raises InputError unless mu >= 0 and 0 < delta < 1.
     """
     _check_mu(mu)
     check_positive_delta(delta)
@@ -78,9 +74,9 @@ def epsilon(mu: float, delta: float) -> float:
         return math.inf
     target = math.log(delta)
 
-    # In standard deviations of the loss from its mean the root lies in a short interval whatever
-    # mu is; Chernoff's bound on the tail, which exceeds delta, closes it from above, and from below
-    # epsilon = 0 or the deviation under which no delta of float64 is less than 1.
+    # Search in standard deviations of the loss from its mean: there the root lies in a short
+    # interval for any mu. Chernoff's bound on the tail, which exceeds delta, closes it from above.
+    # From below it is epsilon = 0, or the deviation below which delta rounds to 1.
     def excess(deviation: float) -> float:
         return float(_log_delta_at(mu, deviation)) - target
 
@@ -92,16 +88,13 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def mu_of_epsilon(epsilon: float, delta: float) -> float:
-    """Return the mu (the most signal, hence the least noise) that is just (epsilon, delta)-private.
-
-    The inverse of `delta` in mu.
+    """Return the mu (the least noise) that is just (epsilon, delta)-private: inverts `delta` in mu.
 
     Args:
         epsilon: in [0, inf).
         delta: in (0, 1).
 
-    Raises:
-        InputError: unless 0 <= epsilon < inf and 0 < delta < 1.
+    Raises InputError unless 0 <= epsilon < inf and 0 < delta < 1.
     """
     _check_epsilon(epsilon)
     check_positive_delta(delta)
@@ -114,8 +107,8 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return float(_log_delta(math.exp(log_mu), epsilon)) - target
 
-    # Private enough is the mu whose advantage is delta, and the one where Chernoff's bound on the
-    # tail, which exceeds delta, equals it. Less by a hair, in case rounding says otherwise.
+    # A mu that is surely private enough: its advantage is delta, or Chernoff's bound on its tail,
+    # which exceeds delta, equals delta. A little less, to allow for rounding.
     reach = math.sqrt(-2 * target)
     low = max(mu_of_advantage(delta), 2 * epsilon / (reach + math.sqrt(reach**2 + 2 * epsilon)))
     low = math.log(low) - 1e-9
@@ -133,11 +126,8 @@ def advantage(mu: float) -> float:
     Args:
         mu: >= 0, may be infinite.
 
-    Raises:
-        InputError: unless mu >= 0.
-
-    Source:
-        Bernau et al., "Quantifying identifiability", Eq. 14.
+    Raises InputError unless mu >= 0.
+    Source: Bernau et al., "Quantifying identifiability", Eq. 14.
     """
     _check_mu(mu)
     return math.erf(mu / (2 * ROOT2))
@@ -146,13 +136,10 @@ def advantage(mu: float) -> float:
 def mu_of_advantage(advantage: float) -> float:
     """Return the mu whose best test has this advantage: 2 Phi^-1((1 + advantage) / 2).
 
-    The inverse of `advantage`.
-
     Args:
         advantage: in [0, 1]; 1 gives infinity.
 
-    Raises:
-        InputError: unless 0 <= advantage <= 1.
+    Raises InputError unless 0 <= advantage <= 1.
     """
     if not 0 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from 0 to 1")
@@ -160,7 +147,7 @@ def mu_of_advantage(advantage: float) -> float:
 
 
 def tail(mu: float, epsilon: float) -> float:
-    """Return Pr_D[privacy loss > epsilon], which delta' estimates (it is not delta, but above it).
+    """Return Pr_D[privacy loss > epsilon], which delta' estimates and which exceeds delta.
 
     Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D.
 
@@ -168,12 +155,11 @@ def tail(mu: float, epsilon: float) -> float:
         mu: >= 0, may be infinite.
         epsilon: of any sign, may be infinite.
 
-    Raises:
-        InputError: unless mu >= 0, or if epsilon is not a number.
+    Raises InputError unless mu >= 0, or if epsilon is not a number.
     """
     _check_mu(mu)
     if math.isnan(epsilon):
-        raise InputError("epsilon is not a number; give one")
+        raise InputError("epsilon is not a number; give a number")
     if mu == 0 or math.isinf(epsilon):
         return float(epsilon < 0)
     if math.isinf(mu):
@@ -188,33 +174,30 @@ def _log_delta(mu: float, epsilon: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return log delta where epsilon lies `deviation` standard deviations above the mean loss.
 
-    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). Above the mean both terms of
-    delta share the factor phi(x), which is taken out: what is left does not underflow. Below, they
-    are written as small numbers that add up, because 1 - Phi is near 1/2 for both if mu is small.
+    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). Above the mean, both terms of
+    delta share the factor phi(x); taking it out avoids underflow. Below the mean, delta is written
+    as a sum of small numbers, because both values of 1 - Phi are near 1/2 for a small mu.
     """
     x = np.asarray(deviation, dtype=np.float64)
     above, below = np.maximum(x, 0.0) / ROOT2, np.minimum(x, 0.0) / ROOT2
     step = mu / ROOT2
-    if mu < 1e-5:  # the difference of two values so close is the slope between them
-        middle = above + step / 2
-        drop = step * _slope(middle)
+    if mu < 1e-5:  # the difference of two close values would cancel: use the slope -erfcx'(x)
+        x_middle = above + step / 2
+        square = np.maximum(x_middle, 1.0) ** 2
+        series = (1 - 1.5 / square + 3.75 / square**2) / (math.sqrt(math.pi) * square)
+        exact = 2 / math.sqrt(math.pi) - 2 * x_middle * erfcx(x_middle)
+        # The exact formula cancels for large x.
+        drop = step * np.where(x_middle > 100, series, exact)
     else:
         drop = erfcx(above) - erfcx(above + step)
     epsilon = mu * (ROOT2 * below + mu / 2)
     rise = erf(below + step) - erf(below)
     rise += np.expm1(-epsilon) * np.exp(-(below**2)) * erfcx(below + step)
-    # log 0: a delta too small for float64. So far out, rounding may put drop below 0.
+    # log 0 is a delta too small for float64. Far out, rounding may put drop below 0.
     left = np.maximum(np.where(x > 0, drop, rise), 0.0)
     with np.errstate(divide="ignore", over="ignore"):
         logarithm: npt.NDArray[np.float64] = np.log(left / 2) - above**2
     return logarithm
-
-
-def _slope(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return -erfcx'(x) = 2/sqrt(pi) - 2 x erfcx(x); far out from its series, no difference."""
-    square = np.maximum(x, 1.0) ** 2
-    series = (1 - 1.5 / square + 3.75 / square**2) / (math.sqrt(math.pi) * square)
-    return np.where(x > 100, series, 2 / math.sqrt(math.pi) - 2 * x * erfcx(x))
 
 
 def _check_mu(mu: float) -> None:

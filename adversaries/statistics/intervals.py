@@ -1,4 +1,4 @@
-"""Intervals that cover the truth with a stated confidence, and counts that carry one."""
+"""Confidence intervals, and results that carry one."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from adversaries.errors import InputError
 from adversaries.statistics.trials import Floats
 
 ALARM_CONFIDENCE = 0.9999
-"""How sure a contradiction of theory, or of a claim, must be before a report calls it one.
+"""Confidence at which a report calls a contradiction of theory, or of a claim, an alarm.
 
-A report makes up to twenty such checks, and a study hundreds of reports: at one in a thousand each
-an honest run among them would be accused.
+A report makes up to twenty such checks, and a study has hundreds of reports. At 0.999 each, some
+honest run among them would be accused.
 """
 
 
@@ -24,8 +24,8 @@ class Interval:
     """A two-sided interval that covers the truth with probability at least `confidence`.
 
     Attributes:
-        low: its lower end.
-        high: its upper end, may be infinite.
+        low: lower end.
+        high: upper end, may be infinite.
         confidence: in (0, 1).
     """
 
@@ -36,13 +36,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Frequency:
-    """How often something happened in independent trials.
+    """The frequency of an event in independent trials.
 
     Attributes:
         point: count/trials.
-        interval: of the probability behind it.
-        count: how often it happened.
-        trials: how often it could have.
+        interval: of the event's probability.
+        count: number of trials with the event.
+        trials: number of trials.
     """
 
     point: float
@@ -53,19 +53,19 @@ class Frequency:
 
 @dataclass(frozen=True)
 class LowerBound:
-    """With probability at least `confidence`, no epsilon below this one is true at `delta`.
+    """A lower bound: with probability `confidence` or more, the true epsilon at `delta` is no less.
 
     Attributes:
         epsilon: >= 0; 0 says nothing.
         delta: of the guarantee that is bounded.
         confidence: in (0, 1).
-        method: how it was computed, in words.
-        assumes: when it holds, in words.
-        trusts_noise: whether the claimed noise entered.
+        method: method of computation, in words.
+        assumes: assumptions, in words.
+        trusts_noise: whether the claimed noise was used.
         details: the statistics behind the number, by name.
-        reason: why a bound of 0 says nothing, if it does.
-        kind: "credible" holds with `confidence` given the trials and a prior, which is not how
-            often it is right.
+        reason: why a bound of 0 says nothing, or None.
+        kind: "credible" holds with probability `confidence` given the trials and a prior, which is
+            not how often it is right.
     """
 
     epsilon: float
@@ -85,8 +85,7 @@ def significance(confidence: float) -> float:
     Args:
         confidence: in (0, 1).
 
-    Raises:
-        InputError: unless 0 < confidence < 1.
+    Raises InputError unless 0 < confidence < 1.
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; give a number between 0 and 1, such as 0.95")
@@ -110,14 +109,11 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
 
     Args:
         successes: 0 to `trials`.
-        trials: without any the interval is [0, 1].
+        trials: 0 gives the interval [0, 1].
         confidence: in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence.
-
-    Source:
-        Clopper and Pearson, "The use of confidence or fiducial limits", 1934.
+    Raises InputError for confidence out of range.
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits", 1934.
     """
     tail = significance(confidence) / 2
     low, high = (limit(successes, trials, tail) for limit in (binomial_low, binomial_high))
@@ -125,39 +121,36 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
 
 
 def mean_interval(values: npt.ArrayLike, confidence: float) -> Interval:
-    """Return Student's interval of a mean: exact for normal values, nearly so for many others.
+    """Return Student's interval of a mean: exact for normal values, approximate for others.
 
     Args:
-        values: [n], independent and of one distribution, n at least 2.
+        values: [n], independent and identically distributed, n at least 2.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence; fewer than two values.
+    Raises InputError for confidence out of range, or for fewer than two values.
     """
     tail = significance(confidence) / 2
-    found = np.asarray(values, dtype=np.float64)
-    if found.size < 2:
-        raise InputError(f"{found.size} values have no spread; give at least 2")
-    reach = -float(stdtrit(found.size - 1, tail)) * float(found.std(ddof=1)) / math.sqrt(found.size)
-    mean = float(found.mean())
+    sample = np.asarray(values, dtype=np.float64)
+    n = sample.size
+    if n < 2:
+        raise InputError(f"{n} values have no spread; give at least 2")
+    reach = -float(stdtrit(n - 1, tail)) * float(sample.std(ddof=1)) / math.sqrt(n)
+    mean = float(sample.mean())
     return Interval(mean - reach, mean + reach, confidence)
 
 
 def wilson(share: float, trials: int, confidence: float) -> Interval:
-    """Return Wilson's interval of a proportion, nearly as often right as stated.
+    """Return Wilson's interval of a proportion, which is right about as often as stated.
 
-    It has some width also where the share is 0 or 1.
+    It has some width even where the share is 0 or 1.
 
     Args:
-        share: of successes, in [0, 1]; also a mean of many shares.
+        share: of successes, in [0, 1]; may be a mean of shares.
         trials: behind the share, at least 1.
         confidence: in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence.
-
-    Source:
-        Wilson, "Probable inference", 1927.
+    Raises InputError for confidence out of range.
+    Source: Wilson, "Probable inference", 1927.
     """
     quantile = float(ndtri(1 - significance(confidence) / 2))
     weight = quantile**2 / trials
@@ -171,8 +164,8 @@ def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
 
     Args:
         successes: counts [...], each out of `trials`.
-        trials: without any the limit is 0.
-        tail: the probability with which each limit may be wrong, in (0, 1).
+        trials: 0 gives the limit 0.
+        tail: probability with which each limit may be wrong, in (0, 1).
     """
     counts = np.asarray(successes, np.float64)
     limits = betaincinv(np.where(counts > 0, counts, 1.0), trials - counts + 1, tail)
@@ -184,8 +177,8 @@ def binomial_high(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
 
     Args:
         successes: counts [...], each out of `trials`.
-        trials: without any the limit is 1.
-        tail: the probability with which each limit may be wrong, in (0, 1).
+        trials: 0 gives the limit 1.
+        tail: probability with which each limit may be wrong, in (0, 1).
     """
     failures = trials - np.asarray(successes, np.float64)
     limits = betainccinv(trials - failures + 1, np.where(failures > 0, failures, 1.0), tail)

@@ -25,7 +25,7 @@ from adversaries.statistics.rate_bounds import jeffreys_bound, mu_gdp_bound
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 CANDIDATES = 512
-"""Thresholds among which half of the trials choose, at most; more are thinned evenly."""
+"""Largest number of thresholds among which half of the trials choose; more are thinned evenly."""
 
 
 def clopper_pearson_bound(
@@ -33,9 +33,9 @@ def clopper_pearson_bound(
 ) -> LowerBound:
     """Return the bound that the rates of the decision Lambda > threshold prove.
 
-    (epsilon, delta)-privacy forces TPR <= e^epsilon FPR + delta, and the same of TNR and FNR. With
-    TPR no lower and FPR no higher than their limits at alpha/2 each, both hold at once, and epsilon
-    is the larger logarithm. The trials of one world may depend on those of the other.
+    (epsilon, delta)-privacy forces TPR <= e^epsilon FPR + delta, and the same for TNR and FNR. TPR
+    and FPR have limits at alpha/2 each, so both hold at once, and epsilon is the larger logarithm.
+    The trials of one world may depend on the trials of the other.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -44,15 +44,11 @@ def clopper_pearson_bound(
         confidence: in (0, 1).
         threshold: fixed before the trials; a tie decides D'.
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
-
-    Source:
-        Jagielski et al., "Auditing differentially private machine learning", 2020, Algorithm 2 and
-        Theorem 2; there delta = 0.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Jagielski et al., "Auditing differentially private machine learning", 2020, Algorithm 2
+    and Theorem 2, where delta = 0.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     check_delta(delta)
@@ -78,27 +74,24 @@ def clopper_pearson_split(
 ) -> LowerBound:
     """Return the bound at the threshold that looks best on half of the trials, from the other half.
 
-    Of each world every second trial, in their order, chooses; the others, which had no part in the
-    choice, give the bound as `clopper_pearson_bound` does. The threshold itself decides D'.
+    In each world every second trial, in their order, chooses the threshold. The other trials give
+    the bound like `clopper_pearson_bound`. A score at the threshold decides D'.
 
-    Best is what would prove the largest epsilon from the limits t and f of TPR and FPR, at the
-    level of the judging half; of several, as where none proves anything, that of the largest TPR -
-    FPR.
+    The best threshold would prove the largest epsilon from the limits t and f of TPR and FPR, at
+    the level of the judging half. The largest TPR - FPR breaks ties.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
-        scores: float64 [T], larger ones speak for D; of any scale and with any number of ties.
+        scores: float64 [T], larger ones indicate D; of any scale and with any number of ties.
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
-        for_mu: best is the largest Phi^-1(t) - Phi^-1(f), for whoever converts the limits in
-            `details` to mu of Gaussian privacy; the threshold for epsilon mostly lies in a tail,
-            where they prove little mu. Accusing D and accusing D' prove the same mu.
+        for_mu: whether the best threshold has the largest Phi^-1(t) - Phi^-1(f) instead. Use it to
+            convert the limits in `details` to mu of Gaussian privacy: the threshold for epsilon
+            mostly lies in a tail, which proves little mu. Accusing D or D' proves the same mu.
 
-    Returns:
-        The bound; 0 with the `reason` with fewer than two trials of a world.
-
-    Raises:
-        InputError: as of `clopper_pearson_bound`.
+    Returns: the bound; 0 with the `reason` with fewer than two trials of a world.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -108,22 +101,22 @@ def clopper_pearson_split(
     thresholds = np.unique(np.concatenate([with_d[::2], without[::2]]))
     if thresholds.size > CANDIDATES:
         thresholds = thresholds[np.linspace(0, thresholds.size - 1, CANDIDATES).astype(int)]
-    # What each would prove if that half judged too; the largest gap of rates breaks ties.
+    # What each would prove if this half judged too; the largest gap of rates breaks ties.
     on_choice = _at_thresholds(with_d[::2], without[::2], thresholds, delta, tail)
     proven = on_choice.mu if for_mu else on_choice.epsilon
     gaps = _share_above(with_d[::2], thresholds) - _share_above(without[::2], thresholds)
     threshold = thresholds[np.lexsort((gaps, proven))[-1]]
-    # The other half judges at the one that was chosen.
-    found = _at_thresholds(with_d[1::2], without[1::2], threshold[None], delta, tail)
+    # The other half judges at the chosen threshold.
+    judged = _at_thresholds(with_d[1::2], without[1::2], threshold[None], delta, tail)
     return LowerBound(
-        epsilon=float(found.epsilon[0]),
+        epsilon=float(judged.epsilon[0]),
         delta=delta,
         confidence=confidence,
         method="Clopper-Pearson limits of the true and false positive rates on half of the trials "
         f"at a threshold chosen {'for mu ' * for_mu}on the other half",
         assumes="independent trials",
         trusts_noise=False,
-        details=found.details(0) | {"threshold": float(threshold)},
+        details=judged.details(0) | {"threshold": float(threshold)},
         reason=_too_few(with_d, without, 2),
     )
 
@@ -131,46 +124,42 @@ def clopper_pearson_split(
 def clopper_pearson_bonferroni(
     worlds: Bools, scores: Floats, delta: float, confidence: float
 ) -> LowerBound:
-    """Return the best bound over thresholds that are ranks fixed in advance, all paid for.
+    """Return the best bound over thresholds at fixed ranks, with alpha divided among them.
 
-    The threshold that exactly r trials on D' exceed is itself a statistic of those trials, and the
-    share of D' above it has the beta distribution of an order statistic, whose upper limit is
-    Clopper and Pearson's of r successes; with ties the share is only smaller. Given the threshold,
-    the trials on D above it are binomial. So the two limits at alpha/2 hold at a rank chosen
-    beforehand just as at a threshold chosen beforehand, without knowing the scale of the scores.
+    The threshold that exactly r trials on D' exceed is a statistic of these trials. The share of D'
+    above it has the beta distribution of an order statistic, whose upper limit is Clopper and
+    Pearson's for r successes; ties only lower the share. Given the threshold, the trials on D above
+    it are binomial. So both limits at alpha/2 hold at a rank fixed in advance just as at a
+    threshold fixed in advance, and the scale of the scores need not be known.
 
-    Ranks r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials on D for
-    accusing D'; alpha is divided among all.
+    The ranks are r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials
+    on D for accusing D'.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
-        scores: float64 [T], larger ones speak for D; of any scale.
+        scores: float64 [T], larger ones indicate D; of any scale.
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: as of `clopper_pearson_bound`.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
     alpha = significance(confidence)
     with_d, without = scores[worlds], scores[~worlds]
     reason = _too_few(with_d, without, 1)
-    # Ranks among D' for accusing D, among D for accusing D'; all are paid for.
-    interim_analyses = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
-    paid = max(1, sum(analysis.size for analysis in interim_analyses))
+    # Ranks among D' for accusing D, and among D for accusing D'; alpha is divided among all.
+    ranks = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
+    paid = max(1, sum(each.size for each in ranks))
     tail = alpha / (2 * paid)
-    found = [
-        _at_ranks(accused, others, ranks, delta, tail)
-        for ranks, (accused, others) in zip(
-            interim_analyses, ((with_d, without), (-without, -with_d)), strict=False
-        )
-    ]
+    directions = []
+    for at, (accused, others) in zip(ranks, ((with_d, without), (-without, -with_d)), strict=False):
+        low = binomial_low(_above(accused, np.sort(others)[::-1][at]), accused.size, tail)
+        directions.append(_rates(low, binomial_high(at, others.size, tail), delta))
     # The best rank of the better direction.
-    best = max(found, key=lambda rates: rates.epsilon.max(), default=None)
+    best = max(directions, key=lambda rates: rates.epsilon.max(), default=None)
     place = 0 if best is None else int(np.argmax(best.epsilon))
     return LowerBound(
         epsilon=0.0 if best is None else float(best.epsilon[place]),
@@ -187,13 +176,13 @@ def clopper_pearson_bonferroni(
 
 @dataclass(frozen=True)
 class Estimator:
-    """A lower bound, and what it needs of the trials beside independence in a world.
+    """A lower bound, and its assumptions besides independent trials within a world.
 
     Attributes:
         bound: function of (worlds, log_odds, delta, confidence).
         gaussian: whether it holds only if the mechanism is Gaussian DP.
-        normal: whether the log-odds must be normal besides.
-        dependent_worlds: whether the trials of one world may depend on those of the other.
+        normal: whether the log-odds must also be normal.
+        dependent_worlds: whether the trials of one world may depend on the trials of the other.
     """
 
     bound: Callable[[Bools, Floats, float, float], LowerBound]
@@ -213,29 +202,29 @@ LOWER_BOUNDS: dict[str, Estimator] = {
     "gaussian_unequal": Estimator(gaussian_unequal_bound, gaussian=True, normal=True),
     "privacy_profile": Estimator(privacy_profile_bound, dependent_worlds=True),
 }
-"""Name -> what a report computes of every run, and where it refuses to.
+"""The lower bounds that a report computes, by name.
 
-`rate_bounds.trade_off_bound` is no entry, because it needs to know the mechanism's family.
+`rate_bounds.trade_off_bound` is not among them, because it needs the mechanism's family.
 """
 
 
 class MechanismKind(StrEnum):
-    """What is known of the mechanism that was attacked, by which some bounds stand or fall.
+    """The kind of mechanism that was attacked, which decides which bounds hold.
 
     Attributes:
         GAUSSIAN: Gaussian noise on sums of full batches, in any number of steps: Gaussian DP.
-        OTHER: anything else, sampled Gaussian steps among it, or a mechanism that nobody knows.
+        OTHER: any other mechanism, including sampled Gaussian steps and unknown mechanisms.
     """
 
     GAUSSIAN = "gaussian"
     OTHER = "other"
 
 
-NOT_GAUSSIAN = "it holds of Gaussian noise on full batches alone"
-"""Why a bound that needs Gaussian DP says nothing of another mechanism."""
+NOT_GAUSSIAN = "the bound holds only for Gaussian noise on full batches"
+"""Reason of a bound that needs Gaussian DP for another mechanism."""
 
 COMMON = "the worlds share their random numbers, and the bound needs independent ones"
-"""Why a bound that needs independent worlds says nothing with common random numbers."""
+"""Reason of a bound that needs independent worlds with common random numbers."""
 
 
 def lower_bounds(
@@ -251,31 +240,30 @@ def lower_bounds(
     refused: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, LowerBound]:
-    """Return lower bounds by name; those that do not hold are 0, with the reason.
+    """Return lower bounds by name; a bound that does not hold is 0, with the reason.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
         delta: of the guarantee that is bounded, in (0, 1).
         confidence: of each bound by itself, in (0, 1).
-        mechanism: what made the log-odds, on which it depends which bounds hold.
-        not_normal: why the log-odds are not normal, if so.
-        design: where the worlds depend on each other, bounds that need independent ones do not
-            hold; where the trials stopped at one of several interim analyses, each is computed at
-            what that leaves.
-        trial_mu: float64 [T], mu of every trial where it may vary, for which bounds of normal
-            log-odds are `lessened`.
-        refused: name -> why else a bound does not hold.
+        mechanism: the kind of mechanism, which decides which bounds hold.
+        not_normal: why the log-odds are not normal, None if they are.
+        design: with common random numbers, bounds that need independent worlds do not hold; after
+            an interim analysis, each bound is computed at its share of the significance.
+        trial_mu: float64 [T], mu of every trial where it may vary; bounds of normal log-odds are
+            then `lessened`.
+        refused: name -> another reason why a bound does not hold.
         names: which of `LOWER_BOUNDS`; None for all.
 
-    Raises:
-        InputError: as of the bounds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     bounds = {}
     for name in LOWER_BOUNDS if names is None else names:
         estimator = LOWER_BOUNDS[name]
-        found = estimator.bound(worlds, log_odds, delta, design.level(confidence))
-        bounds[name] = replace(found, confidence=confidence)
+        bound = estimator.bound(worlds, log_odds, delta, design.level(confidence))
+        bounds[name] = replace(bound, confidence=confidence)
         reason = (refused or {}).get(name)
         if estimator.normal:
             reason = reason or not_normal
@@ -310,9 +298,9 @@ class _Rates:
 
 
 def _rates(true_low: Floats, false_high: Floats, delta: float) -> _Rates:
-    """Return what limits of TPR and FPR prove, in whichever direction proves more.
+    """Return the epsilon that limits of TPR and FPR prove, by accusing D or by accusing D'.
 
-    Both directions rest on the same two limits, so that the second costs nothing.
+    Both directions use the same two limits, so that taking the larger costs nothing.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         accusing = np.log((true_low - delta) / false_high)
@@ -326,14 +314,6 @@ def _at_thresholds(
     true, false = _above(with_d, thresholds), _above(without, thresholds)
     low = binomial_low(true, with_d.size, tail)
     return _rates(low, binomial_high(false, without.size, tail), delta)
-
-
-def _at_ranks(
-    accused: Floats, others: Floats, ranks: npt.NDArray[np.int64], delta: float, tail: float
-) -> _Rates:
-    thresholds = np.sort(others)[::-1][ranks]
-    low = binomial_low(_above(accused, thresholds), accused.size, tail)
-    return _rates(low, binomial_high(ranks, others.size, tail), delta)
 
 
 def _ranks(trials: int) -> npt.NDArray[np.int64]:

@@ -1,18 +1,18 @@
-"""How much Gaussian noise releases can have, judged by nobody who knows what they are releases of.
+"""An upper bound on the Gaussian noise in releases, without knowledge of their signal.
 
-Each round releases x = s + noise, a vector of P coordinates. What the signal s is, nobody tells; it
-may depend on all earlier rounds. Noise of at least rho times the claimed standard deviation sigma
-makes small |x - c| rare, for every s and for every centre c that was chosen before the round: by
-Anderson's inequality the symmetric, unimodal likelihood ratio
+Each round releases x = s + noise, a vector of P coordinates. The signal s is unknown and may depend
+on all earlier rounds. Noise of at least rho times the claimed standard deviation sigma makes small
+|x - c| rare, for every s and every centre c that was chosen before the round. By Anderson's
+inequality the symmetric, unimodal likelihood ratio
 
     L(x) = N(x; c, (a rho sigma)^2) / N(x; c, (rho sigma)^2),    a < 1,
 
 has a mean of at most 1 under N(s, (rho' sigma)^2) with rho' >= rho, and the largest where s = c. So
-1 - w + w L(x) is an e-value, and so is the product over the coordinates: it grows where there is
-less noise, and loses little to coordinates that are full of signal. Centres and weights learn from
-earlier rounds where there is none, and how it goes on. A mixture of alternatives whose weights move
-from round to round (a fixed share) is an e-process: by Ville's inequality it ever exceeds 1/alpha
-with probability alpha at most, however often one looks.
+1 - w + w L(x) is an e-value, and so is the product over the coordinates. The product grows where
+there is less noise, and loses little to coordinates with much signal. Centres and weights learn
+from earlier rounds which coordinates have signal, and how it continues. A mixture of alternatives
+whose weights move from round to round (fixed share) is an e-process. By Ville's inequality it ever
+exceeds 1/alpha with probability at most alpha, at however many rounds it is checked.
 
 Sources:
     Anderson, "The integral of a symmetric unimodal function over a symmetric convex set and some
@@ -30,26 +30,26 @@ from adversaries.statistics.intervals import significance
 Floats = npt.NDArray[np.float64]
 
 RATIOS = 2.0 ** (np.arange(16, -17, -1) / 8)
-"""Noise over what is claimed that is tested, from the most, 4, to the least, 1/4."""
+"""Tested ratios of the noise to the claimed noise, from 4 down to 1/4."""
 
 CLAIMED = int(np.flatnonzero(RATIOS == 1)[0])
-"""Where in `RATIOS` the claimed noise is."""
+"""Position of the claimed noise in `RATIOS`."""
 
 LESS = np.array([0.4, 0.7, 0.9])
-"""a: how much less noise each alternative has."""
+"""a: the share of the noise that each alternative assumes."""
 
 SHARES = np.array([0.1, 0.4, 1.0])
-"""w: the share of the coordinates that an alternative takes for free of signal."""
+"""w: the share of the coordinates that an alternative assumes free of signal."""
 
 MOVED = 0.02
-"""How much of its weight every alternative gives to all others between two rounds."""
+"""Share of its weight that every alternative gives to the others between two rounds."""
 
 COORDINATES = 2**14
-"""More coordinates than this are thinned evenly: they tell enough, and a round takes 0.1 s."""
+"""More coordinates are thinned evenly to this number, which is enough and takes 0.1 s a round."""
 
 
 class NoiseLimit:
-    """The largest noise, over what is claimed, that the releases of a training leave possible."""
+    """The largest noise, as a multiple of the claimed noise, that a training's releases allow."""
 
     def __init__(self) -> None:
         alternatives = 2 * LESS.size * SHARES.size + 1  # the last one bets nothing
@@ -60,12 +60,12 @@ class NoiseLimit:
         self._variance, self._rounds = 0.0, 0
 
     def observe(self, released: npt.NDArray[np.floating], std: float) -> None:
-        """Take in a round.
+        """Update the e-processes with a round.
 
         Args:
             released: [P], of the same size in every round.
-            std: the claimed standard deviation of the noise on every coordinate; a round whose
-                noise is claimed to be none says nothing.
+            std: the claimed standard deviation of the noise on every coordinate; a round with a
+                claim of 0 proves nothing.
         """
         x = released[:: -(-released.size // COORDINATES)].astype(np.float64)
         if std > 0:
@@ -80,18 +80,17 @@ class NoiseLimit:
         return float(self._log_e[CLAIMED])
 
     def limit(self, confidence: float) -> float:
-        """Return how many times the claimed noise there is at most; `math.inf` for no limit.
+        """Return the largest possible multiple of the claimed noise; `math.inf` for no limit.
 
-        Valid after every round, whichever was chosen for looking.
+        It is valid after every round, and at a round that was chosen by looking.
 
         Args:
             confidence: in (0, 1).
 
-        Raises:
-            InputError: an impossible confidence.
+        Raises InputError for confidence out of range.
         """
         refuted = self._highest >= -math.log(significance(confidence))
-        # From the most noise down to the first ratio that stands: so all of them are one test.
+        # Test from the most noise down to the first ratio that is not refuted: one test in all.
         stands = int(np.argmin(refuted)) if not refuted.all() else len(RATIOS)
         return float(RATIOS[stands - 1]) if stands else math.inf
 
@@ -113,9 +112,9 @@ class NoiseLimit:
         self._highest = np.maximum(self._highest, self._log_e)
 
     def _free(self, mean: Floats | float, ratio: float) -> Floats:
-        """Return how likely each coordinate is free of signal [P], by the mean of earlier rounds.
+        """Return the probability that each coordinate is free of signal [P], from earlier rounds.
 
-        A guess, on which the power depends and no guarantee.
+        It is a guess: only the power depends on it, and no guarantee.
         """
         mean = np.asarray(mean)
         noise = ratio**2 * self._variance / self._rounds**2
@@ -125,13 +124,13 @@ class NoiseLimit:
 
 
 def _log_e_values(x: Floats, where: Floats) -> Floats:
-    """Return the logs of the products of 1 - w + w L(x) over coordinates, of every alternative.
+    """Return the logs of the products of 1 - w + w L(x) over coordinates, for every alternative.
 
-    x: [P], over the noise that is tested; where: [P], by which every share is multiplied.
+    x: [P], divided by the tested noise; where: [P], factors of every share.
     """
     less, share = LESS[:, None], SHARES[:, None, None]
     ratio = np.exp(-0.5 * x**2 * (1 / less**2 - 1)) / less
-    # A weight of 1 may leave nothing of a coordinate that is all signal.
+    # A weight of 1 may leave log(0) for a coordinate that is all signal.
     with np.errstate(divide="ignore"):
         logs: Floats = np.log1p(share * where * (ratio - 1)).sum(axis=-1)
     return logs.ravel()

@@ -1,9 +1,9 @@
-"""Limits of the noncentrality of Student's t, for tails that are as small as an alarm's.
+"""Limits of the noncentrality of Student's t, precise even for the tiny tails of an alarm.
 
-The statistic is T = (Z + m)/V, Z standard normal, V the root of a chi-square over its f degrees of
-freedom, independent of it. So P(T >= t) = E Phi(m - t V) and P(T <= t) = E Phi(t V - m), where V is
-a function of one more standard normal number. The trapezoidal rule over that one is exact to
-rounding as long as the step is small beside the width of Phi, and reaches into every tail alike.
+The statistic is T = (Z + m)/V with Z standard normal and V an independent root of a chi-square over
+its f degrees of freedom. So P(T >= t) = E Phi(m - t V) and P(T <= t) = E Phi(t V - m), where V is a
+function of another standard normal number. The trapezoidal rule over this number is exact to
+rounding, in every tail, as long as the step is small compared with the width of Phi.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from scipy.special import ndtr
 Floats = npt.NDArray[np.float64]
 
 DEVIATES = np.linspace(-10, 10, 2001)
-"""Where the rule looks: beyond is a probability of 1e-23, and the steps resolve standardised
+"""Nodes of the rule: beyond them is a probability of 1e-23, and their spacing resolves standardised
 differences of up to a hundred."""
 
 DENSITIES = np.exp(-(DEVIATES**2) / 2) / np.sqrt(2 * np.pi)
@@ -28,7 +28,7 @@ def lower_limit(statistic: float, freedom: int, tail: float) -> float:
     """Return the noncentrality >= 0 at which P(T >= statistic) is `tail`; 0 if it is more at 0.
 
     Args:
-        statistic: the t that was found, up to a hundred.
+        statistic: the observed t, up to a hundred.
         freedom: its degrees of freedom, at least 1.
         tail: probability, in (0, 1).
     """
@@ -44,7 +44,7 @@ def upper_limit(statistic: float, freedom: int, tail: float) -> float:
     """Return the noncentrality >= 0 at which P(T <= statistic) is `tail`; 0 if it is less at 0.
 
     Args:
-        statistic: the t that was found, up to a hundred.
+        statistic: the observed t, up to a hundred.
         freedom: its degrees of freedom, at least 1.
         tail: probability, in (0, 1).
     """
@@ -65,7 +65,7 @@ def _root(rising: Callable[[float], float], statistic: float) -> float:
 
 @lru_cache(maxsize=64)
 def _chi(freedom: int) -> Floats:
-    """Return V at `DEVIATES`, from the nearer tail of its law."""
+    """Return V at `DEVIATES`, each from the nearer tail of its distribution."""
     half = DEVIATES < 0
     squares = np.empty_like(DEVIATES)
     squares[half] = scipy.stats.chi2.ppf(ndtr(DEVIATES[half]), freedom)

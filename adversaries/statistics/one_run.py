@@ -1,13 +1,13 @@
-"""One-run audits: m canaries, each in or out of the whole training by a coin of its own.
+"""One-run audits: m canaries, each in or out of the whole training by its own coin.
 
-For a federation that cannot be repeated. Each canary gets a score from what was released; the
-highest scores are guessed to be in, the lowest to be out, and of the others nothing is said. What
-differential privacy allows is a bound on how many guesses are right, although all of them are about
-one training (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023).
+They suit a federation that cannot be repeated. Each canary gets a score from the releases. The
+highest scores are guessed to be in and the lowest to be out, with no guess about the others.
+Differential privacy bounds the number of right guesses, although all guesses are about one training
+(Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023).
 
-The coins are fair and independent of one another. Scores come from what was released and what the
-canaries are, never from the coins. Canaries are added or left out, so that what is audited is the
-guarantee for add-remove neighbours that differ in one canary.
+The coins are fair and independent. Scores depend on the releases and the canaries, never directly
+on the coins. Canaries are added or left out, so the audit is about add-remove neighbours that
+differ in one canary.
 """
 
 import math
@@ -24,37 +24,34 @@ from adversaries.statistics.intervals import Interval, LowerBound, check_delta, 
 from adversaries.statistics.trials import Bools, Floats, Ints
 
 SHARE = 8
-"""Unless told otherwise, guesses are made about one canary in so many: best near m = 1000."""
+"""By default, guesses are made about one canary in so many, which is best near m = 1000."""
 
 SEVERAL = -1
-"""In place of a number of guesses: try those of `PAID`."""
+"""Instead of a number of guesses: try all fractions in `PAID`."""
 
 PAID = (1, 2, 4, 8, 16, 32)
-"""Numbers of guesses that are not fixed in advance: about all canaries, every second, and so on.
-
-Each is tried at an equal share of alpha (Bonferroni).
-"""
+"""Numbers of guesses to try, as one in so many canaries, each at an equal share of alpha
+(Bonferroni)."""
 
 LARGEST_CONVERTED = 1e6
-"""Estimates of mu above this are infinite: the scores hardly vary."""
+"""Larger estimates of mu count as infinite: the scores hardly vary."""
 
-COINS = "fair, independent coins that the scores do not depend on but through what was released"
+COINS = "fair, independent coins that affect the scores only through what was released"
 
 
 @dataclass(frozen=True)
 class CanaryEstimate:
-    """What the canaries' scores suggest about the mechanism: an estimate, proven of nothing.
+    """An estimate from the canaries' scores, which proves nothing.
 
     Attributes:
         mu: the difference of the mean scores over their common standard deviation.
-        mu_interval: of mu >= 0; holds only if the scores are what `assumes` says, which the
-            training does not promise.
-        epsilon: that of a Gaussian mechanism of this mu at `delta`.
-        epsilon_interval: likewise, from the ends of `mu_interval`.
+        mu_interval: for mu >= 0; holds only under `assumes`, which the training does not ensure.
+        epsilon: of a Gaussian mechanism with this mu at `delta`.
+        epsilon_interval: from the ends of `mu_interval`.
         delta: of the guarantee.
-        method: how it was computed, in words.
-        assumes: when the intervals hold, in words.
-        reason: why there is no estimate, None if there is one.
+        method: method of computation, in words.
+        assumes: assumptions of the intervals, in words.
+        reason: why there is no estimate, else None.
     """
 
     mu: float
@@ -77,13 +74,10 @@ def binomial_bound(
         scores: float64 [m].
         delta: in [0, 1).
         confidence: in (0, 1).
-        guesses: as of `plans`, decided before the scores were seen.
+        guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Returns:
-        The bound, with canaries, guesses and right in its details.
-
-    Raises:
-        InputError: as of `check`; an impossible confidence; unless 0 <= delta < 1.
+    Returns: the bound, with the numbers of canaries, guesses and right guesses in its details.
+    Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
     """
     check(included, scores, guesses)
     best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
@@ -103,21 +97,18 @@ def f_dp_bound(
 ) -> LowerBound:
     """Return the epsilon at `delta` of the largest mu that the right guesses refute.
 
-    Tighter than `binomial_bound`, and about fewer mechanisms: among Gaussian trade-off curves no
-    smaller one bounds this training.
+    It is tighter than `binomial_bound`, for fewer mechanisms: among Gaussian trade-off curves it
+    proves that no smaller one bounds this training.
 
     Args:
         included: bool [m], True where the canary was in.
         scores: float64 [m].
         delta: in (0, 1).
         confidence: in (0, 1).
-        guesses: as of `plans`, decided before the scores were seen.
+        guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Returns:
-        The bound, with canaries, guesses, right and mu_low in its details.
-
-    Raises:
-        InputError: as of `check`; an impossible confidence; unless 0 < delta < 1.
+    Returns: the bound, with canaries, guesses, right guesses and mu_low in its details.
+    Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
     """
     check(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
@@ -138,10 +129,10 @@ def client_canary_estimate(
 ) -> CanaryEstimate:
     """Return an estimate from the standardised difference of the scores in and out.
 
-    The paper fits a normal law to the canaries' scores and compares it with that of canaries that
-    took no part, N(0, 1/d) of the cosine in d dimensions; here those that the coin left out are at
-    hand and give the other law, and one variance is common to both. The interval is that of the
-    two-sample t statistic (`adversaries.statistics.canaries.effect`).
+    The paper fits a normal law to the canaries' scores, and compares it with canaries that took no
+    part, N(0, 1/d) for the cosine in d dimensions. Here the canaries that the coin left out give
+    the other law, and both laws share one variance. The interval is the two-sample t statistic's
+    (`adversaries.statistics.canaries.effect`).
 
     Args:
         included: bool [m], True where the canary was in.
@@ -149,17 +140,14 @@ def client_canary_estimate(
         delta: in (0, 1).
         confidence: of the intervals, in (0, 1).
 
-    Raises:
-        InputError: as of `f_dp_bound`.
-
-    Source:
-        Andrew et al., "One-shot empirical privacy estimation", 2024.
+    Raises InputError for bad arrays (`check`), or for delta or confidence out of range.
+    Source: Andrew et al., "One-shot empirical privacy estimation", 2024.
     """
     check(included, scores)
-    found = effect(included, _moderate(scores), confidence)
+    measured = effect(included, _moderate(scores), confidence)
     mu, interval = (0.0, Interval(0.0, math.inf, confidence))
-    if found.reason is None:
-        mu, interval = found.mu, found.interval
+    if measured.reason is None:
+        mu, interval = measured.mu, measured.interval
     low, high = (_gaussian_epsilon(end, delta) for end in (interval.low, interval.high))
     return CanaryEstimate(
         mu=mu,
@@ -169,24 +157,23 @@ def client_canary_estimate(
         delta=delta,
         method="standardised difference of the scores of canaries in and out",
         assumes="independent normal scores of one variance, in and out: not checked, no guarantee",
-        reason=found.reason and found.reason.replace("rounds", "canaries"),
+        reason=measured.reason and measured.reason.replace("rounds", "canaries"),
     )
 
 
 def binomial_bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> Floats:
-    """Return `binomial_bound`'s epsilon of every trial, [T].
+    """Return the epsilon of `binomial_bound` for every trial, [T].
 
     Args:
         included: bool [T, m], True where the canary was in.
         scores: float64 [T, m], not checked.
         delta: in [0, 1).
-        confidence: of each, in (0, 1).
-        guesses: as of `plans`, decided before the scores were seen.
+        confidence: of each bound, in (0, 1).
+        guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Raises:
-        InputError: an impossible confidence; unless 0 <= delta < 1.
+    Raises InputError for delta or confidence out of range.
     """
     return _best(_binomial(delta), included, scores, confidence, guesses).limits
 
@@ -194,17 +181,16 @@ def binomial_bounds(
 def f_dp_bounds(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
 ) -> Floats:
-    """Return `f_dp_bound`'s epsilon of every trial, [T].
+    """Return the epsilon of `f_dp_bound` for every trial, [T].
 
     Args:
         included: bool [T, m], True where the canary was in.
         scores: float64 [T, m], not checked.
         delta: in (0, 1).
-        confidence: of each, in (0, 1).
-        guesses: as of `plans`, decided before the scores were seen.
+        confidence: of each bound, in (0, 1).
+        guesses: their number or a code for `plans`, decided before the scores were seen.
 
-    Raises:
-        InputError: an impossible confidence; unless 0 < delta < 1.
+    Raises InputError for delta or confidence out of range.
     """
     mus = _best(gaussian_mus, included, scores, confidence, guesses).limits
     values, place = np.unique(mus, return_inverse=True)
@@ -212,19 +198,16 @@ def f_dp_bounds(
 
 
 def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Floats:
-    """Return `client_canary_estimate`'s epsilon of every trial, [T].
+    """Return the epsilon of `client_canary_estimate` for every trial, [T].
 
     Args:
         included: bool [T, m], True where the canary was in.
         scores: float64 [T, m], not checked.
         delta: in (0, 1).
 
-    Returns:
-        float64 [T]; NaN where a trial has fewer than two canaries on one side, or scores that do
-        not vary.
-
-    Raises:
-        InputError: unless 0 < delta < 1.
+    Returns: float64 [T]; NaN where a trial has fewer than two canaries on one side, or scores that
+    do not vary.
+    Raises InputError unless 0 < delta < 1.
     """
     scores = _moderate(scores)
     size_in, size_out = included.sum(-1), (~included).sum(-1)
@@ -239,11 +222,11 @@ def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Fl
 
 
 def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
-    """Return which numbers of guesses are tried.
+    """Return the numbers of guesses to try.
 
     Args:
-        canaries: how many there are, at least 1.
-        guesses: one number that was fixed; 0 for one canary in `SHARE`; `SEVERAL` for those of
+        canaries: number of canaries, at least 1.
+        guesses: one fixed number; 0 for one canary in `SHARE`; `SEVERAL` for the fractions in
             `PAID`.
     """
     if guesses > 0:
@@ -253,16 +236,15 @@ def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
 
 
 def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
-    """Raise an error for what no audit can be computed from.
+    """Raise InputError for arrays or a number of guesses that no audit can use.
 
     Args:
         included: bool [m], True where the canary was in.
         scores: float64 [m].
-        guesses: as of `plans`.
+        guesses: their number or a code for `plans`.
 
-    Raises:
-        InputError: arrays that are empty or of unequal shapes; scores that are not finite; too many
-            guesses.
+    Raises InputError for arrays that are empty or of unequal shapes, or for scores that are not
+    finite, or for too many guesses.
     """
     if scores.ndim != 1 or not scores.size or included.shape != scores.shape:
         raise InputError(
@@ -278,12 +260,12 @@ def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
 
 
 Limit = Callable[[int, int, Ints, float], Floats]
-"""Canaries, guesses, how many are right [k], and alpha -> what each proves [k]."""
+"""(canaries, guesses, numbers of right guesses [k], alpha) -> what each number proves [k]."""
 
 
 @dataclass(frozen=True)
 class _Best:
-    """The most that any of the tried numbers of guesses proves of each trial, [T], and by which."""
+    """The best limit of each trial over the tried numbers of guesses, and the number, all [T]."""
 
     limits: Floats
     made: Ints
@@ -298,14 +280,14 @@ def _binomial(delta: float) -> Limit:
     check_delta(delta)
 
     def limits(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
-        found = [binomial_epsilon(canaries, guesses, v, delta, alpha) for v in rights.tolist()]
-        return np.asarray(found)
+        proven = [binomial_epsilon(canaries, guesses, v, delta, alpha) for v in rights.tolist()]
+        return np.asarray(proven)
 
     return limits
 
 
 def _best(limit: Limit, included: Bools, scores: Floats, confidence: float, guesses: int) -> _Best:
-    """Return what is proven of the trials of arrays [T, m]; equal counts are worked out once."""
+    """Return the best limits for trials [T, m]; equal counts are computed once."""
     trials, m = scores.shape
     tried = plans(m, guesses)
     alpha = significance(confidence) / len(tried)
@@ -319,11 +301,11 @@ def _best(limit: Limit, included: Bools, scores: Floats, confidence: float, gues
 
 
 def _moderate(scores: Floats) -> Floats:
-    """Return scores [..., m] times a power of two that has their squares neither over nor under."""
+    """Return scores [..., m] times a power of two, so that squares do not over- or underflow."""
     largest = np.abs(scores).max(axis=-1, keepdims=True)
     return np.ldexp(scores, -np.frexp(largest)[1])
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the epsilon of a mu of any sign, infinite for one above `LARGEST_CONVERTED`."""
+    """Return the epsilon of a mu of any sign; infinite above `LARGEST_CONVERTED`."""
     return math.inf if mu > LARGEST_CONVERTED else gaussian_epsilon(max(0.0, mu), delta)

@@ -1,31 +1,32 @@
-"""What right guesses prove where canaries do not interfere: a bound by order statistics.
+"""A one-run bound for canaries that do not interfere, by order statistics.
 
-The bounds of `one_run` hold for the worst mechanism of their family, in which one event may give
-away many canaries at once. Where canaries lie along orthogonal directions and the noise is Gaussian
-and alike in every direction, there is no such event, and the same guesses prove far more.
+The bounds of `one_run` hold for the worst mechanism of their family, where one event may reveal
+many canaries at once. With canaries along orthogonal directions and the same Gaussian noise in
+every direction there is no such event, and the same guesses prove far more.
 
-What is assumed: every round releases x_t = sum_i b_i v_i + s_t + noise, with v_i of length C at
-most, orthogonal, and the same in every round, noise N(0, sigma_t^2 I), and s_t any function of the
-releases before it that the coins b enter through those alone, such as the clipped sum of records
-at the model. sigma_t is not known, nor need s_t be.
+Assumptions: every round releases x_t = sum_i b_i v_i + s_t + noise. The v_i have length at most C,
+are orthogonal and the same in every round. The noise is N(0, sigma_t^2 I). s_t is any function of
+earlier releases and depends on the coins b only through them, for example the clipped sum of
+records at the current model. Neither sigma_t nor s_t need be known.
 
-1. The likelihood of b, given all x_t, is a product over the canaries, since the v_i are orthogonal:
-   given the releases (and s) the coins are independent, that of canary i with log-odds L_i. Over
-   the noise the L_i are independent, each N(+-mu_i^2/2, mu_i^2) by the coin, mu_i <= mu =
-   C sqrt(sum_t 1/sigma_t^2), so that |L_i| is stochastically at most |N(mu^2/2, mu^2)|.
-2. Whatever guesses are made from the releases, given the L_i they are right independently, guess i
-   with probability at most p_i = 1/(1 + exp(-|L_i|)).
-3. Count the guesses with weights that fall from the surest to the least sure. To exchange two
-   guesses so that the one with the larger p_i has the larger weight makes the sum stochastically
-   larger, and so does a larger p_i. So the sum is stochastically at most that of who ranks by |L_i|
-   itself, all mu_i = mu, and that law rises with mu.
-4. With y = L/mu on the true side, N(mu/2, 1), it is the law of a signed-rank statistic: draw y_1
+1. The likelihood of b, given all x_t, is a product over the canaries, since the v_i are orthogonal.
+   So given the releases (and s) the coins are independent, with log-odds L_i for canary i. Over the
+   noise the L_i are independent, each N(+-mu_i^2/2, mu_i^2) by the coin, with mu_i <= mu =
+   C sqrt(sum_t 1/sigma_t^2). So |L_i| is stochastically at most |N(mu^2/2, mu^2)|.
+2. Given the L_i, guesses from the releases are right independently of each other, guess i with
+   probability at most p_i = 1/(1 + exp(-|L_i|)).
+3. Count the guesses with weights that fall from the surest to the least sure. Exchanging two
+   guesses so that the larger p_i gets the larger weight makes the sum stochastically larger, and so
+   does a larger p_i. So the sum is stochastically at most the sum of an adversary that ranks by
+   |L_i| itself, with all mu_i = mu. Its law rises with mu.
+4. With y = L/mu on the true side, N(mu/2, 1), this is the law of a signed-rank statistic: draw y_1
    to y_m, rank them by |y_i|, and add up the weights of the positive ones.
 
-The weights are 2 for the surest `SUREST` of the canaries, 1 for the others of the surest `SURE`,
-and 0 for the rest: near enough to normal scores, the best ones, and their law can be computed.
-Given the |y| next to the k largest, those are independent draws above it; given another one farther
-down, those between the two are. What is left is an integral over two order statistics.
+The weights are 2 for the surest `SUREST` of the canaries, 1 for the rest of the surest `SURE`, and
+0 for all others. They are close to normal scores, the best weights, and their law can be computed.
+Given the (k+1)-th largest |y|, the k largest are independent draws above it. Given another one
+farther down, the ones between the two are independent draws too. This leaves an integral over two
+order statistics.
 
 Sources:
     Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023 (coins given the
@@ -47,10 +48,10 @@ from adversaries.statistics.one_run import COINS, check
 from adversaries.statistics.trials import Bools, Floats, Ints
 
 SUREST, SURE = 1 / 4, 2 / 3
-"""Of the canaries, about how many guesses count twice, and about how many count at all."""
+"""Share of the canaries whose guesses count twice, and share whose guesses count at all."""
 
 FEWEST = 8
-"""With fewer canaries nothing is proven."""
+"""Fewest canaries that prove anything."""
 
 STEP = 2.0**-10
 """Limits of mu are multiples of this, rounded down."""
@@ -58,7 +59,7 @@ STEP = 2.0**-10
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(48)
 
 OUTSIDE = 1e-13
-"""The probability of an order statistic beyond either end of its integral: counted as refuting
+"""Probability of an order statistic beyond either end of its integral, which counts as refuting
 nothing."""
 
 ASSUMES = (
@@ -76,12 +77,9 @@ def order_bound(included: Bools, scores: Floats, delta: float, confidence: float
         delta: in (0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound, with canaries, guesses (those that count), right, guesses_twice (those that count
-        twice), right_twice and mu_low in its details; 0 with the `reason` where m < `FEWEST`.
-
-    Raises:
-        InputError: as of `one_run.check`; an impossible confidence; unless 0 < delta < 1.
+    Returns: the bound, with canaries, guesses (that count), right, guesses_twice (that count
+    twice), right_twice and mu_low in its details; 0 with the `reason` where m < `FEWEST`.
+    Raises InputError for bad arrays (`one_run.check`), or for delta or confidence out of range.
     """
     check(included, scores)
     check_positive_delta(delta)
@@ -110,16 +108,15 @@ def order_bound(included: Bools, scores: Floats, delta: float, confidence: float
 
 
 def order_bounds(included: Bools, scores: Floats, delta: float, confidence: float) -> Floats:
-    """Return `order_bound`'s epsilon of every trial, [T].
+    """Return the epsilon of `order_bound` for every trial, [T].
 
     Args:
         included: bool [T, m], True where the canary was in.
         scores: float64 [T, m], not checked.
         delta: in (0, 1).
-        confidence: of each, in (0, 1).
+        confidence: of each bound, in (0, 1).
 
-    Raises:
-        InputError: an impossible confidence; unless 0 < delta < 1.
+    Raises InputError for delta or confidence out of range.
     """
     check_positive_delta(delta)
     alpha, m = significance(confidence), scores.shape[-1]
@@ -132,7 +129,7 @@ def order_bounds(included: Bools, scores: Floats, delta: float, confidence: floa
 
 
 def counted(canaries: int) -> tuple[int, int]:
-    """Return how many guesses count twice, and how many count at all.
+    """Return the number of guesses that count twice, and the number that count at all.
 
     Args:
         canaries: m, at least `FEWEST`.
@@ -145,17 +142,17 @@ def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
 
     Args:
         canaries: m, at least `FEWEST`.
-        sums: int64 [k]: right guesses of those that count, and again of those that count twice.
+        sums: int64 [k]: right guesses that count, plus right guesses that count twice.
         alpha: level of the test, in (0, 1).
     """
     low, high = np.zeros(len(sums), np.int64), np.full(len(sums), int(LARGEST_MU / STEP))
-    # Who still has a gap halves it; equal multiples are worked out once.
+    # Each sum with a gap left halves it; equal multiples are computed once.
     while (unsure := high - low > 1).any():
         middle = (low + high) // 2
         refuted = np.zeros(len(sums), np.bool_)
         for multiple in np.unique(middle[unsure]).tolist():
-            here = unsure & (middle == multiple)
-            refuted[here] = p_values(canaries, multiple * STEP)[sums[here]] <= alpha
+            rows = unsure & (middle == multiple)
+            refuted[rows] = p_values(canaries, multiple * STEP)[sums[rows]] <= alpha
         low = np.where(unsure & refuted, middle, low)
         high = np.where(unsure & ~refuted, middle, high)
     return np.asarray(low * STEP, np.float64)
@@ -163,14 +160,13 @@ def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
 
 @lru_cache(maxsize=4096)
 def p_values(canaries: int, mu: float) -> Floats:
-    """Return the most probable that canaries of this mu make each sum or a larger one.
+    """Return the largest probability that canaries of this mu make each sum or a larger one.
 
     Args:
         canaries: m, at least `FEWEST`.
         mu: >= 0.
 
-    Returns:
-        float64 [n], of the sums 0 to n - 1.
+    Returns: float64 [n], for the sums 0 to n - 1.
     """
     twice, once = counted(canaries)
     # Shares of |y| above the order statistics at ranks twice + 1 and once + 1, and their weights.
@@ -178,11 +174,11 @@ def p_values(canaries: int, mu: float) -> Floats:
     further, given = _order_statistic(once - twice, canaries - once)
     beyond = above[:, None] + (1 - above[:, None]) * further
     outer, inner = _size_at(above, mu), _size_at(beyond, mu)
-    # How probably y > 0: above the first, at it, and between the two.
+    # The probability that y > 0 above the first order statistic, at it, and between the two.
     surest, at = ndtr(mu / 2 - outer) / above, expit(mu * outer)
     between = (ndtr(mu / 2 - inner) - ndtr(mu / 2 - outer)[:, None]) / (beyond - above[:, None])
     between = np.clip(between, expit(mu * inner), at[:, None])
-    # Given the first: those that count twice, in every second place, and those that count once.
+    # Given the first: the sum of guesses that count twice (even places), and that count once.
     doubled = np.zeros((NODES.size, 2 * twice + 1))
     doubled[:, ::2] = _binomial(twice, surest)
     single = np.empty((NODES.size, once - twice))
@@ -192,12 +188,12 @@ def p_values(canaries: int, mu: float) -> Floats:
     with_it[:, 1:] = at[:, None] * single
     with_it[:, :-1] += (1 - at[:, None]) * single
     masses = weights @ fftconvolve(doubled, with_it, axes=1)
-    # From below, so that what lies outside of the integrals counts as refuting nothing.
+    # 1 minus the lower tail, so that mass outside of the integrals refutes nothing.
     return 1 - np.concatenate([[0.0], np.cumsum(masses)[:-1]])
 
 
 def _order_statistic(a: int, b: int) -> tuple[Floats, Floats]:
-    """Return nodes of a Beta(a, b) variable, an order statistic of uniform ones, and weights."""
+    """Return nodes and weights for a Beta(a, b) variable, an order statistic of uniform draws."""
     ends = betaincinv(a, b, OUTSIDE), 1 - betaincinv(b, a, OUTSIDE)
     nodes = ends[0] + (ends[1] - ends[0]) * (NODES + 1) / 2
     logs = xlogy(a - 1, nodes) + xlog1py(b - 1, -nodes) - betaln(a, b)

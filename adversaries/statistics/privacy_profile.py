@@ -4,9 +4,9 @@ If Lambda is the log-likelihood ratio of D against D', then
 
     delta(epsilon) = E_D (1 - e^(epsilon - Lambda))+,
 
-and with the worlds exchanged the same of -Lambda under D' (Balle, Barthe and Gaboardi, "Privacy
-profiles and amplification by subsampling", 2020, Theorem 3). That holds of every mechanism, but
-Lambda is exact only if the noise is what the adversary took it for.
+and the same holds for -Lambda under D' in the other direction (Balle, Barthe and Gaboardi, "Privacy
+profiles and amplification by subsampling", 2020, Theorem 3). That holds for every mechanism, but
+Lambda is exact only if the noise is what the adversary assumes.
 """
 
 import math
@@ -18,19 +18,19 @@ from adversaries.statistics.intervals import LowerBound, check_delta, significan
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 STEP = 1e-3
-"""Of the grid of epsilons e^(i STEP) - 1, fixed in advance: absolute near 0, relative above 1."""
+"""Spacing of the fixed grid of epsilons e^(i STEP) - 1: absolute near 0, relative above 1."""
 
 
 @dataclass(frozen=True)
 class Profile:
     """delta as a function of epsilon in one direction.
 
-    At any one epsilon either side of the band misses the truth with probability at most (1 -
-    confidence)/2; it is not a band for the whole curve at once.
+    At any one epsilon each side of the band misses the truth with probability at most (1 -
+    confidence)/2. It is not a band for the whole curve at once.
 
     Attributes:
         epsilons: float64 [n].
-        estimate: float64 [n], of delta at each.
+        estimate: float64 [n], of delta at each epsilon.
         low: float64 [n], lower end of the band, at least 0.
         high: float64 [n], upper end of the band, at most 1.
         confidence: of the band, in (0, 1).
@@ -54,25 +54,21 @@ def privacy_profiles(
         epsilons: float64 [n], at which delta is estimated.
         confidence: of the band, in (0, 1).
 
-    Returns:
-        The profiles by name; none of a world with fewer than two trials.
-
-    Raises:
-        InputError: as of `estimators.advantage`.
-
-    Source:
-        The band is Maurer and Pontil, "Empirical Bernstein bounds and sample-variance
-        penalization", 2009, Theorem 4.
+    Returns: the profiles by name, without a world that has fewer than two trials.
+    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
+    numbers.
+    Source: The band is Maurer and Pontil, "Empirical Bernstein bounds and sample-variance
+    penalization", 2009, Theorem 4.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     tail = significance(confidence) / 2
-    found = {}
+    profiles = {}
     for name, ratios in (("world_d", log_odds[worlds]), ("world_d_prime", -log_odds[~worlds])):
         if ratios.size >= 2:
             mean, reach = _bernstein(ratios, epsilons, tail)
             low, high = np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)
-            found[name] = Profile(epsilons, mean, low, high, confidence)
-    return found
+            profiles[name] = Profile(epsilons, mean, low, high, confidence)
+    return profiles
 
 
 def privacy_profile_bound(
@@ -80,13 +76,14 @@ def privacy_profile_bound(
 ) -> LowerBound:
     """Return the largest epsilon up to which the profile's lower limit stays above delta.
 
-    Each direction has alpha/2 to itself. Within one nothing is paid for trying many epsilons: they
-    are a grid fixed in advance, tried upwards until the first at which the limit is not above
-    delta. Let g be the first of the grid that is no less than the true epsilon. Then delta(g) <=
-    delta, and the bound can only reach g if the limit at g is above delta: an error at that one
-    point, which has probability at most alpha/2.
+    Each direction has alpha/2 to itself. Within a direction, trying many epsilons costs nothing:
+    they are a fixed grid, tried upwards until the limit is no longer above delta. Let g be the
+    first grid point that is no less than the true epsilon. Then delta(g) <= delta, and the bound
+    can only reach g if the limit at g is above delta: an error at this one point, which has
+    probability at most alpha/2.
 
-    Trusts the noise: with another than claimed Lambda is no likelihood ratio, and this no bound.
+    The bound trusts the noise: if it is not as claimed, Lambda is no likelihood ratio and this is
+    no bound.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -94,11 +91,10 @@ def privacy_profile_bound(
         delta: in [0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` with fewer than two trials of a world or infinite log-odds.
-
-    Raises:
-        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
+    Returns: the bound; 0 with the `reason` with fewer than two trials of a world or infinite
+    log-odds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
     check_delta(delta)
     worlds, log_odds = check_trials(worlds, log_odds)
@@ -136,25 +132,25 @@ def _inverse(ratios: Floats, delta: float, tail: float) -> float:
 
 
 def _bernstein(ratios: Floats, epsilons: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Return the mean of (1 - e^(epsilon - ratio))+ and how far from it the truth may lie.
+    """Return the mean of (1 - e^(epsilon - ratio))+, and its largest distance from the truth.
 
-    ratios [n], epsilons [m]; both answers are [m]. The sums over the ratios above an epsilon come
+    ratios [n], epsilons [m]; both results are [m]. The sums over the ratios above an epsilon come
     from running sums over the sorted ratios, in log space.
     """
     n = ratios.size
     largest_first = np.sort(ratios)[::-1]
     # How many ratios lie above each epsilon; only they count.
     above = n - np.searchsorted(largest_first[::-1], epsilons, side="right")
-    # log of the sums of e^(-ratio) and of e^(-2 ratio) over those.
+    # Logs of the sums of e^(-ratio) and of e^(-2 ratio) over the ratios above each epsilon.
     once, twice = (
         np.concatenate([[-np.inf], np.logaddexp.accumulate(-power * largest_first)])[above]
         for power in (1, 2)
     )
     once, twice = np.exp(epsilons + once), np.exp(2 * epsilons + twice)
-    # With x = 1 - e^(epsilon - ratio) of those above: the means of x and of x^2.
+    # The means of x = 1 - e^(epsilon - ratio) and of x^2, over the ratios above.
     mean = np.maximum(above - once, 0.0) / n
     squares = np.maximum(above - 2 * once + twice, 0.0) / n
     variance = np.maximum(squares - mean**2, 0.0) * n / (n - 1)
-    # Maurer and Pontil's reach, for values in [0, 1].
+    # Maurer and Pontil's bound for values in [0, 1].
     logarithm = math.log(2 / tail)
     return mean, np.sqrt(2 * variance * logarithm / n) + 7 * logarithm / (3 * (n - 1))

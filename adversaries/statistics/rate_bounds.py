@@ -1,7 +1,7 @@
 """Lower bounds on epsilon from the error rates of deciding D where Lambda > 0, and a model of them.
 
-The rates are counted, whatever the decision rests on; what is assumed of the mechanism says which
-epsilon such rates need.
+The rates are counted for any decision. The assumptions about the mechanism determine which epsilon
+such rates need.
 """
 
 import bisect
@@ -13,28 +13,29 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
+from adversaries.statistics.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import LowerBound, binomial_high, check_delta, significance
-from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
+from adversaries.statistics.trials import Bools, Floats
 
 REACH = 8.0
-"""Standard deviations of a posterior outside of which lies less than 1e-15 of it."""
+"""Standard deviations of a posterior beyond which its probability is below 1e-15."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 LARGEST_EPSILON = 700.0
-"""The largest epsilon whose exponential is a number."""
+"""The largest epsilon whose exponential is finite."""
 
 
 @dataclass(frozen=True)
 class NoiseFamily:
-    """Mechanisms that are alike but for the scale of their noise.
+    """A mechanism at every scale of its noise.
 
     Attributes:
-        scales: those considered, ascending and fixed in advance; 1 is the noise that was claimed.
-        miss_rate: (scale, false positive rate) -> the least false negative rate that the mechanism
-            leaves possible, or less; does not fall as the scale grows, but for rounding.
-        epsilon: (scale, delta) -> what the mechanism guarantees.
+        scales: considered scales, ascending and fixed in advance; 1 is the claimed noise.
+        miss_rate: (scale, false positive rate) -> a lower bound on the false negative rate that the
+            mechanism allows; never falls as the scale grows, up to rounding.
+        epsilon: (scale, delta) -> the guarantee of the mechanism.
     """
 
     scales: Sequence[float]
@@ -42,31 +43,14 @@ class NoiseFamily:
     epsilon: Callable[[float, float], float]
 
 
-@dataclass(frozen=True)
-class _Counts:
-    true: int
-    on_d: int
-    false: int
-    others: int
-
-    @classmethod
-    def of(cls, worlds: Bools, log_odds: Floats) -> "_Counts":
-        worlds, log_odds = check_trials(worlds, log_odds)
-        true, false = log_odds[worlds] > 0, log_odds[~worlds] > 0
-        return cls(int(true.sum()), true.size, int(false.sum()), false.size)
-
-    @property
-    def reason(self) -> str | None:
-        return None if self.on_d and self.others else ONE_WORLD
-
-    def highest(self, confidence: float) -> tuple[float, float]:
-        """Return upper limits of FPR and FNR that hold together; each pays half of alpha."""
-        tail = significance(confidence) / 2
-        misses = self.on_d - self.true
-        return (
-            float(binomial_high(self.false, self.others, tail)),
-            float(binomial_high(misses, self.on_d, tail)),
-        )
+def _highest(counts: Accusations, confidence: float) -> tuple[float, float]:
+    """Return upper limits of FPR and FNR that hold together, each at alpha/2."""
+    tail = significance(confidence) / 2
+    misses = counts.on_d - counts.true
+    return (
+        float(binomial_high(counts.false, counts.others, tail)),
+        float(binomial_high(misses, counts.on_d, tail)),
+    )
 
 
 def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
@@ -75,15 +59,15 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     FPR and FNR have independent Jeffreys priors Beta(1/2, 1/2), so that the posterior is a product
     of two beta distributions. (epsilon, delta)-privacy confines the rates to
 
-        FPR + e^epsilon FNR >= 1 - delta,  e^epsilon FPR + FNR >= 1 - delta,
+        FPR + e^epsilon FNR >= 1 - delta,  e^epsilon FPR + FNR >= 1 - delta.
 
-    and the bound is the epsilon whose region has the posterior probability 1 - confidence. Of the
-    region that the paper draws only the side of the attack is used, because which answer accuses D
-    was fixed before. The probability is one integral over the quantiles of FPR, by Gauss and
-    Legendre's rule on either side of the region's corner.
+    The bound is the epsilon whose region has the posterior probability 1 - confidence. The paper's
+    region has a second side, which is not used: it was fixed in advance which answer accuses D. The
+    probability is one integral over the quantiles of FPR, by Gauss and Legendre's rule on each side
+    of the region's corner.
 
-    Credible, not confidence: it is right that often on average over the prior, and near to that for
-    rates inside the region, but not for rates at its very corner.
+    The bound is credible, not a confidence bound: it is right with this probability on average over
+    the prior, and about so for rates inside the region, but not for rates at its very corner.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -91,18 +75,14 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         delta: in [0, 1).
         confidence: posterior probability, in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: unless 0 <= delta < 1; as of `estimators.advantage`.
-
-    Source:
-        Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4.
     """
     check_delta(delta)
     significance(confidence)
-    counts = _Counts.of(worlds, log_odds)
+    counts = Accusations.of(worlds, log_odds)
 
     def excess(epsilon: float) -> float:
         return _probability_above(epsilon, counts, delta) - confidence
@@ -130,12 +110,12 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
 
 
 def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
-    """Return the bound that the rates of the decision Lambda > 0 prove of a Gaussian mechanism.
+    """Return the bound that the rates of the decision Lambda > 0 prove for a Gaussian mechanism.
 
-    mu-Gaussian privacy forces Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu. FPR and FNR each take their own
+    mu-Gaussian privacy forces Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu. FPR and FNR each have their
     Clopper-Pearson limit at alpha/2, and epsilon(mu, delta) converts. A Gaussian trade-off curve is
-    its own inverse, so that accusing D and accusing D' prove the same mu. Holds of whatever
-    composes to a Gaussian mechanism, as full batches do, at any scale of its noise.
+    its own inverse, so that accusing D and accusing D' prove the same mu. The bound holds for every
+    mechanism that composes to a Gaussian one, like full batches, at any scale of its noise.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -143,17 +123,14 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
         delta: in (0, 1).
         confidence: in (0, 1).
 
-    Returns:
-        The bound; 0 with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: unless 0 < delta < 1; as of `estimators.advantage`.
-
-    Source:
-        Nasr et al., "Tight auditing of differentially private machine learning", 2023, Section 4.
+    Returns: the bound; 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
+    Source: Nasr et al., "Tight auditing of differentially private machine learning", 2023, Section
+    4.
     """
-    counts = _Counts.of(worlds, log_odds)
-    false, missed = counts.highest(confidence)
+    counts = Accusations.of(worlds, log_odds)
+    false, missed = _highest(counts, confidence)
     mu = max(0.0, float(-ndtri(false) - ndtri(missed)))
     return LowerBound(
         epsilon=gaussian_epsilon(mu, delta),
@@ -175,12 +152,11 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
 def trade_off_bound(
     worlds: Bools, log_odds: Floats, delta: float, confidence: float, family: NoiseFamily
 ) -> LowerBound:
-    """Return the bound that the rates of the decision Lambda > 0 prove of a family of mechanisms.
+    """Return the bound that the rates of the decision Lambda > 0 prove for a family of mechanisms.
 
-    With FPR and FNR no higher than their Clopper-Pearson limits at alpha/2 each, a scale of the
-    noise at which even FNR's limit is less than the mechanism allows at FPR's is refuted, and all
-    larger scales with it. The noise is less than the least refuted scale, whose epsilon is the
-    bound.
+    FPR and FNR have Clopper-Pearson limits at alpha/2 each. A noise scale is refuted if FNR's limit
+    is less than the mechanism allows at FPR's limit, and all larger scales with it. The noise is
+    below the least refuted scale, whose epsilon is the bound.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -189,28 +165,27 @@ def trade_off_bound(
         confidence: in (0, 1).
         family: the mechanism at every scale of its noise that is considered.
 
-    Returns:
-        The bound; 0 where no scale is refuted, and with the `reason` without trials of both worlds.
-
-    Raises:
-        InputError: as of `estimators.advantage` and of the family's epsilon.
+    Returns: the bound; 0 where no scale is refuted, or with the `reason` without trials of both
+    worlds.
+    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
+    not numbers.
     """
-    counts = _Counts.of(worlds, log_odds)
-    false, missed = counts.highest(confidence)
+    counts = Accusations.of(worlds, log_odds)
+    false, missed = _highest(counts, confidence)
 
     def refuted(scale: float) -> bool:
         return family.miss_rate(scale, false) > missed
 
-    # Scales beyond the last are not considered: they stand for no privacy loss at all.
+    # A mechanism with more noise than the last scale counts as perfectly private.
     least = len(family.scales)
     if not counts.reason and false + missed < 1:
         least = bisect.bisect_left(family.scales, True, key=refuted)
-    found = family.scales[least] if least < len(family.scales) else math.inf
+    scale = family.scales[least] if least < len(family.scales) else math.inf
     details = {"false_positive_rate_high": false, "false_negative_rate_high": missed}
-    if math.isfinite(found):
-        details["noise_scale_high"] = found
+    if math.isfinite(scale):
+        details["noise_scale_high"] = scale
     return LowerBound(
-        epsilon=family.epsilon(found, delta) if math.isfinite(found) else 0.0,
+        epsilon=family.epsilon(scale, delta) if math.isfinite(scale) else 0.0,
         delta=delta,
         confidence=confidence,
         method="the noise whose trade-off curve still allows the Clopper-Pearson limits of the "
@@ -222,8 +197,8 @@ def trade_off_bound(
     )
 
 
-def _probability_above(epsilon: float, counts: _Counts, delta: float) -> float:
-    """Return the posterior probability that the rates lie outside of the region of epsilon."""
+def _probability_above(epsilon: float, counts: Accusations, delta: float) -> float:
+    """Return the posterior probability that the rates lie outside the region of epsilon."""
     a, b = counts.false + 0.5, counts.others - counts.false + 0.5
     grown = math.exp(epsilon)
     corner = float(ndtri(betainc(a, b, (1 - delta) / (1 + grown))))

@@ -1,4 +1,4 @@
-"""How many trials a statement needs: before they are run, from the advantage that is expected."""
+"""The number of trials that a statement needs, from the expected advantage."""
 
 import math
 from collections.abc import Callable
@@ -15,38 +15,36 @@ from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from adversaries.statistics.trials import Bools, Floats
 
 MOST_TRIALS = 10**7
-"""Nobody plays more; a request for more is refused."""
+"""Largest number of trials that is considered; a request for more is refused."""
 
 MOST_FOR_EPSILON = 2**15
-"""Lower bounds on epsilon are looked for with no more trials than these."""
+"""Largest number of trials that is tried for lower bounds on epsilon."""
 
 POWER = 0.8
-"""With which as many trials as are named tell what they are to tell."""
+"""Probability with which the named number of trials reaches its goal."""
 
 NEGLIGIBLE = 1e-9
-"""Counts outside of a window of this probability at either end are left out of an expectation."""
+"""Probability beyond each end of the window of counts that an expectation covers."""
 
 
 def expected_halfwidth(
     advantage: float, trials: int, confidence: float, design: Design = INDEPENDENT
 ) -> float:
-    """Return what half the length of the advantage's interval will be, on average.
+    """Return half of the expected length of the advantage's interval.
 
-    Of `adversaries.statistics.estimators.advantage` after trials in both worlds, of which one is
-    won with probability (1 + advantage)/2: the mean over how many may be won. From another prior
-    than 1/2 one world is won more often than the other; then this is the length at the same mean,
-    about which the wins vary less. With common random numbers the two trials of a pair are both won
-    with probability `advantage` and else one each, as for normal log-odds from any prior
-    (`fedsim.audits.run.campaign.variance_ratio`).
+    It is the interval of `adversaries.statistics.estimators.advantage` after trials in both worlds,
+    each won with probability (1 + advantage)/2. With another prior than 1/2 one world is won more
+    often than the other; then this is the length at the same mean, about which the wins vary less.
+    With common random numbers, both trials of a pair are won with probability `advantage`, else
+    one, as for normal log-odds at any prior (`fedsim.audits.run.campaign.variance_ratio`).
 
     Args:
-        advantage: that is expected, in (-1, 1).
+        advantage: expected, in (-1, 1).
         trials: an even number of at least 2.
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises:
-        InputError: an impossible advantage, confidence or number of trials.
+    Raises InputError for advantage, confidence or number of trials out of range.
     """
     _check(advantage, confidence)
     if trials < 2 or trials % 2:
@@ -60,7 +58,7 @@ def expected_halfwidth(
     tail = significance(level) / 2
     low, high = (limit(counts, size, tail) for limit in (binomial_low, binomial_high))
     if not design.common:
-        # Of the share of wins; the advantage is twice as wide, and this is half of that.
+        # The interval of the share of wins is half as wide as the advantage's.
         return float(np.average(high - low, weights=weights))
     worse = float(binomial_high(0, size, (1 - WON_SHARE) * alpha / 2))
     return (float(np.average(high - low, weights=weights)) + worse) / 2
@@ -72,13 +70,13 @@ def trials_needed(
     """Return the even number of trials from which on `expected_halfwidth` is small enough.
 
     Args:
-        advantage: that is expected, in (-1, 1).
-        halfwidth: that is asked for, in (0, 1).
+        advantage: expected, in (-1, 1).
+        halfwidth: wanted, in (0, 1).
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises:
-        InputError: unless 0 < halfwidth < 1; more than `MOST_TRIALS`; as of `expected_halfwidth`.
+    Raises InputError for advantage, halfwidth or confidence out of range, or for more than
+    `MOST_TRIALS`.
     """
     _check(advantage, confidence)
     if not 0 < halfwidth < 1:
@@ -93,10 +91,10 @@ def trials_needed(
 def interval_at(
     advantage: float, trials: int, confidence: float, design: Design = INDEPENDENT
 ) -> Interval:
-    """Return the interval of the advantage if just this advantage is measured.
+    """Return the interval of the advantage if exactly this advantage is measured.
 
-    Of `adversaries.statistics.estimators.advantage` after trials in both worlds without a tie. With
-    common random numbers pairs are won twice or else once, as of `expected_halfwidth`.
+    It is the interval of `adversaries.statistics.estimators.advantage` after trials in both worlds
+    without a tie. With common random numbers, pairs are won twice or once (`expected_halfwidth`).
 
     Args:
         advantage: in [-1, 1].
@@ -104,8 +102,7 @@ def interval_at(
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises:
-        InputError: an impossible confidence.
+    Raises InputError for confidence out of range.
     """
     alpha = significance(design.level(confidence))
     if not design.common:
@@ -113,7 +110,7 @@ def interval_at(
         low, high = (limit(wins, trials, alpha / 2) for limit in (binomial_low, binomial_high))
         return Interval(2 * float(low) - 1, 2 * float(high) - 1, confidence)
     pairs = trials // 2
-    # Of the better and the worse of both outcomes, as `design.paired_interval` has them.
+    # The shares of pairs won twice and lost twice, like `design.paired_interval`.
     both, neither = (
         [
             float(limit(pairs * max(0.0, sign * advantage), pairs, share * alpha / 2))
@@ -127,33 +124,30 @@ def interval_at(
 def trials_to_tell(
     advantage: float, limit: float, confidence: float, design: Design = INDEPENDENT
 ) -> int:
-    """Return how many trials tell, with probability `POWER`, on which side of a limit one is.
+    """Return the number of trials that separate an advantage from a limit with probability `POWER`.
 
     Args:
-        advantage: as it was measured, in [-1, 1], and as it is taken to be in truth.
-        limit: that the interval is to lie above or below of, in (-1, 1).
+        advantage: the measured advantage, in [-1, 1], taken as the true one.
+        limit: the limit that the interval must exclude, in (-1, 1).
         confidence: of the interval, in (0, 1).
         design: how the trials are played.
 
-    Returns:
-        The even number from which on the interval leaves the limit out, of trials that are won as
-        seldom (or often, where the limit lies above) as happens with probability 1 - `POWER`.
-
-    Raises:
-        InputError: more than `MOST_TRIALS`, as where the advantage is the limit.
+    Returns: the even number from which on the interval excludes the limit, if luck is as bad as in
+    the worst 1 - `POWER` of all campaigns.
+    Raises InputError for more than `MOST_TRIALS`, for example where the advantage is the limit.
     """
     above = advantage > limit
 
-    def told(trials: int) -> bool:
+    def separated(trials: int) -> bool:
         unlucky = _unlucky(advantage, trials, design, fewer=above)
-        found = interval_at(unlucky, trials, confidence, design)
-        return found.low > limit if above else found.high < limit
+        interval = interval_at(unlucky, trials, confidence, design)
+        return interval.low > limit if above else interval.high < limit
 
-    return _turning_point(told, MOST_TRIALS, f"telling {advantage:g} from {limit:g}")
+    return _turning_point(separated, MOST_TRIALS, f"separating {advantage:g} from {limit:g}")
 
 
 def _unlucky(advantage: float, trials: int, design: Design, fewer: bool) -> float:
-    """Return the advantage that is measured without the luck of 1 - `POWER` of all campaigns."""
+    """Return the measured advantage at the quantile of bad luck that `POWER` still covers."""
     quantile = 1 - POWER if fewer else POWER
     if not design.common:
         return 2 * float(binom.ppf(quantile, trials, (1 + advantage) / 2)) / trials - 1
@@ -167,36 +161,35 @@ def expected_stop(
 ) -> int:
     """Return the first interim analysis at which `expected_halfwidth` is at most `halfwidth`.
 
-    That is where trials that stop by what they show (`adversaries.statistics.stopping`) usually do.
+    Trials that stop by their results (`adversaries.statistics.stopping`) usually stop there.
 
     Args:
-        advantage: that is expected, in (-1, 1).
-        halfwidth: that is asked for, in (0, 1).
+        advantage: expected, in (-1, 1).
+        halfwidth: wanted, in (0, 1).
         confidence: in (0, 1).
-        batch: trials that are run together, an even number.
+        batch: trials that run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 
-    Raises:
-        InputError: as of `trials_needed`.
+    Raises InputError for advantage, halfwidth or confidence out of range.
     """
     _check(advantage, confidence)
     planned = stopping.interim_analyses(halfwidth, confidence, MOST_TRIALS, batch, common)
     for analysis, share in planned.items():
-        found = expected_halfwidth(advantage, analysis, confidence, Design(common, share))
-        if found <= halfwidth:
+        if expected_halfwidth(advantage, analysis, confidence, Design(common, share)) <= halfwidth:
             break
     return analysis
 
 
 def unlucky(mu: float, trials: int) -> tuple[Bools, Floats]:
-    """Return worlds and log-odds [T] of a campaign whose mu is measured too small by bad luck.
+    """Return worlds and log-odds [T] of a campaign that measures mu too small by bad luck.
 
-    Each at its quantile, but the worlds nearer to each other by as much as they are in 1 - `POWER`
-    of all campaigns: the standard error of the standardised difference is sqrt(4/T + mu^2/(2 T)).
+    The log-odds are at their quantiles, but the worlds are nearer to each other, as in the worst
+    1 - `POWER` of all campaigns. The standard error of the standardised difference is
+    sqrt(4/T + mu^2/(2 T)).
 
     Args:
         mu: of the log-odds, N(+-mu^2/2, mu^2) in either world.
-        trials: T, an even number; each world has them at the probabilities (i - 1/2)/(T/2).
+        trials: T, an even number; each world has quantiles at (i - 1/2)/(T/2).
     """
     quantiles = mu * ndtri((np.arange(trials // 2) + 0.5) / (trials // 2))
     worlds = np.arange(trials) % 2 == 0
@@ -213,18 +206,14 @@ def trials_for_epsilon(
     Args:
         bound: its name in `LOWER_BOUNDS`.
         mu: of the log-odds, N(+-mu^2/2, mu^2).
-        epsilon: that the bound is to reach, > 0.
+        epsilon: wanted, > 0.
         delta: of the bound.
         confidence: of the bound, in (0, 1).
 
-    Returns:
-        An even number that does, where two fewer do not. Bounds from counts go up and down in steps
-        on their way: a smaller number may do too, and a larger one not. None where the bound does
-        not get there in `MOST_FOR_EPSILON` trials: one that counts decisions at the threshold 0
-        never sees the tail.
-
-    Raises:
-        InputError: as of the bound.
+    Returns: an even number that suffices, where two fewer do not. Bounds from counts move in steps:
+    a smaller number may suffice too, and a larger one may not. None where the bound fails with
+    `MOST_FOR_EPSILON` trials: a bound that counts decisions at the threshold 0 never sees the tail.
+    Raises InputError for delta or confidence out of range.
     """
     function = LOWER_BOUNDS[bound].bound
 
@@ -236,16 +225,16 @@ def trials_for_epsilon(
     return _turning_point(reached, MOST_FOR_EPSILON, f"epsilon {epsilon:g}")
 
 
-def _turning_point(enough: Callable[[int], bool], most: int, what: str) -> int:
+def _turning_point(enough: Callable[[int], bool], most: int, goal: str) -> int:
     """Return an even number that is enough where two fewer are not, by bisection.
 
-    The smallest of all where more is never less. Raises InputError.
+    It is the smallest if a larger number is always enough too. Raises InputError.
     """
     high = 2
     while not enough(high):
         high *= 2
         if high > most:
-            raise InputError(f"{what} takes more than {most} trials; ask for less precision")
+            raise InputError(f"{goal} takes more than {most} trials; ask for less precision")
     low = high // 2
     while high - low > 2:
         middle = (low + high) // 4 * 2

@@ -1,12 +1,11 @@
-"""Trials that stop once the advantage is known precisely enough: interim analyses and their price.
+"""Trials that stop once the advantage is precise enough: interim analyses and their price.
 
-Whoever analyses several times and stops at will misses the truth more often than an interval says.
-So the analyses are planned, and each has its share of the significance (Bonferroni's spending). The
-last one is where the interval is short enough whatever was found, ties aside. With ties, which
-count as lost at one end of the interval and as won at the other, it may be longer than asked; the
-significance is spent, and the trials end there all the same. Independent trials have intervals
-whose length hardly depends on what is found, so that most of the significance is kept for the last
-analysis; with common random numbers it does, and how much is not known before.
+An auditor who analyses several times and stops at will misses the truth more often than an interval
+says. So the analyses are planned, and each has its share of the significance (Bonferroni spending).
+At the last one the interval is short enough for any result without ties. Ties count as lost at one
+end and as won at the other, so with ties the interval may be longer than wanted; the significance
+is spent, and the trials end anyway. For independent trials the length hardly depends on the result,
+so the last analysis gets most of the significance. With common random numbers it does depend on it.
 """
 
 import math
@@ -16,27 +15,26 @@ from adversaries.statistics.design import WON_SHARE, Design
 from adversaries.statistics.intervals import clopper_pearson, significance
 
 GROWTH = 1.5
-"""Every analysis has so many times the trials of the one before, rounded up to whole batches."""
+"""Ratio of trials between one analysis and the next, rounded up to whole batches."""
 
 LAST_SHARE = {False: 0.75, True: 0.25}
-"""Of the significance, what the last analysis gets, without and with common random numbers."""
+"""Share of the significance for the last analysis, without and with common random numbers."""
 
 FIRST_ANALYSIS = {False: 6.0, True: 12.0}
-"""The first has so many trials over the halfwidth: before, not even all trials won suffice."""
+"""Trials of the first analysis times the halfwidth; before, even winning all would not suffice."""
 
 
 def enough(halfwidth: float, confidence: float, common: bool) -> int:
-    """Return after how many trials the last interval is short enough, whatever is found.
+    """Return the number of trials after which the interval is short enough for any result.
 
-    Without ties, that is: every one of them makes the interval longer, and all trials can be ties.
+    Ties are left out: each makes the interval longer, and all trials can be ties.
 
     Args:
-        halfwidth: half the length that is short enough, in (0, 1).
+        halfwidth: wanted half of the length, in (0, 1).
         confidence: of the interval over all analyses, in (0, 1).
         common: whether the two trials of a pair share their random numbers.
 
-    Raises:
-        InputError: unless 0 < halfwidth < 1; an impossible confidence.
+    Raises InputError for halfwidth or confidence out of range.
     """
     significance(confidence)
     if not 0 < halfwidth < 1:
@@ -56,19 +54,18 @@ def enough(halfwidth: float, confidence: float, common: bool) -> int:
 def interim_analyses(
     halfwidth: float, confidence: float, most: int, batch: int, common: bool
 ) -> dict[int, float]:
-    """Return after how many trials to analyse, ascending, with shares of the significance.
+    """Return the numbers of trials at which to analyse, ascending, with shares of the significance.
 
     The shares sum to 1.
 
     Args:
-        halfwidth: half the length of the interval that is short enough, in (0, 1).
+        halfwidth: wanted half of the interval's length, in (0, 1).
         confidence: of the interval over all analyses, in (0, 1).
-        most: trials at most, after which is the last analysis if not before.
-        batch: trials that are run together, an even number.
+        most: largest number of trials, at which the last analysis is if not before.
+        batch: trials that run together, an even number.
         common: whether the two trials of a pair share their random numbers.
 
-    Raises:
-        InputError: as of `enough`.
+    Raises InputError for halfwidth or confidence out of range.
     """
     needed = enough(halfwidth, confidence, common)
     last = min(most, math.ceil(needed / batch) * batch)
@@ -85,7 +82,7 @@ def interim_analyses(
 
 
 def _longest(trials: int, confidence: float, design: Design) -> float:
-    """Return the length of the advantage's interval after so many trials at its longest."""
+    """Return the largest length of the advantage's interval after so many trials."""
     level = design.level(confidence)
     if not design.common:
         half = clopper_pearson(trials // 2, trials, level)

@@ -1,4 +1,4 @@
-"""The outcome of T trials of the identification game, as every estimator takes it."""
+"""The outcome of T trials of the identification game, the input of every estimator."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 ONE_WORLD = "trials of one world only"
-"""Why what compares the worlds has nothing to say."""
+"""Reason of an estimator that compares the worlds."""
 
 
 def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools, Floats]:
@@ -20,8 +20,7 @@ def check_trials(worlds: npt.ArrayLike, log_odds: npt.ArrayLike) -> tuple[Bools,
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D; may be infinite.
 
-    Raises:
-        InputError: they are empty, of unequal shapes or not numbers.
+    Raises InputError for arrays that are empty, of unequal shapes or not numbers.
     """
     bits, odds = np.asarray(worlds, bool), np.asarray(log_odds, np.float64)
     if bits.ndim != 1 or not bits.size or odds.shape != bits.shape:

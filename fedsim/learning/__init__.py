@@ -1,1 +1,1 @@
-"""What is learnt from, and how: data sets, and training with per-example clipping."""
+"""Data sets, and training with per-example clipping."""

@@ -1,4 +1,4 @@
-"""What an accountant answers: epsilon at a delta, or delta at an epsilon, of a `Mechanism`."""
+"""The base class of all accountants: from a `Mechanism` and a delta to epsilon, and back."""
 
 import math
 import sys
@@ -14,9 +14,9 @@ class Accountant(ABC):
     """Bounds the privacy of a mechanism.
 
     Attributes:
-        name: what a user types.
-        title: what a user reads.
-        covers: which mechanisms and which neighbouring relations it speaks of, for readers.
+        name: the name that a user types.
+        title: the name that a user reads.
+        covers: the mechanisms and neighbouring relations that it can bound, for readers.
     """
 
     name: ClassVar[str]
@@ -28,7 +28,7 @@ class Accountant(ABC):
         return None
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        """Return what a reader must know about epsilon(mechanism, delta), None if nothing."""
+        """Return what a reader must know about epsilon(mechanism, delta), or None."""
         if mechanism.noiseless:
             return "no noise, no guarantee: epsilon is infinite"
         return None
@@ -54,7 +54,7 @@ class Accountant(ABC):
             raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
         if mechanism.noiseless:
             return 1.0
-        # No finite noise brings delta to 0; a smaller one than this has no float.
+        # No finite noise reaches delta = 0; this is the smallest normal float above it.
         return max(self._delta(mechanism, epsilon), sys.float_info.min)
 
     def _check(self, mechanism: Mechanism) -> None:

@@ -1,9 +1,9 @@
-"""Accountants: how private a mechanism is, as epsilon at a delta or delta at an epsilon.
+"""Accountants: the epsilon of a mechanism at a delta, or its delta at an epsilon.
 
-Every accountant answers the same two questions about the same `Mechanism`, whose steps may differ
-from each other. All are upper bounds: `gdp` is exact up to rounding, `pld` a fraction of a percent
-above the truth, the others looser. A new accountant is a subclass of `Accountant` and one entry in
-`ACCOUNTANTS`.
+Every accountant answers both questions about the same `Mechanism`, whose steps may differ from each
+other. All answers are upper bounds: `gdp` is exact up to rounding, `pld` is a fraction of a percent
+above the truth, and the others are looser. A new accountant is a subclass of `Accountant` and an
+entry in `ACCOUNTANTS`.
 """
 
 import math
@@ -24,13 +24,13 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring
 Array = npt.NDArray[np.float64]
 
 MOST_KINDS = 256
-"""Kinds of step that the slower accountants take as they are; more are rounded to fewer."""
+"""Kinds of step that the slower accountants compute with; a larger number is rounded to this."""
 
 
 def _rdp() -> ModuleType:
-    """Return dp_accounting's Rényi accountant, which takes half a second to import.
+    """Import dp_accounting's Rényi accountant (half a second) only where it is needed.
 
-    Flower starts a client's process for each message, and few of them ask for an epsilon.
+    Flower starts a client process for each message, and few of them compute an epsilon.
     """
     from dp_accounting.rdp import rdp_privacy_accountant  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ class GaussianAccountant(Accountant):
 
 
 class RenyiAccountant(Accountant):
-    """Renyi DP with the conversion of Canonne, Kamath and Steinke, 2020, Proposition 12."""
+    """Rényi DP with the conversion of Canonne, Kamath and Steinke, 2020, Proposition 12."""
 
     name = "rdp"
     title = "Rényi DP, or moments"
@@ -86,7 +86,7 @@ class RenyiAccountant(Accountant):
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
 
     def converted(self, divergences: Array, delta: float) -> float:
-        """Return the epsilon at delta of what has these divergences.
+        """Return the epsilon at delta that follows from Rényi divergences.
 
         Args:
             divergences: float64 [orders], in nats.
@@ -97,20 +97,19 @@ class RenyiAccountant(Accountant):
     def curve(self, mechanism: Mechanism) -> Array:
         """Return the Rényi divergence in nats at every one of `orders`, float64 [orders]."""
         full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
-        # Together one Gaussian, of divergence order mu^2 / 2.
+        # Full batches compose to one Gaussian, of divergence order mu^2 / 2.
         curve = self.orders * (Mechanism(full).mu ** 2 / 2 if full else 0.0)
         for group in mechanism.coarsened(MOST_KINDS).groups:
             if group.sampling_rate < 1:
                 curve = curve + group.count * renyi.sampled_divergence(group, self.orders)
-        # Below its rounding error a divergence may come out as 0 or less, which would read as
-        # perfect privacy.
+        # Rounding may turn a tiny divergence into 0 or less, which would read as perfect privacy.
         return np.maximum(curve, 1e-14 * mechanism.steps)
 
 
 class ClassicRenyiAccountant(RenyiAccountant):
-    """Renyi DP with the conversion epsilon_RDP - ln(delta)/(alpha - 1) (Mironov, 2017, Prop. 3).
+    """Rényi DP with the conversion epsilon_RDP - ln(delta)/(alpha - 1) (Mironov, 2017, Prop. 3).
 
-    The conversion and the orders behind the numbers of Bernau et al. (TensorFlow Privacy 0.5.1).
+    Bernau et al. used this conversion and these orders (TensorFlow Privacy 0.5.1).
     """
 
     name = "rdp-classic"
@@ -126,12 +125,12 @@ class ClassicRenyiAccountant(RenyiAccountant):
 
 
 class PrivacyLossAccountant(Accountant):
-    """The privacy loss distribution itself: discretised pessimistically, composed by FFT.
+    """The privacy loss distribution, discretised pessimistically and composed by FFT.
 
-    Where nothing is subsampled the distribution is Gaussian and the closed form is used. Elsewhere
-    there are deltas too small and losses too large for its arithmetic. There the least bound of
-    the other accountants answers, that of the closed form without sampling among them: they hold
-    but are looser, and `note` says so.
+    Without sampling the distribution is Gaussian, and the closed form is used. With sampling, some
+    deltas are too small and some losses too large for the FFT. Then the answer is the least bound
+    of the other accountants, including the closed form without sampling. That bound holds but is
+    looser, and `note` says so.
     """
 
     name = "pld"
@@ -145,36 +144,35 @@ class PrivacyLossAccountant(Accountant):
             if loss_distribution.is_coarse(mechanism):
                 return "so many steps need a coarse grid, which makes epsilon slightly larger"
             return _rounded_note(mechanism, loss_distribution.MOST_KINDS, sampled=True)
-        instead, described = _fallback(mechanism, delta)
-        more = instead.note(described, delta)
-        return (
-            f"{'delta' if loss_distribution.resolves(mechanism, 1.0) else 'the noise'} is too "
-            f"small for the distribution's arithmetic: bounded by {instead.name} instead"
-            f"{' as if nothing were sampled' if described != mechanism else ''}"
-            f"{f'; {more}' if more else ''}"
-        )
+        other, described = _fallback(mechanism, delta)
+        if loss_distribution.resolves(mechanism, 1.0):
+            reason = "delta is too small for the distribution's arithmetic"
+        else:
+            reason = "the noise is too small for the distribution's arithmetic"
+        instead = " as if nothing were sampled" if described != mechanism else ""
+        more = other.note(described, delta)
+        return f"{reason}: bounded by {other.name} instead{instead}{f'; {more}' if more else ''}"
 
     def tail(self, mechanism: Mechanism, epsilon: float) -> float | None:
         """Return Pr_D[privacy loss > epsilon] of the composed mechanism.
 
         Args:
-            mechanism: as one vantage point faces it.
+            mechanism: the mechanism that one vantage point faces.
             epsilon: any finite number.
 
-        Returns:
-            The probability; under the resolution of the distribution, the resolution instead: an
-            upper bound. None where the noise is too small for any answer.
+        Returns: the probability, or the distribution's resolution where that is larger: an upper
+        bound. None where the noise is too small to compute the distribution.
         """
         return self._tail(mechanism, 0, epsilon)
 
     def tail_prime(self, mechanism: Mechanism, epsilon: float) -> float | None:
-        """Return Pr_D'[log p_D/p_D' > epsilon]: as `tail`, but when the data were D'.
+        """Return Pr_D'[log p_D/p_D' > epsilon], the same tail when the data were D'.
 
         Args:
-            mechanism: as one vantage point faces it.
+            mechanism: the mechanism that one vantage point faces.
             epsilon: any finite number.
         """
-        # Of the loss log p_D'/p_D, it is the part below -epsilon.
+        # This is one minus the tail of log p_D'/p_D above -epsilon.
         above = self._tail(mechanism, -1, -epsilon)
         return None if above is None else 1 - above
 
@@ -192,8 +190,8 @@ class PrivacyLossAccountant(Accountant):
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
         if not loss_distribution.resolves(mechanism, delta):
-            instead, described = _fallback(mechanism, delta)
-            return instead.epsilon(described, delta)
+            other, described = _fallback(mechanism, delta)
+            return other.epsilon(described, delta)
         return max(losses.epsilon(delta) for losses in loss_distribution.composed(mechanism))
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
@@ -207,7 +205,7 @@ class PrivacyLossAccountant(Accountant):
             ceiling = loss_distribution.resolution(mechanism)
         least = ceiling
         for each, described in _valid(mechanism):
-            # Composition's delta is a root of its epsilon, searched for only where it is less.
+            # Composition finds its delta by a root search: skip that unless it can lower the bound.
             rooted = isinstance(each, BasicAccountant) and 0 < least < 1
             if not rooted or each.epsilon(described, least) <= epsilon:
                 least = min(least, each.delta(described, epsilon))
@@ -217,7 +215,7 @@ class PrivacyLossAccountant(Accountant):
 class BasicAccountant(Accountant):
     """Basic composition: the epsilons add up, and so do the deltas (Dwork et al., 2006, Thm 1).
 
-    Every step is accounted exactly, Poisson sampling included, at an equal share of delta.
+    Each step is accounted exactly, with its Poisson sampling, at an equal share of delta.
     """
 
     name = "basic"
@@ -232,7 +230,7 @@ class BasicAccountant(Accountant):
         return float(counts @ epsilons)
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        """Return the root of `_epsilon` in delta, never below the smallest that it can be."""
+        """Return the delta at which `_epsilon` is epsilon, at least 1e-290."""
 
         def excess(log_delta: float) -> float:
             return self._epsilon(mechanism, math.exp(log_delta)) - epsilon
@@ -248,8 +246,8 @@ class BasicAccountant(Accountant):
 class AdvancedAccountant(BasicAccountant):
     """Advanced composition: sqrt(2 ln(1/d') sum e^2) + sum e (exp(e) - 1) at sum d + d'.
 
-    Dwork, Rothblum and Vadhan, "Boosting and differential privacy", 2010, Theorem III.3; epsilon
-    belongs outside of the root. The share of delta that pays for d' is the best of a grid.
+    Dwork, Rothblum and Vadhan, "Boosting and differential privacy", 2010, Theorem III.3, with
+    epsilon outside of the root. The share of delta that pays for d' is the best of a grid.
     """
 
     name = "advanced"
@@ -261,7 +259,7 @@ class AdvancedAccountant(BasicAccountant):
         for share in self.shares:
             each = (1 - share) * delta / mechanism.steps
             epsilons, counts = _step_epsilons(mechanism, each)
-            with np.errstate(over="ignore"):  # inf is what the formula then says
+            with np.errstate(over="ignore"):  # an overflow to inf is the right value
                 drift = counts @ (epsilons * np.expm1(epsilons))
             spread = math.sqrt(-2 * math.log(share * delta) * (counts @ epsilons**2))
             best = min(best, float(spread + drift))
@@ -278,14 +276,14 @@ def _step_epsilons(mechanism: Mechanism, delta: float) -> tuple[Array, Array]:
 
 
 def _rounded_note(mechanism: Mechanism, most: int, sampled: bool) -> str | None:
-    """Say that kinds of step were rounded; of sampled ones alone where full batches are exact."""
+    """Return a note that kinds of step were rounded; `sampled`: full batches need no rounding."""
     counted = [group.sampling_rate < 1 for group in mechanism.groups]
     kinds = sum(counted) if sampled else max(sum(counted), len(counted) - sum(counted))
     if kinds <= most:
         return None
     return (
-        f"{kinds} kinds of step, rounded to at most {most}: noise down and sampling rates up, so "
-        "that the bound holds and is slightly looser"
+        f"{kinds} kinds of step are rounded to at most {most}: noise down and sampling rates up, "
+        "so that the bound holds and is slightly looser"
     )
 
 
@@ -305,24 +303,24 @@ ACCOUNTANTS: dict[str, Accountant] = {
 def accountant(name: str) -> Accountant:
     """Return the accountant of this name.
 
-    Raises InputError for an unknown name, with the nearest valid one; code that was not allowed.
-
     Args:
         name: one of `ACCOUNTANTS`, or a user's own "package.module:name".
+
+    Raises InputError if the name is unknown, or the user did not allow this code.
     """
     return lookup(ACCOUNTANTS, name, "the accountant")
 
 
 def _fallback(mechanism: Mechanism, delta: float) -> tuple[Accountant, Mechanism]:
-    """Return the accountant, and the mechanism to give it, of the least epsilon at delta.
-
-    Every one holds at any delta; forgoing the sampling does, too.
-    """
+    """Return the accountant, with its mechanism, that gives the least epsilon at delta."""
     return min(_valid(mechanism), key=lambda pair: pair[0].epsilon(pair[1], delta))
 
 
 def _valid(mechanism: Mechanism) -> list[tuple[Accountant, Mechanism]]:
-    """Return the accountants beside the distribution's, and what to give them, that hold."""
+    """Return accountants other than `PLD`, each with a mechanism that it can bound.
+
+    Full batches reveal at least as much as samples, so that the closed form holds for them too.
+    """
     candidates: list[tuple[Accountant, Mechanism]] = [
         (GAUSSIAN, mechanism.unsampled()),
         *((each, mechanism) for each in (RENYI, ADVANCED, BASIC)),

@@ -1,12 +1,12 @@
-"""Bayesian differential privacy: privacy loss towards people like those in the data.
+"""Bayesian differential privacy: privacy loss for people like the ones in the data.
 
-Triastcyn and Faltings, "Bayesian differential privacy for machine learning" (2020). Where DP bounds
-the loss for the worst record there could be, the Bayesian accountant takes the expectation over a
-record x' that comes from the distribution of the data, estimated from the distances of sampled
-gradients. A constant distance gives back the moments accountant at integer orders.
+Triastcyn and Faltings, "Bayesian differential privacy for machine learning" (2020). DP bounds the
+loss for the worst possible record. The Bayesian accountant instead takes the expectation over a
+record x' from the distribution of the data, which it estimates from distances between sampled
+gradients. With a constant distance it equals the moments accountant at integer orders.
 
-The guarantee is Pr[L > epsilon] <= delta, where the probability is that of the noise, of x', and,
-by the part gamma of it, that the sample misled the estimator. It says nothing of an outlier.
+The guarantee is Pr[L > epsilon] <= delta. The probability is over the noise and x', and includes
+the probability gamma that the sample misled the estimator. It says nothing about outliers.
 """
 
 import numpy as np
@@ -21,18 +21,18 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 GAMMA = 1e-16
-"""Probability that the estimate of one step is too small: that of the paper's experiments."""
+"""Probability that the estimate of one step is too small, from the paper's experiments."""
 
 PERCENTILE = 0.99
-"""The share of the distribution for each record of which a report states an epsilon."""
+"""Share of the distribution for each of whose records a report states an epsilon."""
 
 ORDERS: Ints = np.array(
     [*range(1, 33), 36, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024]
 )
-"""The orders lambda that are searched: all small ones, then ever fewer."""
+"""Orders lambda that are searched: all small ones, then sparser ones."""
 
 BLOCK = 2**20
-"""Numbers that a block of the computation holds at once."""
+"""Numbers in a block of the computation, which bounds the memory."""
 
 
 def log_moments(
@@ -50,13 +50,13 @@ def log_moments(
     are lambda (lambda + 1) d^2/(2 sigma^2).
 
     replace: two mixtures, (1-q) N(0, sigma^2 I) + q N(g, sigma^2 I) and the same with g'. Both
-    records use one coin, and (P, Q) -> E_Q (P/Q)^(lambda + 1) is jointly convex; so the moment is
+    records use one coin, and (P, Q) -> E_Q (P/Q)^(lambda + 1) is jointly convex. So the moment is
     at most (1-q) 1 + q exp(lambda (lambda + 1) |g - g'|^2/(2 sigma^2)), an upper bound.
 
     orders: int [O], lambda >= 1.
     distances: [...], d or |g - g'|: how far a record moves the sum.
-    sigma: the noise's standard deviation, of a shape that broadcasts with the distances; 0 gives
-    infinity, unless the distance is 0 too.
+    sigma: standard deviation of the noise, broadcast with the distances; 0 gives infinity, unless
+    the distance is 0 too.
     sampling_rate: q of Poisson sampling, in (0, 1].
     Raises InputError for orders, distances, noise or a rate out of range.
     Source: Theorem 3.
@@ -66,23 +66,23 @@ def log_moments(
     if not (each >= 0).all() or not np.isfinite(each).all():
         raise InputError("a distance is negative or not finite; give the norms of gradients")
     if not (noise >= 0).all() or not np.isfinite(noise).all():
-        raise InputError("sigma is negative or not finite; give the noise's standard deviation")
+        raise InputError("sigma is negative or not finite; give a standard deviation of the noise")
     if not 0 < sampling_rate <= 1:
         raise InputError(
             f"the sampling rate is {sampling_rate}; give a probability above 0 and at most 1"
         )
     each, noise = np.broadcast_arrays(each, noise)
-    # Without a distance there is nothing to hide, whatever the noise.
+    # A distance of 0 leaks nothing, even without noise.
     with np.errstate(divide="ignore", over="ignore"):
         ratios = np.divide(each, noise, out=np.zeros(each.shape), where=each > 0) ** 2 / 2
     flat = ratios.reshape(-1, 1)
     with np.errstate(divide="ignore", over="ignore"):
-        found: Floats = flat * (chosen * (chosen + 1.0))
+        moments: Floats = flat * (chosen * (chosen + 1.0))
         if sampling_rate < 1 and neighbouring is Neighbouring.REPLACE:
-            found = np.logaddexp(0.0, np.log(sampling_rate) + _log_expm1(found))
+            moments = np.logaddexp(0.0, np.log(sampling_rate) + _log_expm1(moments))
         elif sampling_rate < 1:
-            found = _sampled(flat, chosen, sampling_rate)
-    return found.reshape(*each.shape, len(chosen))
+            moments = _sampled(flat, chosen, sampling_rate)
+    return moments.reshape(*each.shape, len(chosen))
 
 
 def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
@@ -92,33 +92,32 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
 
         cost = (1/T) log( mean_j e^(L_j) + t^-1_(n-1)(1 - gamma) std_j(e^(L_j)) / sqrt(n - 1) )
 
-    with the 1/n standard deviation. The cost of T steps is the sum of theirs. Equal log-moments
-    leave no doubt to add: the cost is c_j. The quantile is Student's, which presumes a mean of
-    nearly normal errors; rare large moments that are not in the sample are beyond it.
+    with the 1/n standard deviation. The costs of T steps add up. Equal log-moments have no spread:
+    the cost is c_j. Student's quantile assumes that errors of the mean are nearly normal; it cannot
+    account for rare large moments that the sample lacks.
 
     log_moments: [..., n, O], c_j(lambda) of each record, n >= 2.
-    steps: T, how many are composed, at least 1.
-    gamma: the probability that the expectation is larger than what is estimated, in (0, 0.5].
-    Raises InputError for fewer than two records, from which no spread can be estimated; steps or a
-    gamma out of range.
+    steps: T, the number of composed steps, at least 1.
+    gamma: probability that the expectation exceeds the estimate, in (0, 0.5].
+    Raises InputError for fewer than two records, or for steps or a gamma out of range.
     Source: Eq. 14.
     """
     records = log_moments.shape[-2]
     if records < 2:
         raise InputError(
-            f"the estimator has {records} distance(s), which tell no spread; give at least 2 "
-            "(audit.bayesian-pairs)"
+            f"the estimator has {records} distance(s), too few to estimate a spread; give at least "
+            "2 (audit.bayesian-pairs)"
         )
     if steps < 1:
         raise InputError(f"the number of steps is {steps}; give at least 1")
     if not 0 < gamma <= 0.5:
         raise InputError(f"gamma is {gamma}; give a probability above 0 and at most 0.5")
-    # L_j, taken from the largest of all records, so that no exponential overflows.
+    # Exponents are taken relative to the largest record's, so that no exponential overflows.
     with np.errstate(over="ignore"):
         exponents = steps * log_moments
     top = exponents.max(axis=-2)
     shift = np.where(np.isfinite(top), top, 0.0)
-    # isf, because 1 - 1e-16 is not 1e-16 from 1; expm1, because costs may be far below 1e-16.
+    # isf, because 1 - 1e-16 rounds; expm1, because costs may be far below 1e-16.
     doubt = student.isf(gamma, records - 1) / np.sqrt(records - 1)
     with np.errstate(invalid="ignore", over="ignore"):
         excess = np.expm1(exponents - shift[..., None, :])
@@ -137,11 +136,11 @@ def step_costs(
 ) -> Floats:
     """Return the privacy costs of steps with n sampled distances each, [..., O].
 
-    Log-moments as `log_moments` and the estimator as `estimate`, in bounded memory.
+    Applies `log_moments` and `estimate` in bounded memory.
 
     orders: int [O], lambda >= 1.
     distances: [..., n], how far each sampled record moves the sum, n >= 2.
-    sigma: [...], or of a shape that broadcasts: the standard deviation of each step's noise.
+    sigma: broadcast to [...], standard deviation of each step's noise.
     sampling_rate: q of Poisson sampling, in (0, 1].
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
@@ -162,11 +161,11 @@ def epsilons(
 ) -> tuple[Floats, Ints]:
     """Return epsilon >= 0 at delta for each of many costs, and its order, both [...].
 
-    min over lambda of (cost - ln(delta - gamma_total))/lambda. That the minimum is taken over
-    estimates that may each fail is not charged: at the default gamma it would multiply a negligible
-    term by the number of orders.
+    min over lambda of (cost - ln(delta - gamma_total))/lambda. Taking the minimum over estimates
+    that may each fail is not charged: at the default gamma it would only multiply a negligible term
+    by the number of orders.
 
-    costs: [..., O], of all steps together; where every order's is infinite epsilon is.
+    costs: [..., O], of all steps together; epsilon is infinite where all costs are.
     orders: int [O], lambda >= 1.
     delta: in (gamma_total, 1).
     gamma_total: the probability that any step's estimator fails, in [0, 1).
@@ -179,7 +178,7 @@ def epsilons(
     if not gamma_total < delta < 1:
         raise InputError(
             f"delta is {delta:g}; it must lie between {gamma_total:g}, the probability that the "
-            "estimator fails (gamma), and 1: give a larger one"
+            "estimator fails (gamma), and 1: give a larger delta"
         )
     each = (np.asarray(costs, dtype=np.float64) - np.log(delta - gamma_total)) / chosen
     best = each.argmin(axis=-1)
@@ -188,11 +187,11 @@ def epsilons(
 
 
 def delta_at_percentile(delta: float, percentile: float) -> float:
-    """Return the Bayesian delta from which `delta` follows for each of a share of the records.
+    """Return the Bayesian delta that implies `delta` for a share of the distribution.
 
-    delta_mu = delta (1 - percentile): the accountant bounds the mean of Pr[L > epsilon | x'] over
-    x', so by Markov's inequality this probability is delta or more in at most the share
-    delta_mu/delta of the distribution.
+    delta_mu = delta (1 - percentile). The accountant bounds the mean over x' of
+    Pr[L > epsilon | x']. By Markov's inequality that probability exceeds delta for at most the
+    share delta_mu/delta of the distribution.
 
     percentile: the share of the distribution, in [0, 1).
     Raises InputError unless 0 <= percentile < 1.
@@ -200,8 +199,8 @@ def delta_at_percentile(delta: float, percentile: float) -> float:
     """
     if not 0 <= percentile < 1:
         raise InputError(
-            f"the percentile is {percentile}; give the share of the distribution that delta must "
-            "hold for, at least 0 and below 1"
+            f"the percentile is {percentile}; give the share of the distribution for which delta "
+            "must hold, at least 0 and below 1"
         )
     return delta * (1 - percentile)
 
@@ -210,7 +209,7 @@ def _orders(orders: npt.ArrayLike) -> Ints:
     chosen = np.asarray(orders)
     whole = chosen.ndim == 1 and chosen.size and np.issubdtype(chosen.dtype, np.integer)
     if not whole or (chosen < 1).any():
-        raise InputError("the orders are not whole numbers from 1 up; give for example 1 to 32")
+        raise InputError("the orders must be whole numbers of at least 1; give for example 1 to 32")
     return chosen.astype(np.int64)
 
 
@@ -222,11 +221,12 @@ def _log_expm1(x: Floats) -> Floats:
 def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
     """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), for ratios [n, 1] as [n, O].
 
-    As log(1 + E[exp(K(K-1) ratio) - 1]): all terms are positive, so nothing cancels however small
-    the result is. The powers are the same for all orders and computed once.
+    Computed as log(1 + E[exp(K(K-1) ratio) - 1]): all terms are positive, so nothing cancels even
+    where the result is tiny. The powers are the same for all orders and computed once.
     """
     k = np.arange(2, orders.max() + 2)
-    found = np.empty((len(ratios), len(orders)))
+    moments = np.empty((len(ratios), len(orders)))
+    # The logarithms of the binomial probabilities of K, for each order.
     weights = []
     for order in orders:
         n, some = order + 1, k[:order]
@@ -241,5 +241,5 @@ def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
             top = terms.max(axis=1)
             shift = np.where(np.isfinite(top), top, 0.0)
             total = shift + np.log(np.exp(terms - shift[:, None]).sum(axis=1))
-            found[part, column] = np.logaddexp(0.0, total)
-    return found
+            moments[part, column] = np.logaddexp(0.0, total)
+    return moments

@@ -4,17 +4,17 @@ Xiao and Devadas, "PAC privacy: automatic privacy measurement and control of dat
 The secret X is drawn from a stated distribution, y = M(X) is projected and gets Gaussian noise, and
 MI(X; y + B) <= 1/2 E (y - a)^T Sigma_B^-1 (y - a) for any fixed centre a. Two steps make the noise:
 
-I.  `learn`: simulated results say in which directions, and how far, a result moves.
-II. `confident`: fresh ones bound that expectation with a stated confidence, and scale the noise.
+I.  `learn` estimates from simulated results in which directions, and how far, results move.
+II. `confident` bounds that expectation with fresh results at a confidence, and scales the noise.
 
-The source adds a number to estimated eigenvalues and asks for gaps between them, by constants that
-it does not give. Here one scalar is bounded instead, by results that the directions were not
-learned from: no constant is unknown, and no dimension enters. What is not along a learned direction
-is not released, and what lies outside of an ellipsoid is drawn back to it, so that the bound needs
-no law of the results.
+The source adds unstated constants to estimated eigenvalues and asks for gaps between them. Here one
+scalar is bounded instead, by results that the directions were not learned from. That needs no
+constant and does not depend on the dimension. The part of a result outside the learned directions
+is not released, and a result outside an ellipsoid is pulled back onto it, so that the bound needs
+no assumption about the distribution of results.
 
 A mechanism may be random: its coins then count as part of the secret. The budget is an average over
-the stated distribution, and no differential privacy.
+the stated distribution, and is not differential privacy.
 """
 
 import math
@@ -31,33 +31,33 @@ from fedsim.privacy.pac import Floats, anisotropic_variances
 Data = TypeVar("Data")
 
 Mechanism = Callable[[Data, np.random.Generator], npt.ArrayLike]
-"""From data, and coins that it may use, to a vector or an array of numbers."""
+"""Maps data, and random numbers that it may use, to a vector or an array of numbers."""
 
 Draw = Callable[[np.random.Generator], Data]
 """Draws data from the stated distribution of the secret."""
 
 LEAST = 16
-"""Simulated results, below which nothing is learned."""
+"""Smallest number of simulated results to learn from."""
 
 ROUNDING = 1e-12
-"""A direction in which results move by less than this share of their size is rounding."""
+"""A direction in which results move by less than this share of their size is rounding error."""
 
 LEARNED = 0.5
-"""The share of simulations of which Algorithm I learns; the rest confirms."""
+"""Share of the simulations that Algorithm I learns from; the rest confirms."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Where a result is released, and how much noise hides it.
+    """The noise for a result, and the directions in which it is released.
 
     Attributes:
-        centre: [d], the mean of the results that were learned from.
+        centre: [d], mean of the results that were learned from.
         directions: [r, d], orthonormal; the rest of the space is not released.
-        variances: [r], of the noise along them.
-        limit: the most that sum_j z_j^2/variance_j of a result's coordinates z may be; one that has
-            more is drawn back.
+        variances: [r], variances of the noise along the directions.
+        limit: largest sum_j z_j^2/variance_j for the coordinates z of a result; a result beyond it
+            is pulled back.
         budget: in nats.
-        confidence: that no more is told; None as long as nothing but an estimate says so.
+        confidence: that the release keeps the budget; None while only an estimate says so.
     """
 
     centre: Floats
@@ -73,65 +73,58 @@ class Noise:
         return math.sqrt(float(self.variances.sum()))
 
     def coordinates(self, results: Floats) -> Floats:
-        """Return where results lie along the directions, [..., r], before they are drawn back.
-
-        results: [..., d].
-        """
+        """Return the coordinates of results [..., d] along the directions, [..., r]."""
         return (results - self.centre) @ self.directions.T
 
-    def told(self, coordinates: Floats) -> Floats:
-        """Return sum_j z_j^2/variance_j of coordinates [..., r], drawn back to the limit.
+    def squared_lengths(self, coordinates: Floats) -> Floats:
+        """Return sum_j z_j^2/variance_j of coordinates [..., r], cut off at the limit.
 
-        Half of its mean over the secret is what the release tells in nats, at most.
+        Half of its mean over the secret bounds the information in the release, in nats.
         """
-        found: Floats = (coordinates**2 / self.variances).sum(-1)
-        return np.minimum(found, self.limit)
+        lengths: Floats = (coordinates**2 / self.variances).sum(-1)
+        return np.minimum(lengths, self.limit)
 
 
 def simulate(
     mechanism: Mechanism[Data], draw: Draw[Data], seeds: Iterator[np.random.Generator]
 ) -> Floats:
-    """Return what a mechanism makes of data that were drawn for it, [m, d].
+    """Return the results [m, d] of a mechanism for data drawn with each generator.
 
-    seeds: a generator for each of the m results, which does not depend on the others.
-    Raises InputError if it does not give vectors of one length, or numbers that are not finite.
+    seeds: independent generators, one for each of the m results.
+    Raises InputError if results differ in length or have numbers that are not finite.
     """
     results = [check(mechanism(draw(coins), coins)) for coins in seeds]
     if len(lengths := sorted({len(each) for each in results})) > 1:
         raise InputError(
-            f"the mechanism gives from {lengths[0]} to {lengths[-1]} numbers, by the data; let it "
-            "return an array of one shape for all data"
+            f"the mechanism returns {lengths[0]} to {lengths[-1]} numbers, depending on the data; "
+            "let it return an array of one shape for all data"
         )
     return np.stack(results)
 
 
 def check(result: npt.ArrayLike) -> Floats:
-    """Return a mechanism's result as a vector.
-
-    result: an array of any shape.
-    Raises InputError if it is no array of finite numbers.
-    """
+    """Return a mechanism's result as a vector; InputError unless it has finite numbers only."""
     try:
-        found = np.asarray(result, dtype=np.float64).ravel()
+        vector = np.asarray(result, dtype=np.float64).ravel()
     except (TypeError, ValueError):
         raise InputError(
             "the mechanism's result is no array of numbers; let it return one of the same shape "
             "for all data"
         ) from None
-    if not found.size or not np.isfinite(found).all():
+    if not vector.size or not np.isfinite(vector).all():
         raise InputError("the mechanism's result is empty or has numbers that are not finite")
-    return found
+    return vector
 
 
 def learn(results: Floats, budget: float) -> Noise:
-    """Return the directions of simulated results, and noise as if their spread were known.
+    """Return the directions of simulated results, and noise for the spread that they show.
 
-    Half of the results give the directions; how far results move along them, and how far one is
-    let, is taken from the other half, which the directions were not fitted to.
+    Half of the results give the directions. The other half, which the directions were not fitted
+    to, gives the spread along them and the limit.
 
     results: [m, d], m >= 16.
     budget: in nats, > 0.
-    Raises InputError for too few results, or results that are all the same, which need no noise.
+    Raises InputError for too few results, or if all results are equal.
     Source: Algorithm I of the slides (learning from your data and the processing).
     """
     if len(results) < LEAST:
@@ -142,11 +135,11 @@ def learn(results: Floats, budget: float) -> Noise:
     directions = axes[lengths > ROUNDING * max(lengths[0], np.abs(centre).max())]
     if not len(directions):
         raise InputError(
-            "every simulated result is the same: the mechanism tells nothing of the data, and "
+            "every simulated result is the same: the mechanism reveals nothing about the data and "
             "needs no noise"
         )
     coordinates = (results[half:] - centre) @ directions.T
-    # About the centre that the noise has: what is not known of the mean is paid for too.
+    # The spread about the noise's centre, not about the mean: that also pays for the mean's error.
     spread = (coordinates**2).mean(0)
     kept = spread > 0
     variances = anisotropic_variances(spread[kept], budget)
@@ -157,21 +150,21 @@ def learn(results: Floats, budget: float) -> Noise:
 def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
     """Return noise that keeps its budget with a stated confidence over the simulations.
 
-    results: [n, d], of simulations that it was not learned from, n >= 2.
+    results: [n, d], n >= 2, of simulations that the noise was not learned from.
     confidence: in (0, 1).
     Raises InputError for fewer than two results, or a confidence out of range.
-    Source: Algorithm II of the slides (confident release), by Maurer and Pontil, "Empirical
-    Bernstein bounds", 2009, Theorem 4, for the one number that the bound needs.
+    Source: Algorithm II of the slides (confident release). The bound on the mean is Maurer and
+    Pontil, "Empirical Bernstein bounds", 2009, Theorem 4.
     """
     if len(results) < 2:
         raise InputError("fewer than two simulated results are left to confirm the noise")
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence}; give a probability between 0 and 1")
-    told = noise.told(noise.coordinates(results))
-    count, log_term = len(told), math.log(2 / (1 - confidence))
-    mean = float(told.mean()) + math.sqrt(2 * float(told.var(ddof=1)) * log_term / count)
+    lengths = noise.squared_lengths(noise.coordinates(results))
+    count, log_term = len(lengths), math.log(2 / (1 - confidence))
+    mean = float(lengths.mean()) + math.sqrt(2 * float(lengths.var(ddof=1)) * log_term / count)
     mean += 7 * noise.limit * log_term / (3 * (count - 1))
-    # 1/2 E[told] is inversely proportional to the noise's variance, the limit along with it.
+    # The squared lengths and the limit are inversely proportional to the noise's variance.
     factor = min(mean, noise.limit) / (2 * noise.budget)
     return replace(
         noise, variances=noise.variances * factor, limit=noise.limit / factor, confidence=confidence
@@ -185,10 +178,7 @@ def privatise(
     budget: float,
     confidence: float = 0.95,
 ) -> tuple[Noise, Floats]:
-    """Return noise for a black box, and the simulated results that it was made from, [m, d].
-
-    draw: of the stated distribution of the secret.
-    """
+    """Return noise for a black box, and the simulated results that it was made from, [m, d]."""
     results = simulate(mechanism, draw, seeds)
     learned = round(LEARNED * len(results))
     noise = confident(learn(results[:learned], budget), results[learned:], confidence)
@@ -196,30 +186,27 @@ def privatise(
 
 
 def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> Floats:
-    """Return a result that may be seen, [d].
+    """Return a result with noise, [d], which may be published.
 
-    result: what the mechanism made of the secret data.
-    coins: of the noise, from the operating system's entropy where the release is real.
-    Raises InputError if the result has another length than those that were learned from.
+    result: the mechanism's result for the secret data.
+    coins: for the noise; seeded from the operating system's entropy where the release is real.
+    Raises InputError if the result is longer or shorter than the simulated ones.
     """
-    found = check(result)
-    if found.shape != noise.centre.shape:
+    vector = check(result)
+    if vector.shape != noise.centre.shape:
         raise InputError(
-            f"the mechanism gave {found.size} numbers, and {noise.centre.size} in simulation; let "
-            "it return as many for all data"
+            f"the mechanism returned {vector.size} numbers, but {noise.centre.size} in simulation; "
+            "let it return an array of one shape for all data"
         )
-    along = noise.coordinates(found)
-    told = float((along**2 / noise.variances).sum())
-    if told > noise.limit:
-        along = along * math.sqrt(noise.limit / told)
+    along = noise.coordinates(vector)
+    length = float((along**2 / noise.variances).sum())
+    if length > noise.limit:
+        along = along * math.sqrt(noise.limit / length)
     along = along + np.sqrt(noise.variances) * coins.standard_normal(len(along))
     return np.asarray(noise.centre + along @ noise.directions)
 
 
 def generators(seed: int, count: int) -> Iterator[np.random.Generator]:
-    """Yield independent generators, the i-th a function of the seed and i alone.
-
-    seed: at least 0.
-    """
+    """Yield independent generators, each a function of the seed and its position only."""
     for number in range(count):
         yield np.random.default_rng([seed, number])

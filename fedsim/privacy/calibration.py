@@ -1,7 +1,7 @@
-"""The least noise, the most steps or the highest sampling rate that meets a requirement.
+"""Calibration: the least noise, most steps or highest sampling rate that meets a requirement.
 
-A `Requirement` says when a mechanism is private enough; each search changes one number of it and
-keeps the others.
+A `Requirement` says when a mechanism is private enough. Each search varies one number of the
+mechanism and keeps the others.
 """
 
 import math
@@ -22,14 +22,14 @@ MOST_NOISE = 1e15
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a mechanism has to satisfy.
+    """A condition that a mechanism has to satisfy.
 
     Attributes:
-        described: the requirement in words.
-        excess: of a mechanism, the logarithm of the leak over what is allowed; at most 0 where it
-            satisfies the requirement.
-        reached: what a mechanism leaks, in words.
-        allowed: name and value of the probability that may leak in any case, None if there is none.
+        described: the condition in words.
+        excess: returns the logarithm of the leak over what is allowed; at most 0 where a mechanism
+            satisfies the condition.
+        reached: returns the leak of a mechanism in words.
+        allowed: name and value of a probability that any mechanism may leak; None if there is none.
     """
 
     described: str
@@ -39,21 +39,19 @@ class Requirement:
 
 
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
-    """Require (epsilon, delta)-DP as certified by an accountant.
+    """Require (epsilon, delta)-DP as certified by one of `accounting.ACCOUNTANTS`.
 
     epsilon: in [0, inf).
     delta: in (0, 1).
-    accountant_name: one of `accounting.ACCOUNTANTS`.
-    Returns: the requirement.
-    Raises InputError for a number out of range; an unknown accountant.
+    Raises InputError for a number out of range, or an unknown accountant.
     """
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
     check_positive_delta(delta)
 
-    # Where delta is at the resolution of the loss distribution, delta(epsilon) is flat: epsilon is
-    # searched instead, which only has no root where the target is 0.
+    # Compare epsilons: at the resolution of the loss distribution delta(epsilon) is flat. Only a
+    # target of 0, which has no logarithm, compares deltas.
     def excess(mechanism: Mechanism) -> float:
         if epsilon == 0:
             return math.log(chosen_accountant.delta(mechanism, epsilon)) - math.log(delta)
@@ -69,12 +67,7 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
 
 
 def advantage_at_most(rho_alpha: float) -> Requirement:
-    """Require that no adversary's advantage exceeds rho_alpha.
-
-    rho_alpha: in (0, 1).
-    Returns: the requirement.
-    Raises InputError unless 0 < rho_alpha < 1.
-    """
+    """Require that no adversary's advantage exceeds rho_alpha; InputError unless 0 < it < 1."""
     if not 0 < rho_alpha < 1:
         raise InputError(
             f"rho_alpha is {rho_alpha}, but a bound on the advantage lies between 0 (guessing) and "
@@ -89,16 +82,14 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
 
 
 def information_at_most(nats: float) -> Requirement:
-    """Require that all steps together tell at most so much of which world it is (PAC privacy).
+    """Require that all steps reveal at most this information about the world (PAC privacy).
 
-    nats: in (0, ln 2); ln 2 nats are all that there is to know.
-    Returns: the requirement.
-    Raises InputError unless 0 < nats < ln 2.
+    Raises InputError unless 0 < nats < ln 2, the information in one bit.
     """
     if not 0 < nats < math.log(2):
         raise InputError(
             f"the mutual information is {nats}, but a budget lies between 0 and ln 2 = 0.693 nats, "
-            "which is all that there is to know of one bit; give for example 0.1"
+            "which is all the information in one bit; give for example 0.1"
         )
     from fedsim.privacy import pac  # noqa: PLC0415  (for this requirement alone)
 
@@ -117,13 +108,13 @@ def noise_multiplier(
 ) -> float:
     """Return the least noise multiplier that satisfies the requirement.
 
-    Precise to a relative 1e-9, and never on the side of too little noise.
+    The result is precise to a relative 1e-9, and never too small.
 
-    steps: how many, at least 1.
+    steps: at least 1.
     sampling_rate: probability that a record takes part in a step, in (0, 1].
     Returns: standard deviation of the noise over the sensitivity.
-    Raises InputError for values out of range; a mechanism that the accountant does not cover; a
-    target that no noise reaches or that needs none.
+    Raises InputError for values out of range, a mechanism that the accountant does not cover, or a
+    target that no noise reaches or that needs no noise.
     """
 
     return least_multiplier(
@@ -133,9 +124,9 @@ def noise_multiplier(
 
 
 def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mechanism]) -> float:
-    """Return the least number to multiply noise with that satisfies the requirement.
+    """Return the least factor on the noise that satisfies the requirement.
 
-    Precise to a relative 1e-9, and never on the side of too little noise.
+    The result is precise to a relative 1e-9, and never too small.
     """
 
     def excess(log_multiplier: float) -> float:
@@ -143,24 +134,26 @@ def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mech
 
     unit = mechanism(1.0)
     _check_noise_is_needed(requirement, unit)
+    # Start where the noise is about the spread of the record's contributions, then double or halve.
     rate = max(group.sampling_rate for group in unit.groups)
     low = high = math.log(max(1e-3, math.sqrt(unit.steps) * rate))
     while excess(low) <= 0:
         high, low = low, low - math.log(2)
         if low < math.log(2e-6):
             raise InputError(
-                f"{requirement.described} allows so much that a noise multiplier of 1e-6 is "
-                "enough; ask for less"
+                f"{requirement.described} is met even by a noise multiplier of 1e-6; give a "
+                "stricter target"
             )
     while excess(high) > 0:
         low, high = high, high + math.log(2)
         if high > math.log(MOST_NOISE):
             raise InputError(
-                f"no noise reaches {requirement.described}: the most that is certified is "
-                f"{requirement.reached(mechanism(MOST_NOISE))}; ask for less, or choose the "
-                "accountant pld"
+                f"no noise reaches {requirement.described}: the best that any noise certifies is "
+                f"{requirement.reached(mechanism(MOST_NOISE))}; give a weaker target, or choose "
+                "the accountant pld"
             )
     root = float(scipy.optimize.brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
+    # The root may lie on the wrong side by its tolerance: move to the safe side.
     while excess(root) > 0:
         root += 1e-10
     return math.exp(root)
@@ -173,26 +166,22 @@ def steps(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     multiple: int = 1,
 ) -> int:
-    """Return the most steps that satisfy the requirement, in multiples of `multiple`.
+    """Return the most steps that satisfy the requirement, in multiples of a round's steps.
 
     sampling_rate: probability that a record takes part in a step, in (0, 1].
-    multiple: the steps of one round, at least 1.
+    multiple: number of steps in a round, at least 1.
     """
 
-    def satisfied(multiples: int) -> bool:
-        count = multiples * multiple
-        return (
-            requirement.excess(
-                Mechanism.alike(noise_multiplier, count, sampling_rate, neighbouring)
-            )
-            <= 0
-        )
+    def satisfied(rounds: int) -> bool:
+        count = rounds * multiple
+        described = Mechanism.alike(noise_multiplier, count, sampling_rate, neighbouring)
+        return requirement.excess(described) <= 0
 
     if not satisfied(1):
         one = Mechanism.alike(noise_multiplier, multiple, sampling_rate, neighbouring)
         raise InputError(
             f"not even one round meets {requirement.described}: it leaks "
-            f"{requirement.reached(one)}; add noise, or ask for less"
+            f"{requirement.reached(one)}; add noise, or give a weaker target"
         )
     low, high = 1, 2
     while satisfied(high):
@@ -200,7 +189,7 @@ def steps(
         if high * multiple > MOST_STEPS:
             raise InputError(
                 f"more than {low * multiple} steps meet {requirement.described}; give less noise, "
-                "or ask for more privacy"
+                "or a stricter target"
             )
     while high - low > 1:
         middle = (low + high) // 2
@@ -216,9 +205,7 @@ def sampling_rate(
 ) -> float:
     """Return the highest sampling rate that satisfies the requirement; 1.0 where full batches do.
 
-    Precise to a relative 1e-9, and never on the side of too high a rate.
-
-    steps: how many, at least 1.
+    The result is precise to a relative 1e-9, and never too high.
     """
 
     def excess(log_rate: float) -> float:
@@ -228,13 +215,13 @@ def sampling_rate(
     full = Mechanism.alike(noise_multiplier, steps, 1.0, neighbouring)
     if requirement.excess(full) <= 0:
         return 1.0
-    # Just below 1 the loss distribution has a grid; a rate of 1 is exact and may differ by it.
+    # Just below 1 epsilon comes from a grid, so it may differ from the exact value at rate 1.
     low, high = math.log(1e-9), math.log1p(-1e-9)
     if excess(low) > 0:
         rare = Mechanism.alike(noise_multiplier, steps, 1e-9, neighbouring)
         raise InputError(
             f"no sampling rate meets {requirement.described}: a rate of 1e-9 leaks "
-            f"{requirement.reached(rare)}; add noise, or ask for less"
+            f"{requirement.reached(rare)}; add noise, or give a weaker target"
         )
     if excess(high) <= 0:
         return math.exp(high)
@@ -246,18 +233,18 @@ def sampling_rate(
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the paper's calibration costs beside the tight one, at one target.
+    """The noise of the paper's calibration beside the tight one, for one target.
 
     Attributes:
-        rho_beta: the target, a bound on belief.
-        delta: at which it holds.
+        rho_beta: the target, a bound on the belief.
+        delta: probability with which the guarantee may fail.
         epsilon: the target as epsilon.
-        classic: noise multiplier for (epsilon, delta) by rdp-classic.
-        tight: noise multiplier for the same by pld.
+        classic: noise multiplier for (epsilon, delta) by the accountant rdp-classic.
+        tight: noise multiplier for (epsilon, delta) by the accountant pld.
         wasted: classic over tight.
-        exact_epsilon: what the classic noise really guarantees at delta.
-        classic_rho_alpha: the advantage under the classic noise, by every route.
-        tight_rho_alpha: the advantage under the tight noise, by every route.
+        exact_epsilon: the epsilon that the classic noise really guarantees at delta.
+        classic_rho_alpha: bounds on the advantage under the classic noise, by route.
+        tight_rho_alpha: bounds on the advantage under the tight noise, by route.
     """
 
     rho_beta: float
@@ -278,11 +265,11 @@ def compare(
     sampling_rate: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> Comparison:
-    """Return how much noise a bound on belief needs by the paper's accounting and by the exact one.
+    """Return the noise for a bound on belief by the paper's accounting and by the exact one.
 
     rho_beta: bound on the belief, in [0.5, 1).
     delta: in (0, 1).
-    steps: how many, at least 1.
+    steps: at least 1.
     sampling_rate: probability that a record takes part in a step, in (0, 1].
     """
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
@@ -308,11 +295,11 @@ def compare(
 
 
 def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> None:
-    """Raise InputError if any noise would do, because the record hardly ever takes part."""
+    """Raise InputError if the record takes part so rarely that no noise is needed."""
     if requirement.allowed is None or requirement.allowed[1] < mechanism.participation:
         return
     name, value = requirement.allowed
     raise InputError(
-        f"{name} is {value:g}, but a record takes part in any step at all only with probability "
+        f"{name} is {value:g}, but a record takes part in any step only with probability "
         f"{mechanism.participation:.3g}, so that no noise is needed; give a smaller {name}"
     )

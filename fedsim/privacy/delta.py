@@ -1,17 +1,14 @@
-"""The one rule for δ, the probability with which a guarantee may fail, where nobody gives it.
+"""The default δ, the probability with which a guarantee may fail.
 
-Where the records are counted, it is a tenth of one over their number. One over their number is the
-largest δ that says anything: a mechanism that publishes one record at random meets
-(0, 1/n)-differential privacy. Elsewhere it is `ASSUMED`. Every stated epsilon has its δ beside it.
+Where the number of records is known, δ is a tenth of one over that number. One over the number is
+the largest δ that says anything: a mechanism that publishes one record at random meets
+(0, 1/n)-differential privacy. Every reported epsilon has its δ beside it.
 """
 
 ASSUMED = 1e-5
-"""Where nobody knows how many records there are."""
-
-BELOW = 10
-"""How far δ lies below one over the records."""
+"""δ where the number of records is unknown."""
 
 
 def of_records(count: int) -> float:
-    """Return δ for so many records, at least two: 1/(10 n)."""
-    return 1 / (BELOW * count)
+    """Return δ = 1/(10 n) for n records, at least two."""
+    return 1 / (10 * count)

@@ -1,7 +1,7 @@
-"""Counts under discrete Laplace noise: drawn exactly, and how far they may be from the truth.
+"""Counts under discrete Laplace noise: an exact sampler, and a bound on the error.
 
-P(k) is proportional to exp(-|k| epsilon / sensitivity) for every whole number k. Every draw is of
-integers of the operating system's entropy: no floating-point number tells what was added to what.
+P(k) is proportional to exp(-|k| epsilon / sensitivity) for every whole number k. The sampler uses
+integers from the operating system's entropy only: floating-point noise can reveal what it hides.
 """
 
 import math
@@ -15,13 +15,13 @@ from scipy.fft import irfft, next_fast_len, rfft
 from fedsim.privacy.mechanism import Neighbouring
 
 Below = Callable[[int], int]
-"""Returns a whole number that is drawn uniformly from 0 to below its argument."""
+"""Draws a whole number uniformly, from 0 to below its argument."""
 
 SENSITIVITY = {Neighbouring.ADD_REMOVE: 1, Neighbouring.REPLACE: 2}
-"""How far a neighbour's counts differ, in the sum over the cells, where a record is in one cell."""
+"""Largest L1 distance between the counts of neighbours, where each record is in one cell."""
 
 NEGLIGIBLE = 1e-15
-"""The probability that is left out at each end where noise is added up."""
+"""Probability that is cut off at each end of a draw when draws are added up."""
 
 
 def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
@@ -29,11 +29,10 @@ def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
 
     Args:
         scale: sensitivity over epsilon, above 0.
-        below: where the draws come from.
+        below: source of the draws.
 
-    Source:
-        Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020),
-        Algorithm 2.
+    Source: Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020),
+    Algorithm 2.
     """
     top, bottom = scale.numerator, scale.denominator
     while True:
@@ -50,7 +49,7 @@ def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
 
 
 def _coin(numerator: int, denominator: int, below: Below) -> bool:
-    """Return True with probability exp(-numerator/denominator), of a share in [0, 1].
+    """Return True with probability exp(-numerator/denominator), for a ratio in [0, 1].
 
     Source: Canonne, Kamath and Steinke (2020), Algorithm 1.
     """
@@ -61,12 +60,12 @@ def _coin(numerator: int, denominator: int, below: Below) -> bool:
 
 
 def most(scale: float, terms: int, tail: float) -> int:
-    """Return the least b that the sum of independent draws exceeds with at most a probability.
+    """Return the least b such that the sum of independent draws exceeds b with probability <= tail.
 
     Args:
-        scale: of each draw, above 0.
-        terms: how many are added, 0 or more.
-        tail: the probability, in (1e-9, 1).
+        scale: sensitivity over epsilon of each draw, above 0.
+        terms: number of draws, 0 or more.
+        tail: probability, in (1e-9, 1).
     """
     if not terms:
         return 0

@@ -1,7 +1,8 @@
-"""What a privacy guarantee says about one identifiable person (Bernau et al., section 4).
+"""Bounds on identifiability: what a privacy guarantee says about one person's record.
 
-rho_beta bounds the adversary's posterior belief that the person's record was used; rho_alpha bounds
-its advantage over guessing. Both adversaries start from even odds and know everything but the bit.
+rho_beta bounds the adversary's posterior belief that the record was used; rho_alpha bounds its
+advantage over guessing (Bernau et al., section 4). Both adversaries start from even odds and know
+everything but the bit.
 """
 
 import math
@@ -25,30 +26,29 @@ from fedsim.privacy.trust.model import Vantage
 Array = npt.NDArray[np.float64]
 
 TOTAL_VARIATION, THEOREM2 = "total variation", "paper (Theorem 2)"
-"""The names of two ways to a bound on the advantage: the exact one, and one that is none."""
-
+"""Two routes to the advantage: the exact bound, and the paper's value, which is not a bound."""
 
 LEAST_STEP, STEPS_BELOW = 1e-3, 48
-"""Below an epsilon at which delta is looked up for `tail_limit`: from this share of it to all."""
+"""`tail_limit` looks delta up at so many steps below epsilon, from this share of epsilon to all."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What theory allows an adversary against one mechanism at one delta.
+    """Limits that theory sets an adversary against one mechanism at one delta.
 
     Attributes:
         epsilon: certified by the named accountant; rho_beta, tail_probability, theorem2_rho_alpha
             and yeom_bound follow from it.
-        delta: at which.
+        delta: probability with which the guarantee may fail.
         rho_beta: belief that the worst pair exceeds only with probability tail_probability.
         rho_alpha: advantage that no adversary exceeds under the noise actually used.
         tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown. Milder
-            pairs may have more of it, see `tail_limit`.
+            pairs may have a larger tail; `tail_limit` bounds it for all pairs.
         theorem2_rho_alpha: the paper's printed value, which is not a bound.
         yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
-        accountant: its name.
+        accountant: name of the accountant.
         tight_epsilon: epsilon from the privacy loss distribution.
-        tight_rho_beta: rho_beta that follows from it.
+        tight_rho_beta: the rho_beta of tight_epsilon.
     """
 
     epsilon: float
@@ -65,20 +65,20 @@ class Bounds:
 
 @dataclass(frozen=True)
 class VantageBounds:
-    """What theory allows an adversary at one vantage point, under one trust.
+    """Limits that theory sets an adversary at one vantage point under one trust model.
 
     Attributes:
         trust: who adds the noise.
-        vantage: who looks.
-        noise_multiplier: effective, that is of the noise which this vantage point cannot remove;
-            None where it differs between rounds.
-        epsilon: tight, at the delta asked for; inf where there is no such noise.
-        rho_beta: as of `Bounds`.
-        rho_alpha: as of `Bounds`.
-        tail_probability: as of `Bounds`.
-        theorem2_rho_alpha: as of `Bounds`.
-        yeom_bound: as of `Bounds`.
-        note: what is seen from there, in words.
+        vantage: the vantage point.
+        noise_multiplier: effective: of the noise that this vantage point cannot remove; None where
+            it differs between rounds.
+        epsilon: tight, at the requested delta; inf without such noise.
+        rho_beta: belief that the worst pair exceeds only with probability tail_probability.
+        rho_alpha: advantage that no adversary exceeds.
+        tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown.
+        theorem2_rho_alpha: the paper's printed value, which is not a bound.
+        yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
+        note: what this vantage point sees, in words.
     """
 
     trust: Trust
@@ -95,14 +95,14 @@ class VantageBounds:
 
 @dataclass(frozen=True)
 class BeliefCurve:
-    """How often the belief of the worst-case adversary, from even odds, exceeds a value.
+    """Probability that the belief of the worst-case adversary, from even odds, exceeds a value.
 
-    The distributions are those of the neighbouring datasets that lie furthest apart.
+    The neighbouring datasets are the two that lie furthest apart.
 
     Attributes:
         beliefs: float64 [n], in (0, 1).
         under_d: float64 [n], Pr_D[beta > belief], which delta' estimates at rho_beta.
-        under_d_prime: float64 [n], the same when the data were D'.
+        under_d_prime: float64 [n], Pr_D'[beta > belief].
     """
 
     beliefs: Array
@@ -111,8 +111,8 @@ class BeliefCurve:
 
 
 LOCAL_STEPS_NOTE = (
-    "upper bound: sees {}, and is granted every local step of a client under that client's own "
-    "noise, because other clients' noise does not hide the model that it steps from"
+    "upper bound: sees {}, and is assumed to see every local step of a client under that client's "
+    "own noise, because other clients' noise does not hide the model from which the client steps"
 )
 _SEES = {
     Vantage.SERVER: "every client's message",
@@ -140,7 +140,7 @@ def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
 
     epsilon: >= 0, may be infinite.
-    prior: the belief before anything was released, in (0, 1); the odds grow by e^epsilon at most.
+    prior: belief before anything was released, in (0, 1); the odds grow by e^epsilon at most.
     Raises InputError unless epsilon >= 0 and 0 < prior < 1.
     Source: Theorem 1.
     """
@@ -154,8 +154,8 @@ def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
 def rho_alpha(mechanism: Mechanism) -> float:
     """Return the bound on the advantage: the total variation distance between the two worlds.
 
-    It is delta at epsilon = 0 of the noise actually used: 2 Phi(sqrt(k)/(2z)) - 1 where nothing is
-    subsampled, else from the privacy loss distribution.
+    It is delta at epsilon = 0 under the noise actually used: 2 Phi(sqrt(k)/(2z)) - 1 without
+    sampling, else computed from the privacy loss distribution.
     """
     return PLD.delta(mechanism, 0.0)
 
@@ -163,9 +163,9 @@ def rho_alpha(mechanism: Mechanism) -> float:
 def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     """Return Pr_D[privacy loss > epsilon]: how often the belief in D exceeds rho_beta(epsilon).
 
-    Of the worst pair, which differs by all of the sensitivity in every step: the theoretical
-    counterpart of its delta', the rate of beta_k > rho_beta where D was used. It is larger than
-    delta(epsilon). No limit for other pairs: that is `tail_limit`.
+    This is for the worst pair, which differs by the whole sensitivity in every step. A trial
+    estimates it as delta', the rate of beta_k > rho_beta where D was used. It is larger than
+    delta(epsilon), and no limit for other pairs: use `tail_limit` for them.
 
     epsilon: >= 0, may be infinite.
     Returns: the probability; None where the loss distribution cannot be computed.
@@ -178,16 +178,15 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
 
 @lru_cache(maxsize=256)
 def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
-    """Return what Pr_D[privacy loss > epsilon] is at most for any pair, milder ones included.
+    """Return the largest Pr_D[privacy loss > epsilon] of any pair, milder pairs included.
 
-    A pair that differs by less than the worst one has less delta at every epsilon, but not always
-    less tail: near epsilon = 0 a loss that is hardly any passes epsilon in half of the trials. Nor
-    has a pair whose differences depend on the noise before them. But for every e < epsilon
+    A milder pair has a smaller delta at every epsilon, but not always a smaller tail: near
+    epsilon = 0 a tiny loss exceeds epsilon in half of the trials. The same holds for a pair whose
+    differences depend on earlier noise. But for every e < epsilon
 
         delta(e) >= E_D[(1 - exp(e - loss))+] >= Pr_D[loss > epsilon] (1 - exp(e - epsilon)).
 
-    The least of these is the largest tail of all that tells no more than the worst pair does, up to
-    the choice of e. 1, which limits nothing, at epsilon = 0.
+    The result is the least of these limits over a grid of e, and 1 (no limit) at epsilon = 0.
 
     epsilon: >= 0, may be infinite.
     Raises InputError for epsilon below 0.
@@ -202,10 +201,10 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
 
 
 def theorem2_rho_alpha(epsilon: float, delta: float) -> float:
-    """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1. Not a bound.
+    """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1, which is not a bound.
 
-    It presumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Noise
-    that is calibrated tightly is smaller, and the true advantage then larger than this.
+    It assumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Tightly
+    calibrated noise is smaller, and the true advantage then exceeds this value.
 
     epsilon: >= 0.
     delta: in (0, 1).
@@ -227,11 +226,11 @@ def yeom_bound(epsilon: float) -> float:
 
 
 def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> Bounds:
-    """Return what theory allows against the mechanism at this delta.
+    """Return the limits that theory sets an adversary against the mechanism at this delta.
 
     delta: in (0, 1).
     accountant_name: one of `accounting.ACCOUNTANTS`.
-    Raises InputError for no such accountant, or one that does not cover the mechanism.
+    Raises InputError for an unknown accountant, or one that does not cover the mechanism.
     """
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)
@@ -252,18 +251,25 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 def vantage_bounds(
     releases: Releases, delta: float, trust: Trust | None = None
 ) -> list[VantageBounds]:
-    """Return what theory allows at every vantage point.
+    """Return the limits at every vantage point.
 
     delta: in (0, 1).
-    trust: who would add the noise; None for the same.
+    trust: another trust model to assume; None keeps the releases' own.
     """
     releases = releases if trust is None else releases.under(trust)
+    clients = releases.joining_rate * releases.clients
+    local = any(alike.local_steps > 1 for alike in releases.rounds)
     rows = []
     for vantage in Vantage:
         mechanism = releases.towards(vantage)
         bound = bounds(mechanism, delta)
         multipliers = {group.noise_multiplier for group in mechanism.groups}
-        local = any(alike.local_steps > 1 for alike in releases.rounds)
+        if local:
+            note = LOCAL_STEPS_NOTE.format(_SEES[vantage])
+        elif vantage is Vantage.RELEASED_MODEL:
+            note = "upper bound: no closed form, sees less than a participant"
+        else:
+            note = releases.trust.model.sees(vantage, clients, releases.summed_in_the_clear)
         rows.append(
             VantageBounds(
                 trust=releases.trust,
@@ -275,9 +281,7 @@ def vantage_bounds(
                 tail_probability=bound.tail_probability,
                 theorem2_rho_alpha=bound.theorem2_rho_alpha,
                 yeom_bound=bound.yeom_bound,
-                note=LOCAL_STEPS_NOTE.format(_SEES[vantage])
-                if local
-                else _vantage_note(releases, vantage),
+                note=note,
             )
         )
     return rows
@@ -286,8 +290,9 @@ def vantage_bounds(
 def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | None:
     """Return the distribution of the worst-case adversary's belief that the data were D.
 
-    The belief passes b where the privacy loss passes logit(b). Without sampling it is N(+-mu^2/2,
-    mu^2); else from the privacy loss distributions, where D has the record (add-remove).
+    The belief exceeds b where the privacy loss exceeds logit(b). Without sampling the loss is
+    N(+-mu^2/2, mu^2), else it follows the privacy loss distributions, where D has the record
+    (add-remove).
 
     beliefs: [n], strictly between 0 and 1.
     Returns: the curve; None where the loss distributions cannot be computed.
@@ -295,25 +300,26 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
     """
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
     if not np.all((values > 0) & (values < 1)):
-        raise InputError("a belief lies strictly between 0 and 1")
+        raise InputError("a belief is out of range; give numbers strictly between 0 and 1")
     losses = logit(values)
+    # The tail under D and the tail under D'.
     pairs = [(PLD.tail(mechanism, loss), PLD.tail_prime(mechanism, loss)) for loss in losses]
-    if any(there is None or back is None for there, back in pairs):
+    if any(None in pair for pair in pairs):
         return None
-    there, back = np.array(pairs, dtype=np.float64).T
-    return BeliefCurve(values, there, back)
+    under_d, under_d_prime = np.array(pairs, dtype=np.float64).T
+    return BeliefCurve(values, under_d, under_d_prime)
 
 
 def epsilon_by_round(
     releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
-    """Return rounds, and what epsilon is after each of them by each accountant.
+    """Return rounds, and epsilon after each of these rounds by each accountant.
 
     The rounds lie closer together at the beginning, where epsilon grows fastest.
 
     delta: in (0, 1).
     accountants: names of `accounting.ACCOUNTANTS`.
-    points: how many rounds at most.
+    points: largest number of rounds to return.
     Returns: int64 [n], and by accountant float64 [n], n <= points.
     """
     last = releases.count
@@ -330,12 +336,12 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     """Return the advantage that each way of arguing allows: three bounds, and the paper's value.
 
     "total variation" is `rho_alpha`, exact. "epsilon and delta" is (e^eps - 1 + 2 delta) / (e^eps +
-    1), what any (epsilon, delta)-private mechanism allows (Kairouz, Oh and Viswanath, 2015).
-    "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value once more, which is there
-    without sampling only. "paper (Theorem 2)" is `theorem2_rho_alpha`, no bound.
+    1), which any (epsilon, delta)-private mechanism allows (Kairouz, Oh and Viswanath, 2015).
+    "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value again, only without sampling.
+    "paper (Theorem 2)" is `theorem2_rho_alpha`, which is not a bound.
 
-    epsilon: that was certified, >= 0.
-    delta: at which, in (0, 1).
+    epsilon: certified at delta, >= 0.
+    delta: in (0, 1).
     """
     routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
     odds = math.exp(-epsilon)
@@ -346,10 +352,3 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
         routes["Rényi"] = gaussian.advantage(math.sqrt(2 * ratio))
     routes[THEOREM2] = theorem2_rho_alpha(epsilon, delta)
     return routes
-
-
-def _vantage_note(releases: Releases, vantage: Vantage) -> str:
-    if vantage is Vantage.RELEASED_MODEL:
-        return "upper bound: no closed form, sees less than a participant"
-    clients = releases.joining_rate * releases.clients
-    return releases.trust.model.sees(vantage, clients, releases.summed_in_the_clear)

@@ -1,9 +1,9 @@
-"""The privacy loss distribution of Gaussian steps: each discretised pessimistically, all composed.
+"""The privacy loss distribution of Gaussian steps, discretised pessimistically and composed.
 
-A step's delta(epsilon) has a closed form, from which "connect the dots" (Doroshenko et al., 2022)
-makes a distribution on a grid that reveals no less. Steps compose by multiplying the Fourier
-transforms of their distributions, of however many kinds they are; full batches are one Gaussian
-beforehand, whose closed form needs no grid.
+A step's delta(epsilon) has a closed form. "Connect the dots" (Doroshenko et al., 2022) turns it
+into a distribution on a grid that reveals no less. Steps of any number of kinds compose by
+multiplying the Fourier transforms of their distributions. All full batches together are one
+Gaussian, whose closed form needs no composition.
 """
 
 import math
@@ -22,19 +22,19 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 Array = npt.NDArray[np.float64]
 Deltas = Callable[[float, float, Array], Array]
-"""delta of one step by noise multiplier, sampling rate and an array of epsilons >= 0."""
+"""Returns delta of one step for a noise multiplier, a sampling rate and epsilons >= 0."""
 
 Kinds = tuple[tuple[tuple[float, float], int], ...]
-"""((noise multiplier, sampling rate), how many steps) of every kind of step."""
+"""((noise multiplier, sampling rate), number of steps) for every kind of step."""
 
 MOST_KINDS = 1024
-"""Kinds of sampled step that are composed as they are; more are rounded to fewer."""
+"""Kinds of sampled step that are composed exactly; a larger number is rounded to this."""
 
 TRUNCATED = 1e-15
-"""Probability of losses beyond the grid, which is counted as an infinite loss."""
+"""Probability of losses beyond the grid, counted as an infinite loss."""
 
 ROUNDED = 0.1
-"""Share of the resolution that is counted as an infinite loss, for what the FFT rounds away."""
+"""Share of the resolution that is counted as an infinite loss, to cover rounding in the FFT."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class LossDistribution:
     """The distribution of the privacy loss log p_D/p_D' when the data were D.
 
     Attributes:
-        width: between two losses of the grid.
+        width: distance between two losses of the grid.
         lowest: the first loss in widths.
         masses: float64 [n], the probabilities of the losses (lowest + i) width.
         infinite: the probability of an infinite loss.
@@ -59,20 +59,20 @@ class LossDistribution:
         return self.width * np.arange(self.lowest, self.lowest + len(self.masses), dtype=np.float64)
 
     def delta(self, epsilon: float) -> float:
-        """Return E[(1 - e^(epsilon - loss))+], of any finite epsilon."""
+        """Return E[(1 - e^(epsilon - loss))+] for any finite epsilon."""
         above = min(len(self.masses), max(0, math.floor(epsilon / self.width) - self.lowest))
         losses = self.width * (self.lowest + np.arange(above, len(self.masses)))
         kept = -np.expm1(np.minimum(epsilon - losses, 0.0))
         return float(self.infinite + kept @ self.masses[above:])
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon >= 0 with delta(epsilon) <= delta; inf where there is none."""
+        """Return the least epsilon >= 0 with delta(epsilon) <= delta; inf if none exists."""
         if self.infinite >= delta:
             return math.inf
         first = max(0, -self.lowest)  # the loss 0
         masses, losses = self.masses[first:], self.losses[first:]
-        # With u and w sums over the losses from l_i on, of their masses and of mass e^(l_i - loss),
-        # delta(epsilon) = u - e^(epsilon - l_i) w between l_(i-1) and l_i.
+        # Between l_(i-1) and l_i, delta(epsilon) = u - e^(epsilon - l_i) w, where u sums the masses
+        # from l_i on, and w the masses times e^(l_i - loss).
         upper = self.infinite + np.cumsum(masses[::-1])[::-1]
         weighted = scipy.signal.lfilter([1.0], [1.0, -math.exp(-self.width)], masses[::-1])[::-1]
         (above,) = np.nonzero(upper - math.exp(-self.width) * weighted > delta)
@@ -84,16 +84,16 @@ class LossDistribution:
     def tail(self, epsilon: float) -> float:
         """Return Pr[loss > epsilon] of the distribution that the grid stands for.
 
-        delta(epsilon) - d delta/d epsilon, the derivative taken over a grid interval either way.
+        It is delta(epsilon) - d delta/d epsilon, with the derivative over a grid interval each way.
         """
         slope = self.delta(epsilon + self.width) - self.delta(epsilon - self.width)
         return self.delta(epsilon) - slope / (2 * self.width)
 
 
 def resolves(mechanism: Mechanism, delta: float) -> bool:
-    """Return whether a loss distribution can answer: nothing overflows, delta is above rounding.
+    """Return whether a loss distribution can answer: no overflow, and delta above rounding.
 
-    delta: of the answer; 1.0 asks about the mechanism alone.
+    delta: of the answer; 1.0 checks the mechanism alone.
     """
     if mechanism.noiseless or delta < resolution(mechanism):
         return False
@@ -101,12 +101,12 @@ def resolves(mechanism: Mechanism, delta: float) -> bool:
 
 
 def resolution(mechanism: Mechanism) -> float:
-    """Return the delta below which the rounding errors of the composition by FFT show."""
+    """Return the delta below which rounding errors of the composition by FFT show."""
     return max(1e-12, 1e-15 * mechanism.steps)
 
 
 def is_coarse(mechanism: Mechanism) -> bool:
-    """Return whether there are more steps than a grid that fits in memory is fine enough for."""
+    """Return whether the number of steps forces a coarser grid than precision asks for."""
     return interval(mechanism) > _typical_deviation(_kinds(mechanism)) / 10
 
 
@@ -114,7 +114,7 @@ def is_coarse(mechanism: Mechanism) -> bool:
 def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
     """Return the loss distributions of all steps: D against D', then D' against D.
 
-    Only the first where the two are the same (replace). The mechanism must resolve.
+    Under replace both are equal, and only the first is returned. The mechanism must resolve.
     """
     kinds, width = _kinds(mechanism), interval(mechanism)
     directions: list[list[tuple[LossDistribution, int]]] = [[], []]
@@ -130,9 +130,9 @@ def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
 def interval(mechanism: Mechanism) -> float:
     """Return the width of the grid: fine against a step's loss, coarse enough for memory.
 
-    A loss that falls between two points is split among them, which adds at most a quarter of the
-    squared width to a step's variance. Of steps of many kinds a twentieth of their root mean square
-    deviation costs 6e-4 of the variance; of few kinds there is time for a fiftieth.
+    A loss between two points is split among them, which adds at most a quarter of the squared width
+    to a step's variance. With many kinds of step, a twentieth of the root mean square deviation
+    costs 6e-4 of the variance. With few kinds, a fiftieth is fast enough.
     """
     kinds = _kinds(mechanism)
     typical, few = _typical_deviation(kinds), len(kinds) <= 16
@@ -147,7 +147,7 @@ def interval(mechanism: Mechanism) -> float:
 
 
 def _typical_deviation(kinds: Kinds) -> float:
-    """Return roughly the root mean square over all steps of their loss's standard deviation."""
+    """Return roughly the root mean square, over all steps, of the loss's standard deviation."""
     counts = np.array([count for _, count in kinds], dtype=np.float64)
     deviations = np.array(
         [min(1 / z, q * math.sqrt(math.expm1(min(50.0, z**-2)))) for (z, q), _ in kinds]
@@ -156,11 +156,9 @@ def _typical_deviation(kinds: Kinds) -> float:
 
 
 def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float:
-    """Return the epsilon of a single step at delta.
+    """Return the epsilon of a single step at delta, in (0, 1).
 
-    The closed form of `_remove_deltas` solved for epsilon; under replace and sampling its root.
-
-    delta: in (0, 1).
+    Inverts `_remove_deltas` in closed form, or `_replace_deltas` by a root search.
     """
     z, q = step.noise_multiplier, step.sampling_rate
     if z == 0:
@@ -175,13 +173,13 @@ def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float
 
 
 def _replace_epsilon(z: float, q: float, delta: float) -> float:
-    """Return the root of `_replace_deltas` in epsilon."""
+    """Return the epsilon at which `_replace_deltas` is delta."""
 
     def excess(epsilon: float) -> float:
         leaked = float(_replace_deltas(z, q, np.array([epsilon]))[0])
         return math.log(max(leaked, 1e-300)) - math.log(delta)
 
-    highest = gaussian.epsilon(1 / z, delta)  # sampling only ever helps, but for rounding
+    highest = gaussian.epsilon(1 / z, delta)  # without sampling; sampling only lowers epsilon
     if excess(0.0) <= 0:
         return 0.0
     if excess(highest) >= 0:
@@ -191,10 +189,7 @@ def _replace_epsilon(z: float, q: float, delta: float) -> float:
 
 @lru_cache(maxsize=64)
 def _kinds(mechanism: Mechanism) -> Kinds:
-    """Return ((noise multiplier, sampling rate), count) of every kind of step; full batches first.
-
-    These are one Gaussian together.
-    """
+    """Return the kinds of step, with all full batches as one Gaussian first."""
     sampled = tuple(group for group in mechanism.groups if group.sampling_rate < 1)
     full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
     kinds = [((1 / Mechanism(full).mu, 1.0), 1)] if full else []
@@ -205,7 +200,7 @@ def _kinds(mechanism: Mechanism) -> Kinds:
 
 
 def _largest_loss(z: float, q: float, neighbouring: Neighbouring) -> float:
-    """Return the loss of one step where the noise is ten standard deviations out."""
+    """Return the loss of one step where the noise is ten standard deviations away."""
     if q == 1:
         return 10 / z + 0.5 / z**2
     if neighbouring is Neighbouring.REPLACE:
@@ -225,7 +220,7 @@ def _sampled_loss(loss: float, q: float) -> float:
 def _step_losses(
     z: float, q: float, neighbouring: Neighbouring, width: float
 ) -> tuple[LossDistribution, ...]:
-    """Return a step's loss distribution in both directions, or the one that both have."""
+    """Return a step's loss distribution in both directions, or once if both are equal."""
     largest = _largest_loss(z, q, neighbouring)
     if neighbouring is Neighbouring.REPLACE:
         masses = _masses(_full_deltas if q == 1 else _replace_deltas, z, q, largest, width)
@@ -249,25 +244,25 @@ def _masses(
     # delta at 0, 1, 2, ... widths, and how far it falls in each interval.
     delta = deltas(z, q, width * np.arange(math.ceil(largest / width) + 1.0))
     falls = -np.diff(delta)
-    # The mass at a point, from how far it falls on either side of that.
+    # The mass at a point follows from the falls on either side of it.
     masses = (math.exp(width) * falls - np.append(falls[1:], 0.0)) / math.expm1(width)
     return _trim(masses), float(delta[-1])
 
 
 def _trim(masses: Array) -> Array:
-    """Drop what is rounding error or too small to matter, which would only lengthen the FFT."""
+    """Drop masses that are rounding error or negligible: they would only lengthen the FFT."""
     return np.trim_zeros(np.where(masses < 1e-30, 0.0, masses), "b")
 
 
 def _losses(
-    there: tuple[Array, float], back: tuple[Array, float], width: float
+    forward: tuple[Array, float], reverse: tuple[Array, float], width: float
 ) -> LossDistribution:
     """Return one step's loss distribution from the masses above zero of both directions.
 
-    The mass at a loss -l is e^-l times the other direction's at l. To derive it from delta instead
-    would take a difference of numbers near 1, whose rounding error many steps amplify.
+    The mass at a loss -l is e^-l times the other direction's mass at l. Deriving it from delta
+    would subtract numbers near 1, and many steps would amplify the rounding error.
     """
-    (above, infinite), (other, _) = there, back
+    (above, infinite), (other, _) = forward, reverse
     below = _trim(other * np.exp(-width * np.arange(1, len(other) + 1)))
     zero = max(0.0, 1 - infinite - above.sum() - below.sum())
     masses = np.concatenate([below[::-1], [zero], above])
@@ -277,14 +272,14 @@ def _losses(
 def _compose(
     parts: list[tuple[LossDistribution, int]], width: float, rounded: float
 ) -> LossDistribution:
-    """Return the loss distribution of independent losses, each drawn `count` times.
+    """Return the distribution of a sum of independent losses, each with its number of draws.
 
-    The product of their Fourier transforms, on a grid that holds all but `TRUNCATED` of the mass.
-    The transforms round masses by about 1e-16 of the largest, so that small tails may come out too
+    Multiplies their Fourier transforms on a grid that holds all but `TRUNCATED` of the mass. The
+    transforms round masses by about 1e-16 of the largest, so that small tails may come out too
     small: `rounded` is added to the mass at infinity.
     """
     pieces = [(part.masses, part.lowest, part.infinite, count) for part, count in parts]
-    # A grid that is wide enough for the sum, and as long as the longest part.
+    # The grid is wide enough for the sum, and as long as the longest part.
     low, high = _support([(masses, lower, n) for masses, lower, _, n in pieces])
     size = next_fast_len(max(high - low + 1, *(len(masses) for masses, *_ in pieces)), real=True)
     # The sum's transform is the product of its parts'.
@@ -292,7 +287,7 @@ def _compose(
     for masses, _, _, count in pieces:
         spectrum *= rfft(masses, size) ** count
     total = irfft(spectrum, size)
-    # The transform counts from the sum of all lower ends, and wraps around.
+    # The transform counts from the sum of all lower ends, and wraps around: rotate it back.
     start = low - sum(lower * count for _, lower, _, count in pieces)
     losses = np.roll(total, -start)[: high - low + 1]
     # log of the probability that no part's loss is infinite.
@@ -303,10 +298,10 @@ def _compose(
 def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
     """Return an interval of the grid that the sum leaves with probability at most `TRUNCATED`.
 
-    By Chernoff's bound, at orders about the one that is best for a normal sum, and at smaller ones
+    Applies Chernoff's bound at orders near the best one for a normal sum, and at smaller orders
     for sums of few large losses.
     """
-    # What the sum cannot leave at all, and its variance.
+    # The sum can never leave this interval.
     lower = sum(low * count for _, low, count in pieces)
     upper = sum((low + len(masses) - 1) * count for masses, low, count in pieces)
     variance = 0.0
@@ -314,13 +309,13 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
     for (masses, _, count), place in zip(pieces, places, strict=True):
         mean = float(masses @ place)
         variance += count * max(0.0, float(masses @ place**2) - mean**2)
-    # Orders to try: about the best one of a normal sum, and fixed shares of the longest part's.
+    # Orders to try: near the best one of a normal sum, and fixed shares of the longest part's.
     reach = math.log(2 / TRUNCATED)
     normal = math.sqrt(2 * reach / max(variance, 1e-300))
     longest = max(len(masses) for masses, _, _ in pieces)
     orders = np.array([1.0, 5.0, 20.0, 40.0]) / longest
     for order in [*orders, *normal * np.array([0.25, 0.5, 1.0])]:
-        # log E e^(order sum) and log E e^(-order sum), each of which bounds one end.
+        # log E e^(order sum) bounds the upper end, and log E e^(-order sum) the lower one.
         grown, shrunk = (
             sum(
                 count * float(logsumexp(sign * order * place, b=masses))
@@ -344,6 +339,7 @@ def _remove_deltas(z: float, q: float, epsilons: Array) -> Array:
     (1-q) N(0, z^2) + q N(1, z^2) against N(0, z^2), where delta_q(log(1 - q + q e^t)) = q delta(t):
     Balle, Barthe and Gaboardi, "Privacy profiles and amplification by subsampling", 2020, Thm 9.
     """
+    # Two formulas for the same t: one is precise near 0, the other does not overflow.
     near = np.log1p(np.expm1(np.minimum(epsilons, 1.0)) / q)
     far = epsilons - math.log(q) + np.log1p((q - 1) * np.exp(-epsilons))
     return q * gaussian.deltas(1 / z, np.where(epsilons < 1, near, far))
@@ -352,7 +348,7 @@ def _remove_deltas(z: float, q: float, epsilons: Array) -> Array:
 def _add_deltas(z: float, q: float, epsilons: Array) -> Array:
     """Return delta of one step without the record against one with it, at epsilons >= 0.
 
-    The same pair the other way round: zero from -log(1-q), the largest loss, on.
+    This is the same pair in the other direction. From -log(1-q), the largest loss, on delta is 0.
     """
     growth = np.expm1(-epsilons) / q
     possible = growth > -1
@@ -365,10 +361,10 @@ def _replace_deltas(z: float, q: float, epsilons: Array) -> Array:
     """Return delta of one step with the record against one with its replacement, epsilons >= 0.
 
     In the worst case the two clipped gradients are opposite, 2C = 2 apart: (1-q) N(0, s^2) +
-    q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2), with s = 2z. The loss passes epsilon at
-    s^2 (arsinh(sinh(epsilon/2) e^{1/(2 s^2)} (1-q)/q) + epsilon/2), worked out in log space.
+    q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2), with s = 2z. The loss exceeds epsilon beyond
+    s^2 (arsinh(sinh(epsilon/2) e^{1/(2 s^2)} (1-q)/q) + epsilon/2), computed in log space.
     """
-    # The observation at which the loss passes epsilon.
+    # The observation at which the loss exceeds epsilon.
     s = 2 * z
     half = epsilons / 2
     with np.errstate(divide="ignore"):
@@ -376,7 +372,7 @@ def _replace_deltas(z: float, q: float, epsilons: Array) -> Array:
     log_ratio = log_sinh + 0.5 / s**2 + math.log1p(-q) - math.log(q)
     arsinh = np.logaddexp(log_ratio, np.logaddexp(2 * log_ratio, 0.0) / 2)
     boundary = s**2 * (arsinh + half)
-    # What is over where the record takes part, and (below 0) where it does not.
+    # The excess where the record takes part, and (below 0) where it does not.
     met = ndtr((1 - boundary) / s) - np.exp(epsilons + log_ndtr((-1 - boundary) / s))
     missed = np.expm1(-epsilons) * np.exp(epsilons + log_ndtr(-boundary / s))
     return np.maximum(q * met + (1 - q) * missed, 0.0)

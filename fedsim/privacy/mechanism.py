@@ -1,9 +1,9 @@
-"""The mechanism that stands between one person's record and an onlooker.
+"""The mechanism between one person's record and an observer.
 
 A mechanism is k steps of clipped sums with Gaussian noise. Its noise multiplier is the standard
-deviation of the noise over the sensitivity of the sum, so it means the same under every clipping
-norm and neighbouring relation. Who adds the noise (trust) and who looks (vantage) decide how much
-of it hides the record.
+deviation of the noise divided by the sensitivity of the sum, so it means the same under every
+clipping norm and neighbouring relation. The trust model (who adds the noise) and the vantage point
+(who observes) decide how much of the noise hides the record.
 """
 
 import math
@@ -29,13 +29,13 @@ class Neighbouring(StrEnum):
 
 @dataclass(frozen=True)
 class Steps:
-    """Gaussian steps alike, each on a Poisson sample of the records if sampling_rate is below 1.
+    """Gaussian steps of the same kind, each on a Poisson sample if sampling_rate is below 1.
 
     Raises InputError for values outside these ranges.
 
     Attributes:
         noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else
-            between 1e-6 and 1e100, outside of which double precision has no answer.
+            between 1e-6 and 1e100, where double precision suffices.
         count: number of noisy sums that are released, 1 to 1e9.
         sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch.
     """
@@ -67,8 +67,8 @@ class Mechanism:
     Raises InputError for no steps at all, or more than 1e9.
 
     Attributes:
-        groups: steps alike; how a later step is taken may depend on what earlier ones released, but
-            not how noisy it is. Kept merged and sorted, so that equal mechanisms compare equal.
+        groups: steps by kind, merged and sorted so that equal mechanisms compare equal. Earlier
+            releases may decide how a later step is taken, but not how noisy it is.
         neighbouring: the relation between the two worlds.
     """
 
@@ -83,13 +83,13 @@ class Mechanism:
         if not counts:
             raise InputError("a mechanism of no steps releases nothing; give at least one step")
         if sum(counts.values()) > MOST_STEPS:
-            raise InputError(f"{sum(counts.values())} steps; give at most {MOST_STEPS}")
+            raise InputError(f"there are {sum(counts.values())} steps; give at most {MOST_STEPS}")
         merged = tuple(Steps(z, count, q) for (z, q), count in sorted(counts.items()))
         object.__setattr__(self, "groups", merged)
         object.__setattr__(self, "_hash", hash((merged, self.neighbouring)))
 
     def __hash__(self) -> int:
-        """Return the hash, which is worked out once: of thousands of groups it takes a while."""
+        """Return the hash, which is computed once: thousands of groups take a while."""
         return getattr(self, "_hash")  # noqa: B009  (set past the frozen dataclass)
 
     @classmethod
@@ -120,7 +120,7 @@ class Mechanism:
 
     @property
     def mu(self) -> float:
-        """The composed signal-to-noise ratio sqrt(sum 1/z^2) were the steps not subsampled."""
+        """The composed signal-to-noise ratio sqrt(sum 1/z^2) of the steps without sampling."""
         if self.noiseless:
             return math.inf
         return math.sqrt(sum(group.count * group.noise_multiplier**-2 for group in self.groups))
@@ -140,12 +140,11 @@ class Mechanism:
         return Mechanism(tuple(groups), self.neighbouring)
 
     def coarsened(self, most: int) -> "Mechanism":
-        """Return a mechanism that reveals no less than this one, of fewer kinds of step.
+        """Return a mechanism of fewer kinds of step that reveals no less than this one.
 
-        Where there are too many, noise is rounded down and the sampling rate up to those of another
-        step in the same cell of a grid.
+        Steps in one cell of a grid get the least noise and the highest sampling rate of the cell.
 
-        most: kinds of sampled steps at most, and as many of full batches.
+        most: largest number of kinds of sampled steps, and of kinds of full batches.
         """
         full = [group for group in self.groups if group.sampling_rate == 1]
         sampled = [group for group in self.groups if group.sampling_rate < 1]
@@ -156,7 +155,7 @@ class Mechanism:
 
 
 def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
-    """Return at most `most` groups; see `Mechanism.coarsened`.
+    """Return at most `most` groups, one for each non-empty cell of a grid.
 
     The grid is even in the logarithms of noise and sampling rate, and finer along the one that
     varies more.
@@ -182,7 +181,7 @@ def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
 
 
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
-    """Return how far one record can move a sum of clipped vectors: C, or 2C (replace).
+    """Return how far one record can move a sum of clipped vectors: C, or 2C under replace.
 
     Raises InputError unless the clipping norm is positive and finite.
     """
@@ -203,29 +202,27 @@ def effective_noise_multiplier(
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
-    A participant subtracts its own contribution and its own noise, and the colluders'. The server
-    under distributed trust sees the sum alone and subtracts the colluders' noise; under local trust
-    it sees the client's message by itself, to which others add nothing. The released model gets the
-    participant's multiplier, because less is seen: an upper bound on its risk. The record's client
-    never tells its own noise, so that one share of it always remains.
+    A participant subtracts its own contribution, its own noise and the colluders' noise. The server
+    under distributed trust sees the sum only and subtracts the colluders' noise. Under local trust
+    it sees the client's message by itself, which holds that client's noise only. The released model
+    gets the participant's multiplier, an upper bound on its risk, because it shows less. The
+    record's client never discloses its noise, so one share of it always remains.
 
-    With several local steps every vantage point faces one client's own noise and no more: a
-    client's next step is taken at its own noisy iterate, which other clients' noise does not hide,
-    so the bound presumes that all iterates are released.
+    With several local steps every vantage point faces only the noise of one client. A client takes
+    its next step at its own noisy iterate, which other clients' noise does not hide, so the bound
+    assumes that all iterates are released.
 
-    noise_multiplier: nominal, that is of the server's noise (central), of one client's own noise
-    (local), or of all clients' shares together (distributed, which needs secure aggregation).
-    clients: how many there are, at least 2.
-    local_steps: noisy steps that a client takes on its own model within a round; more than one
-    under local trust only.
-    participants: how many clients took part, the record's among them; None for all. Each that is
-    missing takes its noise with it, except under central trust.
-    colluders: how many clients disclose their noise, besides the adversary itself where it is a
-    client; never the record's, so at most clients - 2. They are taken to have taken part, which
-    leaves least.
-    joining_rate: with which a client joins a round where only some do: as many as are expected
-    together add the nominal noise (distributed).
-    Raises InputError for a number out of range; several local steps without local trust.
+    noise_multiplier: nominal: of the server's noise (central), of one client's noise (local), or of
+    all clients' shares together (distributed, which needs secure aggregation).
+    clients: number of clients, at least 2.
+    local_steps: noisy steps of a client within a round; more than one only under local trust.
+    participants: number of clients that take part, the record's among them; None for all. Each
+    missing client takes its noise away, except under central trust.
+    colluders: number of clients besides the adversary that disclose their noise, at most
+    clients - 2. They are assumed to take part, which leaves the least noise.
+    joining_rate: probability that a client joins a round. The expected number of clients together
+    adds the nominal noise (distributed).
+    Raises InputError for a number out of range, or several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
@@ -242,19 +239,16 @@ def nominal_noise_multiplier(
     colluders: int = 0,
     joining_rate: float = 1.0,
 ) -> float:
-    """Return the nominal multiplier under which this vantage point faces the given effective one.
+    """Return the nominal multiplier for an effective one; inverts `effective_noise_multiplier`.
 
-    The inverse of `effective_noise_multiplier`.
-
-    clients: how many there are, at least 2.
-    participants: how many clients took part; None for all.
+    Raises InputError for a number out of range, or where no noise protects from this vantage point.
     """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     if share == 0:
         raise InputError(
-            "no noise helps: under central trust the server sees every client's sum before it adds "
-            "noise; choose trust under which clients draw it, or another vantage"
+            "no noise helps: under central trust the server sees each client's sum before it adds "
+            "noise; choose a trust model under which clients add it, or another vantage"
         )
     return noise_multiplier / share
 
@@ -262,13 +256,13 @@ def nominal_noise_multiplier(
 def aggregate_noise_multiplier(
     noise_multiplier: float, trust: Trust, clients: float, sources: int
 ) -> float:
-    """Return the noise multiplier of a sum towards somebody who does not know some of its noise.
+    """Return the noise multiplier of a sum for an observer that knows part of its noise.
 
-    The general rule of which `effective_noise_multiplier` names the cases. Where clients add noise
-    one source counts at least: that of the record's client, without whom nothing is there to hide.
+    This is the general rule behind `effective_noise_multiplier`. Where clients add noise, at least
+    one source counts: the record's client, without which there is nothing to hide.
 
-    sources: how many clients' noise is unknown, or under central trust 1 for the server's, 0 for
-    none.
+    sources: number of clients whose noise is unknown; under central trust 1 if the server's noise
+    is unknown, else 0.
     Raises InputError for a multiplier that is negative or not finite.
     """
     check_noise_multiplier(noise_multiplier)
@@ -284,14 +278,11 @@ def check_noise_multiplier(noise_multiplier: float) -> None:
 
 
 def check_colluders(colluders: int, clients: int) -> None:
-    """Raise an error unless the adversary, the record's client and the colluders are clients.
-
-    Raises InputError unless 0 <= colluders <= clients - 2.
-    """
+    """Raise InputError unless 0 <= colluders <= clients - 2."""
     if not 0 <= colluders <= clients - 2:
         raise InputError(
             f"{colluders} of {clients} clients collude with the adversary; give 0 to "
-            f"{clients - 2}: neither the adversary nor the record's client is one of them"
+            f"{clients - 2}, because neither the adversary nor the record's client counts as one"
         )
 
 

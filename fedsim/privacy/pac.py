@@ -1,17 +1,17 @@
-"""PAC privacy: how much a release says about a secret that is drawn from a stated prior.
+"""PAC privacy: how much a release reveals about a secret that is drawn from a stated prior.
 
 Xiao and Devadas, "PAC privacy: automatic privacy measurement and control of data processing", 2023.
-A secret index S is drawn from a prior over m stated candidates, a mechanism maps it to a vector
+A secret index S is drawn from a prior over m stated candidates. A mechanism maps it to a vector
 c_S, and c_S + B with Gaussian noise B is released. The mutual information between S and the release
-bounds how often anybody guesses S, or anything about S, right. Information is in nats throughout.
+bounds how often an adversary guesses S, or any property of S, correctly. Information is in nats.
 
-It is an average over the prior. It says nothing about a secret outside the prior, nothing about a
-single person in the worst case, and it is not differential privacy.
+The bound is an average over the prior. It says nothing about a secret outside the prior, nothing
+about a single person in the worst case, and it is not differential privacy.
 
 Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i | r_1..r_(i-1)), if every round keeps its budget
-under what the rounds before have told about S. A model that is trained on the releases makes the
-next candidates depend on them, so noise that fits the prior alone need not fit the posterior: its
-covariance may be the larger one. `spectrum` therefore takes weights.
+given what earlier rounds revealed about S. In a training, the next candidates depend on earlier
+releases. Noise that fits the prior then need not fit the posterior, whose covariance may be larger.
+Therefore `spectrum` takes weights.
 """
 
 import math
@@ -29,21 +29,21 @@ from fedsim.privacy.mechanism import Mechanism
 Floats = npt.NDArray[np.float64]
 
 RESOLUTION = 1e-12
-"""An eigenvalue below this share of the largest is rounding, and its direction is not released."""
+"""Eigenvalues below this share of the largest are rounding; their directions are not released."""
 
 NEGLIGIBLE = 1e-300
-"""Information in nats that counts for any that is smaller; 0 stays 0."""
+"""Smallest nonzero information in nats to compute with; 0 stays 0."""
 
 
-# The noise for a budget of information.
+# The noise for an information budget.
 
 
 def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
     """Return the noise variances sqrt(lambda_j) sum_i sqrt(lambda_i) / (2 v) along directions j.
 
-    Of all noise whose linear information 1/2 tr(Sigma Sigma_B^-1) is v, and therefore of no more
-    than v by log det (`posterior_information`), this has the least E|B|^2, which is (sum_i
-    sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
+    Of all noise whose linear information 1/2 tr(Sigma Sigma_B^-1) is v, this has the least E|B|^2,
+    (sum_i sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
+    The linear information is at least the log det information (`posterior_information`).
 
     eigenvalues: [..., r], of the candidates' covariance; a zero one needs no noise.
     budget: v in nats, > 0.
@@ -66,14 +66,14 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Where m candidates lie in the space that they span, about their weighted mean.
+    """The positions of m candidates in the space that they span, about their weighted mean.
 
     Attributes:
         mean: float64 [..., P].
-        centred: float64 [..., m, P], the candidates less it.
+        centred: float64 [..., m, P], the candidates minus their mean.
         eigenvalues: float64 [..., m], of their covariance, descending, 0 where numerically zero.
         vectors: float64 [..., m, m], orthonormal columns v_j of the weighted Gram matrix.
-        mixing: float64 [..., m, m], u_j = sum_i mixing_ji centred_i, zero where the eigenvalue is.
+        mixing: float64 [..., m, m], u_j = sum_i mixing_ji centred_i, zero for eigenvalue 0.
         coordinates: float64 [..., m, m], <centred_i, u_j>.
     """
 
@@ -86,14 +86,11 @@ class Spectrum:
 
     @property
     def directions(self) -> Floats:
-        """The orthonormal directions u_j as rows, [..., m, P]; zero where the eigenvalue is."""
+        """The orthonormal directions u_j as rows, [..., m, P]; zero for eigenvalue 0."""
         return self.mixing @ self.centred
 
     def point(self, along: Floats) -> Floats:
-        """Return mean + sum_j along_j u_j, [..., P].
-
-        along: float64 [..., m], coordinates.
-        """
+        """Return mean + sum_j along_j u_j, [..., P], for coordinates [..., m]."""
         combined = (along[..., None, :] @ self.mixing) @ self.centred
         return self.mean + combined[..., 0, :]
 
@@ -101,29 +98,27 @@ class Spectrum:
 def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     """Return eigenvalues and directions of the covariance of candidates.
 
-    The m candidates are all the secrets that the stated prior has, not a sample of some larger one,
-    so this covariance is exact: no error of estimation enters. It is found from the Gram matrix
-    [m, m] in float64, so P may be large.
+    The m candidates are all secrets of the stated prior and not a sample, so this covariance is
+    exact. It is computed from the Gram matrix [m, m] in float64, so P may be large.
 
     draws: [..., m, P], the candidates.
-    weights: [..., m], the probability of each, which sum to 1; None for 1/m each, the covariance
-    with 1/m and not 1/(m-1).
+    weights: [..., m], their probabilities, which sum to 1; None for 1/m each (and not 1/(m-1)).
     """
     draws = np.asarray(draws, dtype=np.float64)
     count = draws.shape[-2]
     if weights is None:
         weights = np.full(draws.shape[:-1], 1 / count)
-    # From the first one, so that candidates that are alike come out as exactly that.
+    # Relative to the first candidate, so that equal candidates come out as exactly equal.
     centred = draws - draws[..., :1, :]
     shift = weights[..., None, :] @ centred
     centred -= shift
     mean = draws[..., 0, :] + shift[..., 0, :]
-    # The covariance's eigenvalues are those of the weighted Gram matrix; largest first.
+    # The covariance and the weighted Gram matrix share their eigenvalues; largest first.
     gram = centred @ np.swapaxes(centred, -1, -2)
     roots = np.sqrt(weights)
     values, vectors = np.linalg.eigh(roots[..., :, None] * gram * roots[..., None, :])
     values, vectors = values[..., ::-1], vectors[..., ::-1]
-    # What is rounding counts as 0, and its direction as none.
+    # Rounding counts as 0, and has no direction.
     kept = values > RESOLUTION * np.maximum(values[..., :1], 0)
     values = np.where(kept, values, 0.0)
     scale = np.divide(1, np.sqrt(values), out=np.zeros_like(values), where=kept)
@@ -134,9 +129,9 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
 
 
 def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
-    """Return 1/2 log det(I + Cov Sigma_B^-1) of candidates that have these probabilities, [...].
+    """Return 1/2 log det(I + Cov Sigma_B^-1) of candidates with these probabilities, [...].
 
-    It bounds, in nats, what the release tells whoever holds the candidates for so likely.
+    It bounds, in nats, what the release reveals to an adversary with these beliefs.
 
     coordinates: float64 [..., m, r], of the candidates along the directions of the noise.
     weights: float64 [..., m], probabilities.
@@ -150,38 +145,37 @@ def posterior_information(coordinates: Floats, weights: Floats, variances: Float
     return np.maximum(information, 0.0)
 
 
-# What information is worth to whoever guesses.
+# Bounds on guessing that follow from information.
 
 
 def success_bound(information: float, prior: float = 0.5) -> float:
-    """Return the largest p >= p0 with KL(p || p0) <= MI: how often any guess is right at most.
+    """Return the largest p >= p0 with KL(p || p0) <= MI: no guess is right more often.
 
-    1 from MI = -ln p0 on. Precise to rounding in p, and in p - p0 (`advantage_bound`).
+    It is 1 from MI = -ln p0 on. Precise to rounding in p; `advantage_bound` is precise in p - p0.
 
     information: MI in nats, >= 0.
     prior: p0, how often the best guess is right before the release, in (0, 1).
     Raises InputError unless MI >= 0 and 0 < p0 < 1.
-    Source: The theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
+    Source: theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
     """
     return 1.0 if math.isinf(_reach(information, prior)) else prior + _gain(information, prior)
 
 
 def advantage_bound(information: float) -> float:
-    """Return 2p - 1 for the success bound p at even odds: no advantage is larger on average.
+    """Return 2p - 1 for the success bound p at even odds: no average advantage is larger.
 
-    information: in nats, >= 0.
-    Raises InputError unless it is >= 0.
+    information: in nats, >= 0; else InputError.
     """
     return 2 * _gain(information, 0.5)
 
 
 def epsilon_of_success(success: float, delta: float) -> float:
-    """Return ln((p - delta)/(1 - p)), the epsilon whose bound on success at even odds is the same.
+    """Return ln((p - delta)/(1 - p)), the epsilon whose bound on success at even odds is p.
 
-    (epsilon, delta)-differential privacy lets nobody tell two worlds apart with a success above
-    (e^epsilon + delta)/(e^epsilon + 1); this is the epsilon at which that is p, and 0 where p is
-    less than a delta alone allows. A way to read p, and no guarantee of differential privacy: an
-    average over a prior says nothing about the worst case.
+    (epsilon, delta)-differential privacy bounds the success in telling two worlds apart by
+    (e^epsilon + delta)/(e^epsilon + 1). The result is the epsilon where that is p, and 0 where
+    delta alone allows p. It helps to read p but is no guarantee of differential privacy: an average
+    over a prior says nothing about the worst case.
 
     success: p, in [1/2, 1]; 1 gives infinity.
     delta: in [0, 1).
@@ -198,13 +192,13 @@ def epsilon_of_success(success: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class PacGuarantee:
-    """What an amount of information allows whoever guesses one bit at even odds.
+    """Limits on guessing one bit at even odds that follow from an amount of information.
 
     Attributes:
         mutual_information: in nats.
-        success_bound: how often any guess is right, on average over the prior.
-        advantage_bound: twice that less 1.
-        equivalent_epsilon: at which (epsilon, delta)-DP would allow as much, which is no DP
+        success_bound: share of right guesses, on average over the prior.
+        advantage_bound: 2 success_bound - 1.
+        equivalent_epsilon: the epsilon at which (epsilon, delta)-DP would allow as much; not a DP
             guarantee.
         delta: of the equivalent epsilon.
     """
@@ -217,11 +211,7 @@ class PacGuarantee:
 
 
 def guarantee(information: float, delta: float) -> PacGuarantee:
-    """Return what an amount of information allows.
-
-    information: in nats, >= 0.
-    delta: of the equivalent epsilon, in [0, 1).
-    """
+    """Return the limits on guessing for information in nats, >= 0; delta is in [0, 1)."""
     success = success_bound(information)
     return PacGuarantee(
         information,
@@ -238,23 +228,23 @@ def guarantee(information: float, delta: float) -> PacGuarantee:
 def pair_information(
     noise_multiplier: float, sampling_rate: float = 1.0, prior: float = 0.5
 ) -> float:
-    """Return the nats that one Gaussian step tells about whether D or D' was used, at most.
+    """Return a bound on the nats that one Gaussian step reveals about whether D or D' was used.
 
-    For the worst gradients, q/2 log(1 + pi (1 - pi)/z^2): where the record takes part, the signal b
-    Delta has covariance pi (1 - pi) Delta Delta^T and log det applies; a coin B that does not
-    depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
+    For the worst gradients it is q/2 log(1 + pi (1 - pi)/z^2). Where the record takes part, the
+    signal b Delta has covariance pi (1 - pi) Delta Delta^T and log det applies. A coin B that does
+    not depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
 
     This is below log det of the sampled signal itself, 1/2 log(1 + (q/2)(1 - q/2)/z^2) for
-    add-remove at even odds, which also counts what the step tells about the coin. It does not show
-    how sampling amplifies: the privacy loss distribution does.
+    add-remove at even odds, which also counts information about the coin. It does not show how
+    sampling amplifies privacy: the privacy loss distribution does.
 
-    Rounds add up although the belief has moved away from pi meanwhile: log(1 + pi (1 - pi)/z^2) is
-    concave in the belief, whose mean stays pi.
+    Rounds add up although the belief moves away from pi: log(1 + pi (1 - pi)/z^2) is concave in the
+    belief, whose mean stays pi.
 
-    noise_multiplier: z = sigma over the sensitivity, C for add-remove neighbours and 2C for
-    replace, in which terms both are the same; >= 0, and 0 gives infinity.
-    sampling_rate: q, the probability that the record takes part, which nobody is told, in (0, 1].
-    prior: pi, how sure the adversary is of D beforehand, in (0, 1).
+    noise_multiplier: z = sigma over the sensitivity (C for add-remove, 2C for replace), >= 0; 0
+    gives infinity.
+    sampling_rate: q, the probability that the record takes part, by a secret coin, in (0, 1].
+    prior: pi, the adversary's belief in D beforehand, in (0, 1).
     Raises InputError unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
     """
     if not 0 < sampling_rate <= 1:
@@ -269,10 +259,9 @@ def pair_information(
 
 
 def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
-    """Return the nats that all steps of a mechanism tell, by `pair_information`; rounds add up.
+    """Return a bound on the nats that all steps reveal: the sum of `pair_information`.
 
-    prior: how sure the adversary is of D beforehand, in (0, 1).
-    Raises InputError unless 0 < prior < 1.
+    prior: the adversary's belief in D beforehand, in (0, 1); else InputError.
     """
     return math.fsum(
         step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)
@@ -281,7 +270,7 @@ def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
 
 
 def _reach(information: float, prior: float) -> float:
-    """Return u >= 0, by how much the log-odds of p exceed those of p0; inf where p is 1.
+    """Return u >= 0, the growth of the log-odds from p0 to p; inf where p is 1.
 
     In these terms p - p0 and 1 - p are both precise, however small they are.
     """
@@ -296,8 +285,8 @@ def _reach(information: float, prior: float) -> float:
     information = max(information, NEGLIGIBLE)
 
     def excess(log_reach: float) -> float:
-        found = max(_divergence(math.exp(log_reach), prior), sys.float_info.min)
-        return math.log(found) - math.log(information)
+        divergence = max(_divergence(math.exp(log_reach), prior), sys.float_info.min)
+        return math.log(divergence) - math.log(information)
 
     # KL <= chi^2 = gain^2/(p0 (1-p0)) <= (e^u - 1)^2/4, less than u^2 for u <= 1.
     lowest = min(1.0, math.sqrt(information))
@@ -320,6 +309,7 @@ def _gain_of(reach: float, prior: float) -> float:
 
 def _divergence(reach: float, prior: float) -> float:
     """Return KL(p || p0) where the log-odds have grown by `reach`: p u - log(1 + p0 (e^u - 1))."""
+    # Near p0 the difference below would cancel; both terms of this sum are positive.
     gain = _gain_of(reach, prior)
     if reach < 0.04:
         return prior * _excess(gain / prior) + (1 - prior) * _excess(-gain / (1 - prior))

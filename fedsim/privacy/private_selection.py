@@ -1,9 +1,9 @@
-"""What a search for a setting costs in privacy, where its trainings are of the private data.
+"""The privacy cost of a search for settings whose trainings use the private data.
 
-Whoever trains with K settings and sees what became of each has released K trainings, which compose.
-Whoever draws at random how often to train, draws a setting each time, and lets nobody see anything
-but the best result pays less: Papernot and Steinke, "Hyperparameter tuning with Rényi differential
-privacy", 2022, bound its Rényi divergence by that of one training.
+A search that trains with K settings and shows every result has released K trainings, which compose.
+A search costs less if it draws the number of trainings and their settings at random and shows only
+the best result. Papernot and Steinke ("Hyperparameter tuning with Rényi differential privacy",
+2022) bound its Rényi divergence by the divergence of one training.
 """
 
 import math
@@ -24,16 +24,16 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SearchCost:
-    """What a search over settings costs, beside one training; every epsilon is at one delta.
+    """The cost of a search over settings; every epsilon is at one delta.
 
     Attributes:
-        settings: K, how many there are.
+        settings: K, number of settings.
         delta: of every epsilon.
-        all_trainings: of one training with each setting, all of which are seen.
-        poisson: where the number of trainings is Poisson's with mean K and only the best result is
-            seen, of settings that are drawn evenly; None where that cannot be stated.
-        logarithmic: the same, where the number is of the logarithmic distribution, never 0.
-        note: why there is none, "" where there is.
+        all_trainings: epsilon where one training with each setting is shown.
+        poisson: epsilon where the number of trainings is Poisson with mean K, settings are drawn
+            evenly and only the best result is shown; None where it cannot be stated.
+        logarithmic: the same for a number from the logarithmic distribution, which is never 0.
+        note: why poisson and logarithmic are None, else "".
     """
 
     settings: int
@@ -45,13 +45,9 @@ class SearchCost:
 
 
 def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
-    """Return what it costs to search among these trainings.
-
-    delta: in (0, 1).
-    Raises InputError if there are none.
-    """
+    """Return the cost of a search among these trainings, delta in (0, 1); InputError for none."""
     if not mechanisms:
-        raise InputError("a search among no settings costs nothing; give at least one")
+        raise InputError("there is no setting to search among; give at least one")
     together = Mechanism(
         tuple(group for each in mechanisms for group in each.groups), mechanisms[0].neighbouring
     )
@@ -73,9 +69,9 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
 
 
 def mixture(orders: Array, divergences: Array) -> Array:
-    """Return the Rényi divergence of one training with a setting that is drawn evenly and told.
+    """Return the Rényi divergence of one training with an evenly drawn setting, which is shown.
 
-    exp((order - 1) divergence) is an expectation, and so the mean of those of the settings.
+    exp((order - 1) divergence) is an expectation, so it is the mean over the settings.
 
     orders: [n], above 1.
     divergences: [K, n] of each setting, in nats.
@@ -89,15 +85,16 @@ def mixture(orders: Array, divergences: Array) -> Array:
 def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: float) -> Array:
     """Bound the Rényi divergence of the best of K results, K of the truncated negative binomial.
 
-    For every order λ and any order λ̂ it is, with the distribution's parameters η (shape) and γ,
+    For every order λ and any order λ̂ the bound, with the distribution's parameters η (shape) and
+    γ, is
 
         ε(λ) + (1 + η)(1 - 1/λ̂) ε(λ̂) + (1 + η) log(1/γ)/λ̂ + log(mean)/(λ - 1).
 
     orders: [n], above 1, rising.
     divergences: [n] of one result, in nats.
-    mean: of K, above 1.
+    mean: expected K, above 1.
     shape: η, above -1; 0 is the logarithmic distribution, 1 the geometric one.
-    Returns: [n], of what is seen: the best result alone.
+    Returns: [n], for showing only the best result.
     Raises InputError for a mean of 1 or less.
     Source: Papernot and Steinke, 2022, Theorem 2.
     """
@@ -109,26 +106,25 @@ def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: fl
 def repeated_poisson(orders: Array, divergences: Array, deltas: Array, mean: float) -> Array:
     """Bound the Rényi divergence of the best of K results, K of Poisson's distribution.
 
-    With probability exp(-mean) there is no result at all. For every order λ it is
+    With probability exp(-mean) there is no result at all. For every order λ the bound is
 
         ε(λ) + mean · δ̂ + log(mean)/(λ - 1), δ̂ the delta of one result at ε̂ = log(1 + 1/(λ - 1)).
 
     orders: [n], above 1, rising.
     divergences: [n] of one result, in nats.
     deltas: [n], δ̂ at each order.
-    mean: of K, at least 1.
-    Returns: [n], of what is seen: the best result alone, or that there is none.
+    mean: expected K, at least 1.
+    Returns: [n], for showing only the best result, or that there is none.
     Source: Papernot and Steinke, 2022, Theorem 6.
     """
     return _rising(divergences + mean * deltas + math.log(mean) / (orders - 1))
 
 
 def gamma_of_mean(mean: float, shape: float) -> float:
-    """Return γ of the truncated negative binomial distribution that has a mean.
+    """Return γ of the truncated negative binomial distribution with this mean.
 
-    mean: above 1.
+    mean: above 1; else InputError.
     shape: η, above -1.
-    Raises InputError for a mean of 1 or less.
     Source: Papernot and Steinke, 2022, Definition 1.
     """
     if not mean > 1:
@@ -137,14 +133,14 @@ def gamma_of_mean(mean: float, shape: float) -> float:
     def excess(log_gamma: float) -> float:
         gamma = math.exp(log_gamma)
         if shape == 0:
-            found = (1 / gamma - 1) / -log_gamma
+            mean_at = (1 / gamma - 1) / -log_gamma
         else:
-            found = shape * (1 - gamma) / (gamma * -math.expm1(shape * log_gamma))
-        return math.log(found) - math.log(mean)
+            mean_at = shape * (1 - gamma) / (gamma * -math.expm1(shape * log_gamma))
+        return math.log(mean_at) - math.log(mean)
 
     return math.exp(scipy.optimize.brentq(excess, -600.0, -1e-9, xtol=1e-13))
 
 
 def _rising(divergences: Array) -> Array:
-    """Return the least bound at each order that holds: a divergence rises with its order."""
+    """Return the least valid bound at each order: a divergence never exceeds a higher order's."""
     return np.minimum.accumulate(divergences[::-1])[::-1]

@@ -1,7 +1,7 @@
-"""A federation's mechanism, described once for everybody who looks at it.
+"""A federation's releases: one description from which each vantage point's mechanism follows.
 
-`Releases` say what is released over all rounds and who adds the noise; `towards` turns them
-into the `Mechanism` that one vantage point faces. They come from a configuration or a run
+`Releases` say what all rounds release and who adds the noise. `towards` returns the `Mechanism`
+that one vantage point faces. They come from a configuration or a run
 (`fedsim.game.mechanisms.privacy`), from a file, or from values.
 """
 
@@ -27,15 +27,15 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds alike.
+    """Rounds of the same kind.
 
     Attributes:
-        noise_multiplier: nominal, as `effective_noise_multiplier` takes it, of the noise really
-            added.
-        count: how many rounds.
+        noise_multiplier: nominal multiplier of the noise that was added, see
+            `effective_noise_multiplier`.
+        count: number of rounds.
         sampling_rate: probability that a record takes part in a step; 1 is a full batch.
         local_steps: noisy steps of a client within a round.
-        participants: how many clients took part, the record's among them; None for all.
+        participants: number of clients that take part, the record's among them; None for all.
     """
 
     noise_multiplier: float
@@ -47,21 +47,21 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Releases:
-    """What a federation releases.
+    """All releases of a federation.
 
-    The bounds hold for a record whose client takes part in all of the rounds, and for the server
-    under distributed trust as if it saw the sum alone.
+    The bounds hold for a record whose client takes part in all rounds. Under distributed trust they
+    hold towards the server as if it saw the sum only.
 
     Attributes:
         rounds: in their order.
         neighbouring: the relation between the two worlds.
         trust: who adds the noise.
-        clients: how many there are.
-        clipping_norm: None where only its ratio to the noise is known.
-        colluders: how many clients besides the adversary tell it their noise.
-        summed_in_the_clear: whether the server sees the messages that distributed trust means it to
-            see the sum of.
-        joining_rate: with which a client joins a round, where that it does is public.
+        clients: number of clients.
+        clipping_norm: None where only the ratio of the noise to it is known.
+        colluders: number of clients, besides the adversary, that disclose their noise to it.
+        summed_in_the_clear: whether the server sees the single messages although distributed trust
+            assumes that it sees their sum only.
+        joining_rate: probability that a client joins a round, where joining is public.
     """
 
     rounds: tuple[Rounds, ...]
@@ -95,15 +95,11 @@ class Releases:
         return Mechanism(tuple(steps), self.neighbouring)
 
     def under(self, trust: Trust) -> "Releases":
-        """Return the same rounds with the noise added by somebody else."""
+        """Return the same rounds under another trust model."""
         return replace(self, trust=trust)
 
     def first(self, count: int) -> "Releases":
-        """Return the first rounds alone.
-
-        count: how many; all, if there are no more.
-        Raises InputError for fewer than one.
-        """
+        """Return the first `count` rounds, or all if there are fewer; InputError below one."""
         kept, left = [], count
         for alike in self.rounds:
             if left > 0:
@@ -150,15 +146,14 @@ class _ReleasesTable(Table):
     @model_validator(mode="after")
     def _unit_of_noise(self) -> Self:
         if self.clipping_norm is None and any(row.noise_std is not None for row in self.rounds):
-            raise ValueError("noise-std says nothing without clipping-norm; give both")
+            raise ValueError("noise-std needs clipping-norm, which turns it into a multiplier")
         return self
 
 
 def load(path: Path) -> Releases:
-    """Return the releases that a TOML file with [[rounds]] describes.
+    """Read a TOML file with [[rounds]] tables.
 
-    Returns: releases that every vantage point can face.
-    Raises InputError for what cannot be read or is out of range.
+    Raises InputError if it cannot be read, or if any vantage point would face values out of range.
     """
     try:
         tree = reading.toml(path)
@@ -187,5 +182,5 @@ def load(path: Path) -> Releases:
         table.colluders,
     )
     for vantage in Vantage:
-        releases.towards(vantage)  # what is out of range shows here
+        releases.towards(vantage)  # raises InputError for values out of range
     return releases

@@ -1,8 +1,8 @@
-"""The Rényi divergence of a Poisson-sampled Gaussian step, at every order.
+"""The Rényi divergence of a Poisson-sampled Gaussian step.
 
-`dp_accounting` sums a series at fractional orders. It is cut where its terms stop falling, which
-leaves the divergence up to a half too large near order 1, or infinite; these orders are the best
-ones of long trainings. The integral has neither fault and costs no more.
+At fractional orders `dp_accounting` cuts a series off where its terms stop falling. Near order 1,
+which is best for long trainings, the result is up to 50 % too large, or infinite. The integral here
+has neither fault and costs no more.
 """
 
 import logging
@@ -18,40 +18,38 @@ from fedsim.privacy.mechanism import Steps
 Array = npt.NDArray[np.float64]
 
 WIDTH = 14.0
-"""Standard deviations of noise on either side of which nothing of the integrand is left: e^-98."""
+"""Standard deviations of noise beyond which the integrand is negligible: e^-98."""
 
 LEAST_NOISE = 0.05
 """Noise multiplier below which the grid would be too fine; the series bounds such steps."""
 
 LARGEST_ORDER = 32.0
-"""Fractional orders above it, which no list of orders here has, are left to the series."""
+"""Largest fractional order for the integral; the series handles larger ones, which are not used."""
 
 
-# dp_accounting warns of every order that its series leaves out. A missing order cannot make the
-# minimum over orders wrong, only larger.
+# dp_accounting warns about every order that its series leaves out. A missing order can only make
+# the minimum over orders larger, so the bound still holds.
 logging.getLogger("absl").addFilter(lambda record: "failed to converge" not in str(record.msg))
 
 
 def sampled_divergence(steps: Steps, orders: Array) -> Array:
-    """Return the Rényi divergence of one sampled step for add-remove neighbours, at every order.
+    """Return the Rényi divergence of one sampled step for add-remove neighbours.
 
-    At whole orders it is a finite binomial sum, which dp_accounting has; at fractional ones the
-    integral is taken.
+    Whole orders use dp_accounting's finite binomial sum, fractional ones the integral.
 
-    steps: noise multiplier and sampling rate below 1; the number of steps plays no part.
+    steps: a sampling rate below 1; the number of steps is ignored.
     orders: float64 [orders], all above 1.
-    Returns: float64 [orders], in nats; up to rounding it is exact, or an upper bound where the
-    series is used.
+    Returns: float64 [orders], in nats; exact up to rounding, or an upper bound from the series.
     """
     return np.array(_sampled_divergence(steps.noise_multiplier, steps.sampling_rate, tuple(orders)))
 
 
 @lru_cache(maxsize=256)
 def _sampled_divergence(
-    noise_multiplier: float, sampling_rate: float, wanted: tuple[float, ...]
+    noise_multiplier: float, sampling_rate: float, all_orders: tuple[float, ...]
 ) -> Array:
-    """Return the same; whoever asks for delta at many epsilons asks for it as often."""
-    steps, orders = Steps(noise_multiplier, 1, sampling_rate), np.array(wanted)
+    """Compute `sampled_divergence` once: delta at many epsilons needs the same divergences."""
+    steps, orders = Steps(noise_multiplier, 1, sampling_rate), np.array(all_orders)
     fractional = (orders != np.round(orders)) & (orders <= LARGEST_ORDER)
     if steps.noise_multiplier < LEAST_NOISE:
         fractional[:] = False
@@ -59,7 +57,7 @@ def _sampled_divergence(
     if fractional.any():
         divergences[fractional] = _integral(steps, orders[fractional])
     if not fractional.all():
-        # Half a second, which a process pays that asks for it.
+        # The import takes half a second: only a process that needs it pays.
         from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent  # noqa: PLC0415
         from dp_accounting.rdp import RdpAccountant  # noqa: PLC0415
 
@@ -73,13 +71,13 @@ def _sampled_divergence(
 def _integral(steps: Steps, orders: Array) -> Array:
     """Return log E_{z ~ N(0, s²)} [((1 - q) + q e^((2z - 1) / 2s²))^α] / (α - 1).
 
-    Mironov, Talwar and Zhang, "Rényi differential privacy of the sampled Gaussian mechanism", 2019,
-    section 3.3; of the two directions it is the larger (Theorem 5). The trapezoidal rule converges
-    geometrically: the integrand is analytic but for the zeros of its base, πs² off the real line.
+    This is the larger of the two directions (Mironov, Talwar and Zhang, "Rényi differential privacy
+    of the sampled Gaussian mechanism", 2019, section 3.3 and Theorem 5). The trapezoidal rule
+    converges geometrically: the zeros of the integrand's base are πs² off the real line.
     """
     q, s = steps.sampling_rate, steps.noise_multiplier
     spacing = min(s / 8, s * s / 4)
-    low, high = -WIDTH * s, orders.max() + WIDTH * s  # at order α its mass lies about 0 and about α
+    low, high = -WIDTH * s, orders.max() + WIDTH * s  # at order α the mass lies about 0 and α
     z = np.arange(low, high + spacing, spacing)
     log_density = -(z**2) / (2 * s * s) - math.log(s * math.sqrt(2 * math.pi))
     log_base = np.logaddexp(math.log1p(-q), math.log(q) + (2 * z - 1) / (2 * s * s))

@@ -46,7 +46,7 @@ BAR = 12
 
 def assemble(config: Config) -> dict[str, Any]:
     """Return the data of a configuration and their partition. Raises InputError."""
-    split, client_of = distribution.held(config, everybody=True)
+    split, client_of = distribution.held(config, every_client=True)
     dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
     keys = distribution.keys(config.federation, split)

@@ -31,7 +31,7 @@ class Row:
         noise_multiplier: nominal, with the actual noise; 0 without clipping, which has no bound.
         sampling_rate: q.
         local_steps: steps of a client within the round.
-        participants: charged clients; `EVERYBODY` where the participants are secret.
+        participants: charged clients; `ALL_CLIENTS` where the participants are secret.
         noise_source: "seed" or "system".
         delta: delta of the epsilons.
         epsilon: epsilon of one training after this round, by counts that `rounded_up` may have

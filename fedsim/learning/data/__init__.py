@@ -1,7 +1,7 @@
-"""Datasets: public originals, and files of the user's own.
+"""Datasets: public originals, and the user's own files.
 
-A loader turns files into arrays; `DATASETS` names the loaders, one module for each format. Data are
-never changed, so they are loaded once for each process and shared read-only.
+A loader turns files into arrays; `DATASETS` names the loaders, one module for each format. Datasets
+never change, so each process loads them once and shares them read-only.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Loader = Callable[[Source], Dataset]
 
 
 def _in(module: str, name: str = "own", room: str = "loaders.") -> Loader:
-    """Return a loader whose module is imported with its first use: a process needs one."""
+    """Return a loader that imports its module at its first use: a process needs one loader."""
 
     def loaded(source: Source) -> Dataset:
         loader: Loader = getattr(import_module(f"fedsim.learning.data.{room}{module}"), name)
@@ -60,7 +60,7 @@ DATASETS: dict[str, Loader] = {
 """Loaders by name. A loader takes a `Source` and raises InputError."""
 
 BUNDLED = ("digits", "breast-cancer")
-"""Those that a package brings: nothing is read from a folder that somebody must name."""
+"""Datasets that come with a package: they need no folder."""
 
 
 def load(
@@ -77,17 +77,17 @@ def load(
 ) -> Dataset:
     """Return the named dataset.
 
-    Raises InputError if there is no such dataset, or its files or labels are not as they must be.
+    Raises InputError for an unknown dataset, or for files or labels that are not as required.
 
     Args:
         name: a key of `DATASETS`, or "package.module:name" of a loader.
-        root: the folder or file that it is read from.
+        root: the folder or file to read.
         label: of a table, the column of the labels.
-        exclude: of a table, the columns that are no features.
-        image_size: the side of the squares that pictures are brought to, 0 to leave them.
-        download: whether missing originals may be fetched into `root`.
-        classes: the labels that are kept, as of `only`; none for all.
-        length: of texts, the tokens that each has.
+        exclude: of a table, the columns that are not features.
+        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
+        download: whether missing originals may be downloaded into `root`.
+        classes: the labels to keep, two or more; empty for all.
+        length: of texts, number of tokens in each.
         tokenizer: of texts, the directory of their tokenizer.
         target: the range of the number that a regression predicts; None where labels are classes.
     """
@@ -97,7 +97,7 @@ def load(
 
 @lru_cache(maxsize=4)
 def _load(source: Source) -> Dataset:
-    # Code of a user's own may call its data something else.
+    # A user's own loader may name its data differently.
     return replace(lookup(DATASETS, source.name, "data.name")(source), name=source.name)
 
 

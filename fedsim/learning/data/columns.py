@@ -1,17 +1,17 @@
-"""The columns of a table: what a public schema says of each, and how values become features.
+"""The columns of a table: the public schema of each, and how values become features.
 
-A column is one of three kinds, and each says what becomes of values that do not fit:
+A column is of one of three kinds, and each says how to treat values that do not fit:
 
     age = [17, 90]                                        # short for range = [17, 90]
     weight = { range = [30, 250], unit = "kg", missing = 75, outside = "clip" }
     ward = { values = ["A", "B"], other = "other", missing = "category" }
     admitted = { date = [2015-01-01, 2025-12-31], format = "%d.%m.%Y", parts = ["year", "days"] }
 
-Every rule looks at one record alone, so that a record changes no other record's features.
+Every rule uses one record only, so that a record changes no other record's features.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -26,18 +26,20 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 MISSING = ("", "?", "na", "nan", "none", "null")
-"""What stands for a missing value, in whichever case."""
+"""Texts that mean a missing value, in any case."""
 
 LONGEST = 60
-"""Letters of a value that a message shows."""
+"""Characters of a value that a message shows."""
 
 SHOWN = 10
-"""How many names a message shows where there may be hundreds."""
+"""Number of names that a message shows."""
 
 LARGEST = 1e15
-"""The largest end of a range: about a tenth of what float64 counts in whole numbers."""
+"""Largest end of a range: about a tenth of the whole numbers that float64 holds exactly."""
 
 Range = Annotated[list[float], Field(min_length=2, max_length=2)]
+FIRST = 5
+"""Number of rows that a message names for one problem."""
 Categories = Annotated[list[str], Field(min_length=2, max_length=1000)]
 
 
@@ -47,40 +49,36 @@ class Problem:
 
     Attributes:
         column: its name.
-        rows: bool [N], the records that have such values.
-        what: what is wrong, with the first such value.
+        rows: bool [N], whether the record has such a value.
+        message: what is wrong, with the first such value.
         drop: whether the schema leaves such records out; otherwise they are refused.
     """
 
     column: str
     rows: Mask
-    what: str
+    message: str
     drop: bool
 
     def __str__(self) -> str:
         numbers = np.flatnonzero(self.rows) + 1
         rows = ", ".join(map(str, numbers[:FIRST]))
         if len(numbers) == 1:
-            return f"column '{self.column}': {self.what} (record {rows})"
+            return f"column '{self.column}': {self.message} (record {rows})"
         more = ", …" if len(numbers) > FIRST else ""
-        return f"column '{self.column}': {self.what} ({len(numbers):,} records: {rows}{more})"
-
-
-FIRST = 5
-"""How many rows a message names of all that have one problem."""
+        return f"column '{self.column}': {self.message} ({len(numbers):,} records: {rows}{more})"
 
 
 class _Column(Table):
-    """What is common to all columns: which problems leave a record out."""
+    """Base class of columns: reports the values that the schema does not allow."""
 
     def _problems(
         self, name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
     ) -> Iterator[Problem]:
-        """Yield a problem for each case that has records: its rows, its rule and its words."""
-        for rows, rule, what in cases:
+        """Yield a problem for each case (its rows, its rule and its message) that has records."""
+        for rows, rule, message in cases:
             if rows.any() and rule in ("refuse", "drop"):
                 first = f"'{brief(values[int(rows.argmax())], LONGEST)}'"
-                yield Problem(name, rows, what.format(first=first), rule == "drop")
+                yield Problem(name, rows, message.format(first=first), rule == "drop")
 
 
 class Numbers(_Column):
@@ -89,9 +87,9 @@ class Numbers(_Column):
     Attributes:
         range: the least and the largest value, from public knowledge.
         unit: of the values, for people who read the schema.
-        missing: "refuse", "drop" the record, a number to put there, or "category": a feature of
-            its own says that there was none.
-        outside: of the range: "refuse", "drop" the record, or "clip" the value to it.
+        missing: "refuse", "drop" the record, a number to use instead, or "category": an additional
+            feature that says that the value is missing.
+        outside: a value outside of the range: "refuse", "drop" the record, or "clip" the value.
     """
 
     range: Range
@@ -111,14 +109,14 @@ class Numbers(_Column):
         return [name, *([f"{name}=missing"] if self.missing == "category" else [])]
 
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
-        """Return the features, float32 [N, f], and what is wrong with the values, [N] as text."""
+        """Return the features, float32 [N, f], and the problems of values [N] given as text."""
         numbers = np.array([number_of(value) for value in values], dtype=np.float64)
         return self.scaled(name, values, numbers, "no number: {first}")
 
     def scaled(
         self, name: str, values: Sequence[str], numbers: npt.NDArray[np.float64], unreadable: str
     ) -> tuple[Floats, list[Problem]]:
-        """Return the features of numbers [N] (NaN: not readable), and what is wrong with them."""
+        """Return the features of numbers [N] (NaN: not readable), and their problems."""
         least, largest = self.range
         absent = _missing(values)
         outside = ~absent & ((numbers < least) | (numbers > largest))
@@ -137,14 +135,14 @@ class Numbers(_Column):
 
 
 class Values(_Column):
-    """One of some values, each of which becomes a feature that is 0 or 1.
+    """One of several values, each of which becomes a feature that is 0 or 1.
 
     Attributes:
         values: the values, from public knowledge.
-        missing: "refuse", "drop" the record, "category" for a feature of its own, or one of the
+        missing: "refuse", "drop" the record, "category" for an additional feature, or one of the
             values.
-        other: a value that is not in the list: "refuse", "drop" the record, or "other" for a
-            feature that all such values share.
+        other: a value that is not listed: "refuse", "drop" the record, or "other" for a feature
+            that all such values share.
     """
 
     values: Categories
@@ -170,18 +168,18 @@ class Values(_Column):
         return [f"{name}={value}" for value in (*self.values, *more)]
 
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
-        """Return the features, float32 [N, f], and what is wrong with the values, [N] as text."""
+        """Return the features, float32 [N, f], and the problems of values [N] given as text."""
         text = np.asarray(values, dtype=np.str_)
         listed = np.asarray(self.values)
         hot = text[:, None] == listed
-        # A value that the schema lists is none that is missing, whatever it is called.
+        # A listed value is not missing, whatever its name.
         absent = _missing(values) & ~hot.any(1)
         other = ~absent & ~hot.any(1)
         if self.missing in self.values:
             hot |= absent[:, None] & (listed == self.missing)
         cases = [
             (absent, self.missing, "no value"),
-            (other, self.other, f"{{first}} is none of {shortened(self.values)}"),
+            (other, self.other, f"{{first}} is not one of {shortened(self.values)}"),
         ]
         blocks = [hot]
         if self.missing == "category":
@@ -193,18 +191,18 @@ class Values(_Column):
 
 
 PARTS = ("year", "month", "days")
-"""What may be taken of a date: its year and days since the first day as numbers, and its month."""
+"""Parts of a date: its year and the days since the first day as numbers, and its month."""
 
 
 class Dates(_Column):
-    """Dates, of which parts become features.
+    """Dates, parts of which become features.
 
     Attributes:
         date: the first and the last day, from public knowledge.
-        format: how dates are written, as of Python's strptime; ISO 8601 by default.
+        format: how dates are written, for Python's strptime; ISO 8601 by default.
         parts: "year" and "days" (since the first day) from 0 to 1, and "month", a feature each.
-        missing: "refuse", "drop" the record, or "category" for a feature of its own.
-        outside: of the days: "refuse", "drop" the record, or "clip" the date to them.
+        missing: "refuse", "drop" the record, or "category" for an additional feature.
+        outside: a date outside of the days: "refuse", "drop" the record, or "clip" the date.
     """
 
     date: Annotated[list[date], Field(min_length=2, max_length=2)]
@@ -218,7 +216,7 @@ class Dates(_Column):
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
         if not self.date[0] < self.date[1]:
-            raise ValueError("date is [first day, last day]; the first comes first")
+            raise ValueError("date is [first day, last day]; give the earlier day first")
         if len(set(self.parts)) < len(self.parts):
             raise ValueError("parts has a part twice; name each once")
         return self
@@ -231,7 +229,7 @@ class Dates(_Column):
         return [*(feature for part in parts for feature in part), *more]
 
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
-        """Return the features, float32 [N, f], and what is wrong with the values, [N] as text."""
+        """Return the features, float32 [N, f], and the problems of values [N] given as text."""
         first, last = self.date
         days = [_day(value, self.format) for value in values]
         ordinals = np.array([np.nan if day is None else day.toordinal() for day in days])
@@ -241,18 +239,22 @@ class Dates(_Column):
             outside=self.outside,
         )
         scaled, problems = span.scaled(name, values, ordinals, f"no date {self.format}: {{first}}")
-        problems = [_of_days(problem, self.date) for problem in problems]
+        # The range in a message is in days since year 1: write it as dates.
+        for at, problem in enumerate(problems):
+            if problem.message.startswith("outside"):
+                value = problem.message.rpartition(": ")[2]
+                problems[at] = replace(problem, message=f"outside of {first} to {last}: {value}")
         within = [min(max(day or first, first), last) for day in days]
         absent = scaled[:, 1:]
         years = max(1, last.year - first.year)
-        of_part = {
+        blocks_by_part = {
             "days": scaled[:, :1],
             "year": np.array([[(day.year - first.year) / years] for day in within]),
             "month": np.eye(12)[[day.month - 1 for day in within]],
         }
-        # A date that is missing has no part, and says so by its own feature alone.
-        there = 1 - absent if absent.size else np.ones((len(values), 1))
-        blocks = [of_part[part].reshape(len(values), -1) * there for part in self.parts]
+        # A missing date has 0 in all parts; only its additional feature is 1.
+        present = 1 - absent if absent.size else np.ones((len(values), 1))
+        blocks = [blocks_by_part[part].reshape(len(values), -1) * present for part in self.parts]
         return np.concatenate([*blocks, absent], axis=1).astype(np.float32), problems
 
 
@@ -260,7 +262,7 @@ Column = Numbers | Values | Dates
 
 
 def column_of(given: Any) -> Column:
-    """Return the column that a list or a table of a schema stands for."""
+    """Return the column of a list or a table in a schema."""
     if isinstance(given, list):
         if given and isinstance(given[0], str):
             return Values(values=given)
@@ -271,7 +273,7 @@ def column_of(given: Any) -> Column:
     kinds = {"range": Numbers, "values": Values, "date": Dates}
     named = [kind for key, kind in kinds.items() if key in given]
     if len(named) != 1:
-        raise ValueError(f"a column's table has one of {', '.join(kinds)}")
+        raise ValueError(f"a column's table needs exactly one of {', '.join(kinds)}")
     return named[0].model_validate(given)
 
 
@@ -280,13 +282,13 @@ def check_range(ends: Sequence[float]) -> None:
     if not ends[0] < ends[1]:
         raise ValueError(f"its range is {list(ends)}; give [least, largest]")
     if max(map(abs, ends)) > LARGEST:
-        raise ValueError(f"its range {list(ends)} goes beyond {LARGEST:g}; narrow it")
+        raise ValueError(f"its range {list(ends)} exceeds {LARGEST:g}; narrow it")
 
 
-def shortened(names: Sequence[str]) -> str:
-    """Return the first names of a list, and how many more there are."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+def shortened(names: Sequence[str], most: int = SHOWN) -> str:
+    """Return the first names of a list, and the number of further ones."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing(values: Sequence[str]) -> Mask:
@@ -294,7 +296,7 @@ def _missing(values: Sequence[str]) -> Mask:
 
 
 def number_of(value: str) -> float:
-    """Return the number that a text is; NaN for another text."""
+    """Return the number in a text; NaN for another text."""
     try:
         return float(value)
     except ValueError:
@@ -306,12 +308,3 @@ def _day(value: str, form: str) -> date | None:
         return datetime.strptime(value.strip(), form).date()
     except ValueError:
         return None
-
-
-def _of_days(problem: Problem, ends: Sequence[date]) -> Problem:
-    """Return a problem of a range of days in words for dates."""
-    if not problem.what.startswith("outside"):
-        return problem
-    value = problem.what.rpartition(": ")[2]
-    what = f"outside of {ends[0]} to {ends[1]}: {value}"
-    return Problem(problem.column, problem.rows, what, problem.drop)

@@ -1,4 +1,4 @@
-"""What the datasets of `fedsim.learning.data` are, for a reader who has to choose one."""
+"""Descriptions of the datasets of `fedsim.learning.data`, for a reader who chooses one."""
 
 from dataclasses import asdict, dataclass
 
@@ -7,11 +7,11 @@ from fedsim.learning.data import DATASETS
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset in a line each.
+    """A dataset, described in a line for each question.
 
     Attributes:
         what: records, features and classes.
-        files: what it is read from.
+        files: files to read.
         licence: of the data.
     """
 
@@ -73,11 +73,11 @@ DATASET_CARDS: dict[str, Entry] = {
         "the data set's own",
     ),
 }
-"""By name; a dataset of an extension that has no entry is listed by its name alone."""
+"""Descriptions by name; an extension's dataset without a description has its name only."""
 
 UNKNOWN = Entry("", "", "")
 
 
 def listing() -> list[dict[str, str]]:
-    """Return the datasets that can be loaded, each with its entry."""
+    """Return the datasets that can be loaded, with their descriptions."""
     return [{"name": name, **asdict(DATASET_CARDS.get(name, UNKNOWN))} for name in DATASETS]

@@ -1,5 +1,4 @@
-"""Data distribution: the records of D by client and label, and how far that is from a random
-deal."""
+"""Data distribution: the records of D by client and label, compared with a random deal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
+from fedsim.learning.data.columns import shortened
 from fedsim.learning.data.loaders import targets
 from fedsim.learning.data.partition import FLOWER, partition
 
@@ -23,22 +23,21 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 LABEL = "label"
-"""The name of the labels where a column is asked for: `partition-key = "label"` deals classes."""
+"""Name of the labels as a column: `partition-key = "label"` deals classes."""
 
 SHOWN_COLUMNS = 20
-"""How many columns are named where there may be hundreds."""
-
+"""Number of column names that a message or report shows."""
 
 MOST_FEATURES = 20
-"""So many categories, or records, are never remarked on."""
+"""So many categories, or records, never cause a remark."""
 
 LARGEST_SHARE = 0.1
-"""More categories than this share of the records are probably names."""
+"""More categories than this share of the records are probably identifiers."""
 
 
 @dataclass(frozen=True, eq=False)
 class DataDistribution:
-    """How many records of each label each client has.
+    """The number of records of each label that each client has.
 
     Attributes:
         counts: int64 [clients, classes]. Every client has a record.
@@ -53,23 +52,23 @@ class DataDistribution:
 
     @cached_property
     def classes(self) -> Ints:
-        """How many labels each client has at least one record of [clients]."""
+        """Number of labels of which each client has a record [clients]."""
         return np.count_nonzero(self.counts, axis=1)
 
     @cached_property
     def effective_classes(self) -> Floats:
         """The exponential of the entropy of each client's labels [clients], in 1..classes.
 
-        So many equally frequent labels have the same entropy (Hill, 1973, the number of order 1).
+        It is the number of equally frequent labels with the same entropy (Hill, 1973, order 1).
         """
         shares = self.counts / self.sizes[:, None]
         return np.exp(entr(shares).sum(axis=1))
 
     @cached_property
     def label_skew(self) -> Floats:
-        """Total variation distance of each client's labels from those of all of D [clients], 0..1.
+        """Total variation distance of each client's labels from all labels of D [clients], 0..1.
 
-        The share of its records that would need another label for its mix to be that of D.
+        It is the share of its records that would need another label to have the mix of D.
         """
         shares = self.counts / self.sizes[:, None]
         return np.abs(shares - self._overall).sum(axis=1) / 2
@@ -78,25 +77,22 @@ class DataDistribution:
     def chance_skew(self) -> Floats:
         """The expectation of `label_skew` if clients of these sizes drew their records at random.
 
-        Small samples of one mix differ from it; what is above this is skew. Exact: each count is
+        Small samples of one mix differ from it; only the excess is skew. Exact: each count is
         hypergeometric, X of n records where K of N have the label, with mean absolute deviation
         2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991, Closed form summation
         for classical distributions). [clients]
         """
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
-        m = n * K // N  # in integers: a mean that is whole is not rounded below itself
+        m = n * K // N  # in integers: rounding cannot lower a mean that is a whole number
         deviation = 2 * (K - m) * (n - m) * scipy.stats.hypergeom.pmf(m, N, K, n) / N
         return (deviation / n).sum(axis=1) / 2
 
     def mean(self, skew: Floats) -> float:
-        """Return the mean over clients, weighted by their records.
-
-        skew: [clients], `label_skew` or `chance_skew`.
-        """
+        """Return the mean over clients of a skew [clients], weighted by their records."""
         return float(np.average(skew, weights=self.sizes))
 
     def skew_summary(self) -> dict[str, float]:
-        """Return the mean label skew, and what a random deal is expected to have, for a report."""
+        """Return the mean label skew and its expectation for a random deal, for a report."""
         return {
             "measured": round(self.mean(self.label_skew), 4),
             "by chance": round(self.mean(self.chance_skew), 4),
@@ -107,35 +103,36 @@ class DataDistribution:
         return self.counts.sum(axis=0) / self.sizes.sum()
 
 
-def held(config: Config, client: int | None = None, everybody: bool = False) -> tuple[Split, Ints]:
-    """Return D, the pool and the held-out records, and who holds which of D.
+def held(
+    config: Config, client: int | None = None, every_client: bool = False
+) -> tuple[Split, Ints]:
+    """Return D with the pool and the held-out records, and the client of each record, int64 [n].
 
-    Where clients have records of their own, D is what this process may read: a client's are its
-    own, a server has none, and whoever rehearses a training has all of them.
+    Where clients have records of their own, D holds only what this process may read: for a client
+    its own records, for a server none, for a rehearsal all.
 
-    client: whose own records are read; None for a server, or all.
-    everybody: whether this process may read the own records of all clients, as a rehearsal does.
-    Returns: the split, and the client of each record of D, int64 [n].
+    client: the client whose own records are read; None for a server, or all.
+    every_client: whether this process may read the own records of all clients.
     """
     if config.data.name != OWN:
         split = draw(config.data, dataset(config))
         return split, divide(config.federation, config.data.seed, split)
     clients: Iterable[int] = () if client is None else (client,)
     rehearsed = config.run.job == "rehearsal"
-    if rehearsed or everybody:
+    if rehearsed or every_client:
         clients = range(config.federation.clients)
     split, client_of = _own(config.data, config.model.weights, tuple(clients))
     if rehearsed and len(client_of) != config.data.records:
         raise InputError(
             f"the clients have {len(client_of)} records together, but data.records is "
-            f"{config.data.records}, by which sums are divided; rehearse with data.records = "
+            f"{config.data.records}, which divides sums; rehearse with data.records = "
             f"{len(client_of)}"
         )
     return split, client_of
 
 
 def dataset(config: Config) -> Dataset:
-    """Return the dataset that a configuration names; of clients' own, what is public."""
+    """Return the dataset of a configuration; for clients' own records, its public part."""
     source = config.data
     if source.name == OWN:
         text, public = source.public_schema, source.public_root
@@ -158,42 +155,36 @@ def dataset(config: Config) -> Dataset:
 
 
 def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
-    """Return the own records of some clients as D, and the public ones as held out and pool."""
+    """Return the own records of some clients as D, and the public ones as held-out and pool."""
     if len(clients) > 1 and not source.root:
         raise InputError(
-            "data.root is empty, for each client has its records on its own machine, where fedsim "
-            "deploy check looks at them; on a machine that may read all, set "
+            "data.root is empty, because each client has its records on its own machine, where "
+            "fedsim deploy check reads them; on a machine that may read all records, set "
             f"data.root=FOLDER/client-{CLIENT}.csv"
         )
     paths = tuple(source.root.replace(CLIENT, str(client)) for client in clients)
     if len(clients) > 1 and len(set(paths)) < len(paths):
         raise InputError(
-            f"data.root is '{source.root}', the same for all clients; put {CLIENT} where the "
-            "number of the client belongs"
+            f"data.root is '{source.root}', the same for all clients; put {CLIENT} in place of the "
+            "client's number"
         )
-    text, directory = source.public_schema, weights  # where a tokenizer lies
-    found = own_records.dataset(text, paths, source.public_root, directory)
+    text, directory = source.public_schema, weights  # the tokenizer lies with the weights
+    joined = own_records.dataset(text, paths, source.public_root, directory)
     sizes = [own_records.count(text, path, directory) for path in paths]
     own = sum(sizes)
     generator = np.random.Generator(np.random.Philox(key=source.seed))
-    public = own + generator.permutation(len(found.train) - own)
-    split = Split(found, np.arange(own), public[: source.held_out], public[source.held_out :])
+    public = own + generator.permutation(len(joined.train) - own)
+    split = Split(joined, np.arange(own), public[: source.held_out], public[source.held_out :])
     return split, np.repeat(np.asarray(clients, dtype=np.int64), sizes)
 
 
 def draw(chosen: DataConfig, source: Dataset) -> Split:
-    """Return the records of D, the pool and those held out.
-
-    Raises InputError if it has too few records.
-    """
+    """Return D, the pool and the held-out records; InputError if there are too few records."""
     return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
 
 
 def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
-    """Return the client of each record of D, int64 [n].
-
-    federation: who holds the records, who adds the noise, where the adversary sits.
-    """
+    """Return the client of each record of D, int64 [n]."""
     return partition(
         split.members_records.labels,
         federation.clients,
@@ -206,12 +197,10 @@ def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
 
 
 def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
-    """Return what each record of D has in the column that is not to be split.
+    """Return the key of each record of D, [n], which a partition does not split; None without one.
 
-    federation: who holds the records, who adds the noise, where the adversary sits.
-    Returns: [n]; None where no column is named.
-    Raises InputError if the column is not there, or the scheme would split it, or the labels are
-    meant where a column of the dataset's own has the same name.
+    Raises InputError if the dataset has no such column, if the scheme would split it, or if
+    "label" is ambiguous because the dataset also has a column of this name.
     """
     name, scheme = federation.partition_key, federation.partition
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
@@ -219,7 +208,7 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
         if name:
             raise InputError(
                 f"federation.partition-key is '{name}', but federation.partition is '{scheme}', "
-                "which splits it; set federation.partition=key, or leave the column out"
+                f"which splits it; set federation.partition=key, or remove federation.partition-key"
             )
         return None
     columns = columns_of(split.dataset)
@@ -230,30 +219,28 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
         )
     if name == LABEL and LABEL in split.dataset.columns:
         raise InputError(
-            f"federation.partition-key is '{LABEL}', which are the labels of every dataset, but "
-            f"{split.dataset.name} also has a column of that name; give that column another"
+            f"federation.partition-key is '{LABEL}', which names the labels of every dataset, but "
+            f"{split.dataset.name} also has a column of this name; rename that column"
         )
     return columns[name][split.members]
 
 
 def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """Return what records can be dealt by: the original columns [N] by name, and the labels.
+    """Return the keys that can deal records: the original columns [N] by name, and the labels.
 
-    A column that is called as the labels are is hidden by them.
+    The labels hide a column with the same name.
     """
     own = {name: values for name, values in source.columns.items() if name != LABEL}
     return {LABEL: source.train.labels, **own}
 
 
 def named(columns: Iterable[str]) -> str:
-    """Return the names in one line, the first of them where there are many."""
-    names = list(columns)
-    more = len(names) - SHOWN_COLUMNS
-    return ", ".join(names[:SHOWN_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+    """Return the first of many column names in one line, and the number of further ones."""
+    return shortened(list(columns), SHOWN_COLUMNS)
 
 
 def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
-    """Return how many records of D each client has, by label.
+    """Return the number of records of D that each client has, by label.
 
     client_of: int64 [n], the client of each record of D.
     """
@@ -265,15 +252,15 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
 
 
 def cautions(dataset: Dataset) -> list[str]:
-    """Return sentences about rows that were left out and columns that look like identifiers.
+    """Return sentences about omitted rows, and about columns that look like identifiers.
 
-    A column of text whose categories are more than a tenth of the records, or one of whole numbers
-    that differ in every record, tells a record from all others and a model nothing.
+    Such a column is text with more categories than a tenth of the records, or whole numbers that
+    differ in every record. It identifies a record and teaches a model nothing.
     """
-    found = []
+    sentences = []
     if dataset.dropped:
         whole = len(dataset.train)
-        found.append(
+        sentences.append(
             f"{dataset.dropped} of {whole + dataset.dropped} rows have a missing value and are "
             "left out"
         )
@@ -282,19 +269,19 @@ def cautions(dataset: Dataset) -> list[str]:
     for position, (name, values) in enumerate(dataset.columns.items()):
         features = int((dataset.column_of == position).sum())
         if name in dataset.categorical and features > most:
-            found.append(
-                f"column '{name}' has {features} different values, each a feature of its own: if "
+            sentences.append(
+                f"column '{name}' has {features} different values, each a separate feature: if "
                 f'it is an identifier, leave it out with data.exclude = "{name}"'
             )
         elif features and many and name not in dataset.categorical and _numbered(values):
-            found.append(
-                f"column '{name}' has another whole number in every row: if it is an identifier, "
-                f'leave it out with data.exclude = "{name}"'
+            sentences.append(
+                f"column '{name}' has a different whole number in every row: if it is an "
+                f'identifier, leave it out with data.exclude = "{name}"'
             )
-    return found
+    return sentences
 
 
 def _numbered(values: npt.NDArray[Any]) -> bool:
-    """Whether every value is whole, and none occurs twice."""
+    """Return whether every value is a whole number that occurs once."""
     numbers = values.astype(np.float64)
     return bool((numbers == np.round(numbers)).all()) and len(np.unique(numbers)) == len(numbers)

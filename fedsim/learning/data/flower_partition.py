@@ -1,4 +1,4 @@
-"""Partitioners of Flower Datasets: what `flwr-datasets` has need not be written again here."""
+"""Partitioners of Flower Datasets (`flwr-datasets`)."""
 
 import inspect
 import io
@@ -14,22 +14,20 @@ from adversaries.errors import InputError
 from fedsim.learning.data.splitting import Division
 
 BY, POSITION = "by", "position"
-"""Columns of what Flower divides: what it goes by, and where each record is in D."""
+"""Columns of the table that Flower divides: the key, and the position of each record in D."""
 
 
 def divide(
     made_by: str, division: Division, generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return the client of each record as a partitioner of Flower has it.
+    """Return the client of each record by one of Flower's partitioners, int64 [n].
 
-    It goes by the key if one is named, else by the labels. The number of clients, alpha and the
-    seed are the experiment's; what else its class takes are the division's options, in Flower's
-    names.
+    It divides by the key if one is named, else by the labels. The number of clients, alpha and the
+    seed are the experiment's; other arguments are the division's options, with Flower's names.
 
     made_by: the name of Flower's class.
-    Returns: int64 [n].
-    Raises InputError if flwr-datasets is not installed, an option is not the partitioner's, or it
-    refuses, or leaves a record without a client.
+    Raises InputError if flwr-datasets is not installed, if an option does not exist, or if the
+    partitioner refuses or leaves a record without a client.
     """
     scheme = f"federation.partition names Flower's {made_by}"
     try:
@@ -50,8 +48,8 @@ def divide(
             count = partitioner.num_partitions
             parts = [partitioner.load_partition(client)[POSITION] for client in range(count)]
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"{scheme}, which refuses: {said}") from None
+        reason = " ".join(str(error).split())
+        raise InputError(f"{scheme}, which refuses: {reason}") from None
     if count != division.clients:
         raise InputError(
             f"{scheme}, which makes {count} clients of these records, but federation.clients is "
@@ -62,15 +60,15 @@ def divide(
         client_of[positions] = client
     if left := int((client_of < 0).sum()):
         raise InputError(
-            f"{scheme}, which leaves {left} of the {len(by)} records of D without a client; choose "
-            "other federation.partition-options, or another number of clients"
+            f"{scheme}, which leaves {left} of the {len(by)} records of D without a client; change "
+            "federation.partition-options, or the number of clients"
         )
     return client_of
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep progress bars and warnings of a library from between the lines of a command."""
+    """Suppress a library's progress bars and warnings."""
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

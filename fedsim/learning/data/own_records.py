@@ -1,9 +1,9 @@
-"""A client's own records: read where they lie, made features as the public schema says.
+"""A client's own records: read on its machine, and turned into features by the public schema.
 
-Nothing is computed on them that would have to agree with other clients' (no minimum, no mean, no
-list of categories), so that nothing about them need leave the client.
+Nothing is computed on the records that would have to agree with other clients (no minimum, mean or
+list of categories), so that nothing about them needs to leave the client.
 
-| what the path names | format |
+| path | format |
 |---|---|
 | `FILE.csv` | a table, with a header |
 | `FILE.parquet` | a table |
@@ -11,7 +11,7 @@ list of categories), so that nothing about them need leave the client.
 | `FILE.npz` | a table's columns and its label by name, or `features` and `labels` of pictures |
 | a folder with `train-images-idx3-ubyte` | MNIST's format |
 | any other folder | pictures, a subfolder for each class |
-| `package.module:name` | a function of the node's owner, which returns what an .npz would hold |
+| `package.module:name` | a function of the node's owner, which returns the arrays of an .npz |
 """
 
 import logging
@@ -38,21 +38,21 @@ from fedsim.learning.data.schema import Schema
 LOG = logging.getLogger("fedsim.records")
 
 MOST_TEXT = 2**30
-"""Bytes of a file with one text a line."""
+"""Largest file with one text a line, in bytes."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 FEATURES, LABELS = "features", "labels"
-"""What pictures and their labels are called among arrays."""
+"""Names of pictures and their labels among arrays."""
 
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """What a reader finds, before the schema is applied.
+    """Records as a reader returns them, before the schema is applied.
 
     Attributes:
         columns: a table's, [N] by name, or pictures as `FEATURES`, [N, C, H, W].
-        labels: as text [N]; None where there are none, of records to be predicted.
+        labels: as text [N]; None without labels.
     """
 
     columns: Arrays
@@ -61,13 +61,12 @@ class Raw:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What became of a client's records under a schema.
+    """A client's records after the schema was applied.
 
     Attributes:
-        records: those that are kept; where some are refused, they are among them and have no
-            meaning.
+        records: the records that are kept; refused ones are among them and have no meaning.
         problems: what is wrong with values or labels, once for each column and kind.
-        total: how many records there are, kept or not.
+        total: number of records, kept or not.
         ignored: the names of columns that the schema does not mention.
     """
 
@@ -78,12 +77,12 @@ class Inspection:
 
     @property
     def refused(self) -> tuple[Problem, ...]:
-        """The problems that somebody has to mend."""
+        """The problems that the client's owner has to mend."""
         return tuple(each for each in self.problems if not each.drop)
 
     @property
-    def said(self) -> str:
-        """How many records are kept, and why others are left out."""
+    def summary(self) -> str:
+        """The number of kept records, and why others are left out."""
         kept = len(self.records.labels)
         if kept == self.total:
             return f"{kept:,} records"
@@ -92,33 +91,35 @@ class Inspection:
 
 
 def records(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Records:
-    """Return the records of a file, a folder or a function, as the schema says.
+    """Return the records of a file, a folder or a function, as features by the schema.
 
-    labelled: whether they need labels; without, labels are 0, and no record may be left out.
-    directory: of texts, with their tokenizer, as of `tokens`.
-    Raises InputError if there are none, or if the schema refuses some: all problems in one line.
+    labelled: whether records need labels; if not, labels are 0, and no record may be left out.
+    directory: of texts, with their tokenizer.
+    Raises InputError without records, or if the schema refuses records: all problems in one line.
     """
-    found = inspect(path, schema, labelled, directory)
-    wrong = found.refused if labelled else found.problems
+    inspection = inspect(path, schema, labelled, directory)
+    problems = "; ".join(map(str, inspection.problems))
+    wrong = inspection.refused if labelled else inspection.problems
     if wrong:
         raise InputError(
-            f"'{path}' has records that are not as the schema says: {'; '.join(map(str, wrong))}; "
-            "mend them, or agree on a schema that says what becomes of them (missing, other, "
+            f"'{path}' has records that the schema refuses: {'; '.join(map(str, wrong))}; "
+            "mend them, or agree on a schema that says how to treat them (missing, other, "
             "outside, unlabelled; docs/how-to/train.md)"
         )
-    if not len(found.records.labels):
-        raise InputError(f"'{path}' has no records{_left_out(found)}; give some")
-    if found.problems:
-        LOG.warning("'%s': %s", path, found.said)
-    return found.records
+    if not len(inspection.records.labels):
+        left_out = f" that the schema keeps ({problems})" if inspection.total else ""
+        raise InputError(f"'{path}' has no records{left_out}; give some")
+    if inspection.problems:
+        LOG.warning("'%s': %s", path, inspection.summary)
+    return inspection.records
 
 
 def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Inspection:
-    """Return the records of a file, a folder or a function, and all that is wrong with them.
+    """Return the records of a file, a folder or a function, and all their problems.
 
-    labelled: whether they need labels; without, labels are 0.
-    directory: of texts, with their tokenizer, as of `tokens`.
-    Raises InputError if they cannot be read, or have no such columns or labels.
+    labelled: whether records need labels; if not, labels are 0.
+    directory: of texts, with their tokenizer.
+    Raises InputError if the records cannot be read, or lack columns or labels.
     """
     raw, where = _read(path, schema), f"'{path}'"
     problems: list[Problem] = []
@@ -127,8 +128,8 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
         columns = {name: _as_text(values) for name, values in raw.columns.items()}
         if schema.text is None:
             features, problems = schema.table(columns, where)
-            known = (schema.label, *schema.columns)
-            ignored = tuple(name for name in columns if name not in known)
+            used = (schema.label, *schema.columns)
+            ignored = tuple(name for name in columns if name not in used)
         else:
             texts = schema.texts(columns, where)
             from fedsim.learning.data import tokens  # noqa: PLC0415  (for texts alone)
@@ -157,29 +158,25 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
 
 
 def columns(path: str) -> dict[str, list[str]]:
-    """Return the columns of a table as text, [N] by name. Raises InputError if it is none."""
+    """Return the columns of a table as text, [N] by name. Raises InputError for another file."""
     place = Path(path).expanduser()
     if not place.is_file() or place.suffix not in FILES:
         raise InputError(f"there is no table '{path}'; give a file that ends in {_endings()}")
     return {name: _as_text(values) for name, values in FILES[place.suffix](place).items()}
 
 
-def _left_out(found: Inspection) -> str:
-    return f" that the schema keeps ({'; '.join(map(str, found.problems))})" if found.total else ""
-
-
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
-    """Return the records of some clients and, behind them, those that are public.
+    """Return the records of some clients followed by the public ones.
 
     paths: of the clients' records, in order.
-    public: where records lie that nobody trains on; "" for none.
+    public: path of public records, which no client trains on; "" for none.
     """
     schema = schemas.parse(text)
     parts = [_cached(path, text, directory) for path in (*paths, public) if path]
-    none = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
+    empty = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
     joined = Records(
-        np.concatenate([none.features, *(part.features for part in parts)]),
-        np.concatenate([none.labels, *(part.labels for part in parts)]),
+        np.concatenate([empty.features, *(part.features for part in parts)]),
+        np.concatenate([empty.labels, *(part.labels for part in parts)]),
     )
     return Dataset(
         "own",
@@ -193,13 +190,13 @@ def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "")
 
 
 def count(text: str, path: str, directory: str = "") -> int:
-    """Return how many records a client has; not to leave it."""
+    """Return the number of a client's records, which must not leave the client."""
     return len(_cached(path, text, directory))
 
 
 @lru_cache(maxsize=64)
 def _cached(path: str, text: str, directory: str) -> Records:
-    # A client is called once for each message.
+    # A client's process is called once for each message.
     return records(path, schemas.parse(text), directory=directory)
 
 
@@ -216,7 +213,7 @@ def _read(path: str, schema: Schema) -> Raw:
         raise InputError(f"there is no file or folder '{path}'; give its records' path")
     if place.suffix not in FILES:
         raise InputError(
-            f"'{path}' is of no known format; give {_endings()}, or a folder of pictures"
+            f"'{path}' has no known format; give {_endings()}, or a folder of pictures"
         )
     if place.suffix == ".npz":
         return _of_arrays(FILES[place.suffix](place), schema, f"'{path}'")
@@ -300,7 +297,7 @@ FILES: Mapping[str, Callable[[Path], Arrays]] = {
     ".npz": _npz,
     ".txt": _lines,
 }
-"""Readers of files, by what their names end with."""
+"""Readers of files, by the ending of their names."""
 
 
 def _endings() -> str:
@@ -316,7 +313,7 @@ def _label(schema: Schema) -> str:
 
 
 def _as_text(values: npt.NDArray[Any]) -> list[str]:
-    """Return a column as text; a whole number is the same, however it is stored."""
+    """Return a column as text; a whole number is written the same for every type."""
     return [_written(value) for value in values.tolist()]
 
 

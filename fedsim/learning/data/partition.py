@@ -1,4 +1,4 @@
-"""Which client holds which record of D."""
+"""Partitions of D: which client has which record."""
 
 import heapq
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from adversaries.registry import lookup
 from fedsim.learning.data.splitting import Division
 
 REDRAWS = 100
-"""Draws before a partition that leaves a client without a record is refused."""
+"""Number of draws after which a partition that leaves a client without a record is refused."""
 
 
 def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -24,8 +24,8 @@ def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.i
 def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw each class's shares from Dirichlet(alpha), and its records' clients from those shares.
 
-    Label skew: small alpha gives a class to few clients; as alpha grows, all clients get the same
-    mix. Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
+    Label skew: a small alpha gives a class to few clients; with growing alpha all clients get the
+    same mix. Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
     """
     classes, class_of = np.unique(division.labels, return_inverse=True)
     shares = generator.dirichlet(np.full(division.clients, division.alpha), size=len(classes))
@@ -35,11 +35,11 @@ def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArra
 
 
 def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Draw the clients' shares of all records from Dirichlet(alpha), whatever the labels.
+    """Draw the clients' shares of all records from Dirichlet(alpha), for any labels.
 
-    Quantity skew: small alpha gives nearly all to few clients. Everyone gets one record beforehand,
-    so that any alpha will do. Source: Li et al. (2022), Federated learning on non-IID data silos,
-    "quantity skew", with the shares rounded by a multinomial draw.
+    Quantity skew: a small alpha gives nearly all records to few clients. Each client first gets one
+    record, so that any alpha works. Source: Li et al. (2022), Federated learning on non-IID data
+    silos, "quantity skew", with the shares rounded by a multinomial draw.
     """
     shares = generator.dirichlet(np.full(division.clients, division.alpha))
     sizes = 1 + generator.multinomial(len(division.labels) - division.clients, shares)
@@ -47,22 +47,21 @@ def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray
 
 
 def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Give all records of one value of the key to one client, and clients about as many records.
+    """Give all records with one value of the key to one client, with balanced numbers of records.
 
-    The values come in random order, each to the client with the fewest records so far (the first of
-    these), so that sizes differ by at most the records of the commonest value.
+    The values come in random order. Each goes to the client with the fewest records so far (the
+    first of these), so that sizes differ by at most the records of the commonest value.
     """
     if division.keys is None:
         raise InputError(
-            "federation.partition is 'key', but no column is named; name one with "
-            "federation.partition-key"
+            "federation.partition is 'key', but no column is named; set federation.partition-key"
         )
     values, value_of, counts = np.unique(division.keys, return_inverse=True, return_counts=True)
     if len(values) < division.clients:
         raise InputError(
             f"the column of federation.partition-key has {len(values)} values in D, too few for "
-            f"{division.clients} clients, for a value is never split; lower federation.clients or "
-            "name another column"
+            f"{division.clients} clients, because a value is never split; lower federation.clients "
+            "or name another column"
         )
     holder = np.empty(len(values), dtype=np.int64)
     held = [(0, client) for client in range(division.clients)]
@@ -74,7 +73,7 @@ def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.i
 
 
 FLOWER = "flwr:"
-"""What the names of Flower's partitioners begin with."""
+"""Prefix of the names of Flower's partitioners."""
 
 FLOWER_PARTITIONERS = {
     "iid": "IidPartitioner",
@@ -88,7 +87,7 @@ FLOWER_PARTITIONERS = {
     "natural-id": "NaturalIdPartitioner",
     "grouped-natural-id": "GroupedNaturalIdPartitioner",
 }
-"""Flower's classes by what follows flwr: in the name of a scheme."""
+"""Flower's classes by the name that follows flwr: in a scheme."""
 
 
 def _by_flower(
@@ -107,7 +106,7 @@ PARTITIONS: dict[str, Scheme] = {
     "key": _key,
     **{f"{FLOWER}{name}": partial(_by_flower, made) for name, made in FLOWER_PARTITIONERS.items()},
 }
-"""Schemes by name: (what is to be divided, generator) -> client of each record [n]."""
+"""Schemes by name: (division, generator) -> client of each record [n]."""
 
 
 def partition(
@@ -119,23 +118,21 @@ def partition(
     keys: npt.NDArray[Any] | None = None,
     options: str = "",
 ) -> npt.NDArray[np.int64]:
-    """Return the client of each record, from the seed alone.
+    """Return the client of each record, int64 [n] in 0..clients-1, from the seed alone.
 
-    Every client gets a record: a draw that leaves one without is repeated.
-
-    Raises InputError if the scheme is unknown, or no draw gives every client a record.
+    Every client gets a record: a draw that leaves a client without one is repeated.
 
     Args:
         labels: int64 [n].
-        clients: how many there are.
+        clients: number of clients.
         scheme: a key of `PARTITIONS`.
         alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
         seed: of the data.
-        keys: [n], what "key" goes by, and a partitioner of Flower instead of the labels.
+        keys: [n], which "key" and Flower's partitioners divide by; the latter use the labels if
+            None.
         options: of a partitioner of Flower, as "name=value, name=value".
 
-    Returns:
-        int64 [n] in 0..clients-1.
+    Raises InputError if the scheme is unknown, or no draw gives every client a record.
     """
     draw_clients = lookup(PARTITIONS, scheme, "federation.partition")
     if not 1 <= clients <= len(labels):
@@ -148,11 +145,11 @@ def partition(
     if options and not scheme.startswith(FLOWER):
         raise InputError(
             f"federation.partition-options is '{options}', but federation.partition is '{scheme}', "
-            "which has none; leave them out"
+            "which has no options; leave them out"
         )
     division = Division(labels, clients, alpha, keys, _options(options))
     for draw in range(REDRAWS):
-        # Hashed, and keyed by the draw: the split of the dataset uses the bare seed as its key.
+        # The key has the draw in it: the split of the dataset uses the bare seed as its key.
         key = np.random.SeedSequence(seed, spawn_key=(draw,))
         generator = np.random.Generator(np.random.Philox(key))
         client_of = draw_clients(division, generator)
@@ -166,15 +163,15 @@ def partition(
 
 def _options(text: str) -> dict[str, int | float | str | bool]:
     """Return the options of "name=value, name=value": numbers, true and false, or words."""
-    found: dict[str, int | float | str | bool] = {}
+    options: dict[str, int | float | str | bool] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, equals, value = (one.strip() for one in part.partition("="))
         if not (name and equals and value):
             raise InputError(
-                f"federation.partition-options has '{part}'; write name=value, with commas between"
+                f"federation.partition-options has '{part}'; write name=value, separated by commas"
             )
-        found[name] = _value(value)
-    return found
+        options[name] = _value(value)
+    return options
 
 
 def _value(text: str) -> int | float | str | bool:

@@ -1,30 +1,29 @@
-"""What the records of all clients have in common: public, and what each checks its own by.
+"""The public schema that the records of all clients share, and against which each checks its own.
 
     label = "income"
     classes = ["<=50K", ">50K"]
-
-    [columns]                                   # see `columns` for what else a column may be
+    [columns]                                   # `columns` describes all kinds of columns
     age = [17, 90]                              # numbers in a range
+    workclass = ["Private", "State-gov"]        # one of several values
+
+or, for images,
     workclass = ["Private", "State-gov"]        # one of some values
-
-or, of images,
-
     classes = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
 
     [image]
     shape = [1, 28, 28]                         # channels, rows, columns
     range = [0, 255]                            # of the pixels
 
-or, of texts, whose classes are left out where the next token is learnt,
+or, for texts, without classes where the model learns the next token,
 
     classes = ["negative", "positive"]
 
     [text]
     column = "review"
-    length = 64                                 # tokens; what is longer is cut
+    length = 64                                 # tokens; longer texts are cut
 
 It says how values become features, so that no client computes a minimum, a mean or a list of
-categories on its records, which would leave it unprotected.
+categories on its records, which would be an unprotected release.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +54,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Image(Table):
-    """What pictures are.
+    """The shape and range of pictures.
 
     Attributes:
         shape: channels (1 or 3), rows and columns.
@@ -67,11 +66,11 @@ class Image(Table):
 
 
 class Text(Table):
-    """What texts are.
+    """The column and length of texts.
 
     Attributes:
-        column: of a table, that they stand in.
-        length: tokens that a record has; what is longer is cut, and what is shorter padded.
+        column: of a table, the column of the texts.
+        length: number of tokens in a record; longer texts are cut, and shorter ones padded.
     """
 
     column: str = "text"
@@ -79,19 +78,18 @@ class Text(Table):
 
 
 class Schema(Table):
-    """What the records of all clients have in common.
+    """The public description of the records of all clients.
 
     Attributes:
-        classes: the labels, in the order of their numbers; none of numbers that are predicted, or
-            of texts whose next token is learnt.
+        classes: the labels, in the order of their numbers; empty for a regression, or for texts
+            whose next token is learned.
         target: the range of the number that is predicted, where the labels are numbers.
         label: of a table, the column of the labels.
-        unlabelled: whether records without a label, or with another than the classes, are refused
-            or left out.
-        identifiers: of a table, columns that name a person, and are never features.
-        columns: of a table, what each feature's column holds, as of `columns.column`.
-        image: of pictures, what they are; None for others.
-        text: of texts, what they are; None for others.
+        unlabelled: whether records without a valid label are refused or left out ("drop").
+        identifiers: of a table, columns that identify a person, and are never features.
+        columns: of a table, the column of each feature.
+        image: of pictures, their shape and range; else None.
+        text: of texts, their column and length; else None.
     """
 
     classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
@@ -107,22 +105,22 @@ class Schema(Table):
     @classmethod
     def _each_is_of_one_kind(cls, given: Any) -> Any:
         if not isinstance(given, dict):
-            raise ValueError("columns is a table: give each column a line of its own")
-        found = {}
+            raise ValueError("columns is a table: give each column its own line")
+        columns = {}
         for name, each in given.items():
             try:
-                found[name] = column_of(each)
+                columns[name] = column_of(each)
             except ValidationError as error:
                 raise ValueError(f"column '{name}': {explain(error)}") from None
             except ValueError as error:
                 raise ValueError(f"column '{name}': {error}") from None
-        return found
+        return columns
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
         if [bool(self.columns), self.image is not None, self.text is not None].count(True) != 1:
             raise ValueError(
-                "a schema has [columns] of a table, [image] of pictures or [text]: give one"
+                "a schema has [columns] of a table, [image] or [text]: give exactly one"
             )
         if self.target is not None and self.classes:
             raise ValueError("a schema has classes, or the target of a regression: give one")
@@ -136,12 +134,12 @@ class Schema(Table):
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("classes has a label twice; name each once")
         if self.label in self.columns:
-            raise ValueError(f"column '{self.label}' is the label, and no feature; take it out")
+            raise ValueError(f"column '{self.label}' is the label, and not a feature; remove it")
         for name in self.identifiers:
             if name in (self.label, *self.columns):
                 raise ValueError(
-                    f"column '{name}' is an identifier, from which a model would learn who "
-                    "somebody is; take it out of the columns"
+                    f"column '{name}' is an identifier, from which a model would learn to "
+                    "recognise people; remove it from the columns"
                 )
         if self.image is not None:
             check_range(self.image.range)
@@ -168,21 +166,21 @@ class Schema(Table):
     def numbers(
         self, labels: Sequence[str], name: str
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
-        """Return the number of each label, int64 [N] and 0 for others, and what is wrong with them.
+        """Return the number of each label, int64 [N], 0 for invalid ones, and the problems.
 
         labels: as text, [N].
         name: of their column, for messages.
         """
         if self.target is not None:
             return self._targets(self.target, labels, name)
-        known = {name: number for number, name in enumerate(self.classes)}
-        wrong = np.array([label not in known for label in labels], dtype=bool)
-        numbers = np.array([known.get(label, 0) for label in labels], dtype=np.int64)
+        number_of_label = {label: number for number, label in enumerate(self.classes)}
+        wrong = np.array([label not in number_of_label for label in labels], dtype=bool)
+        numbers = np.array([number_of_label.get(label, 0) for label in labels], dtype=np.int64)
         if not wrong.any():
             return numbers, []
         first = brief(labels[int(wrong.argmax())], LONGEST)
-        what = f"the label '{first}' is none of {shortened(self.classes)}"
-        return numbers, [Problem(name, wrong, what, self.unlabelled == "drop")]
+        message = f"the label '{first}' is not one of {shortened(self.classes)}"
+        return numbers, [Problem(name, wrong, message, self.unlabelled == "drop")]
 
     def _targets(
         self, target: Sequence[float], labels: Sequence[str], name: str
@@ -198,9 +196,9 @@ class Schema(Table):
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str
     ) -> tuple[Floats, list[Problem]]:
-        """Return the features of a table, float32 [N, features], and what is wrong with its values.
+        """Return the features of a table, float32 [N, features], and the problems of its values.
 
-        columns: as text, [N] by name; others than the schema's are left out.
+        columns: as text, [N] by name; columns that the schema does not have are ignored.
         Raises InputError if columns are missing.
         """
         if missing := [name for name in self.columns if name not in columns]:
@@ -215,8 +213,8 @@ class Schema(Table):
     def texts(self, columns: Mapping[str, Sequence[str]], where: str) -> Sequence[str]:
         """Return the text of each record, [N].
 
-        columns: as text, [N] by name; others than the schema's are left out.
-        Raises InputError if there are none, or one is empty.
+        columns: as text, [N] by name; columns that the schema does not have are ignored.
+        Raises InputError if the column is missing, or a text is empty.
         """
         assert self.text is not None
         name = self.text.column
@@ -236,27 +234,27 @@ class Schema(Table):
         """Return pictures float32 [N, C, H, W] between 0 and 1.
 
         images: numbers [N, C, H, W].
-        Raises InputError if they are of another shape, or a pixel is outside of the schema's range.
+        Raises InputError for another shape, or a pixel outside of the schema's range.
         """
         assert self.image is not None
         if images.shape[1:] != self.shape:
             raise InputError(
                 f"{where} has pictures of {_size(images.shape[1:])}, but the schema's are "
-                f"{_size(self.shape)} (channels, rows, columns); bring them to one size"
+                f"{_size(self.shape)} (channels, rows, columns); scale them to that size"
             )
         least, largest = self.image.range
-        # Not within, so that NaN is not either.
+        # Negated, so that NaN counts as outside.
         wrong = ~((images >= least) & (images <= largest)).all(axis=(1, 2, 3))
         if wrong.any():
             raise InputError(
                 f"record {int(wrong.argmax()) + 1} of {where} has a pixel outside of the schema's "
-                f"range, {least:g} to {largest:g}; mend the record, or the schema that all share"
+                f"range, {least:g} to {largest:g}; mend the record, or the schema of all clients"
             )
         return ((images.astype(np.float64) - least) / (largest - least)).astype(np.float32)
 
 
 def parse(text: str) -> Schema:
-    """Return the schema that a text is. Raises InputError if it is none."""
+    """Return the schema in a text; InputError for another text."""
 
     def refusal(reason: str) -> InputError:
         return InputError(f"data.public-schema is no schema: {reason}; see docs/how-to/train.md")
@@ -269,7 +267,7 @@ def parse(text: str) -> Schema:
 
 
 def load(path: str) -> Schema:
-    """Return the schema of a client's own copy. Raises InputError if there is none."""
+    """Return the schema in a client's own file; InputError if the file cannot be read."""
     try:
         text = reading.content(Path(path), reading.MOST_TOML).decode()
     except (OSError, ValueError) as error:
@@ -278,7 +276,7 @@ def load(path: str) -> Schema:
 
 
 def difference(own: Schema, named: Schema) -> str:
-    """Return the first thing in which two schemas differ, in words; "" for none."""
+    """Return the first difference between two schemas in words; "" for equal ones."""
     ours, theirs = _items(own), _items(named)
     for item in {**ours, **theirs}:
         if ours.get(item) != theirs.get(item):
@@ -289,9 +287,9 @@ def difference(own: Schema, named: Schema) -> str:
 
 
 def _items(schema: Schema) -> dict[str, object]:
-    """Return all that a schema says, each by the name that it has in the file."""
-    said = schema.model_dump(exclude={"columns", "image", "text"})
-    columns = {f"the column '{name}'": _shown(column) for name, column in schema.columns.items()}
+    """Return all entries of a schema, by the names in its file."""
+    entries = schema.model_dump(exclude={"columns", "image", "text"})
+    columns = {f"the column '{name}'": _entry(column) for name, column in schema.columns.items()}
     kinds = {"image": schema.image, "text": schema.text}
     inner = {
         f"{kind}.{name}": value
@@ -299,14 +297,14 @@ def _items(schema: Schema) -> dict[str, object]:
         if table is not None
         for name, value in table.model_dump().items()
     }
-    return {**said, **columns, **inner}
+    return {**entries, **columns, **inner}
 
 
 def _size(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _shown(column: Column) -> object:
-    """Return what a schema's file says of a column, in its short form where it has one."""
-    said = column.model_dump(by_alias=True, exclude_defaults=True)
-    return next(iter(said.values())) if list(said) in (["range"], ["values"]) else said
+def _entry(column: Column) -> object:
+    """Return a column's entry in a schema's file, in its short form if it has one."""
+    entry = column.model_dump(by_alias=True, exclude_defaults=True)
+    return next(iter(entry.values())) if list(entry) in (["range"], ["values"]) else entry

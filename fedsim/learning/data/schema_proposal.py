@@ -1,8 +1,7 @@
 """A first schema of a table, proposed on its owner's machine.
 
-A schema is public. What is read off the records, such as their least and largest value, would
-disclose something of them if it were shared: such lines are marked, and are to be replaced by
-public knowledge.
+A schema is public. Lines that are read off the records, such as their least and largest value,
+would disclose them. Such lines are marked, and must be replaced by public knowledge.
 """
 
 import math
@@ -17,31 +16,31 @@ from fedsim.learning.data import own_records
 from fedsim.learning.data.columns import MISSING
 
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%S")
-"""How dates may be written; the first that fits every value is proposed."""
+"""Formats of dates; the first that fits every value is proposed."""
 
 MOST_VALUES = 50
-"""A column of text with more different values is proposed as an identifier."""
+"""A text column with more distinct values is proposed as an identifier."""
 
 MOST_LABELS = 1000
-"""A column with more different labels is no class."""
+"""A column with more distinct labels cannot be the classes."""
 
 FEWEST_RECORDS = 10
-"""A value that fewer records have is not listed: it could be one person's."""
+"""A value in fewer records is not listed: it could be one person's."""
 
 MANY_GAPS = 0.05
-"""The share of missing values up to which records are left out for them."""
+"""Largest share of missing values for which such records are left out."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a schema could say of a column.
+    """A proposed schema entry for a column.
 
     Attributes:
         name: of the column.
         kind: "numbers", "values", "date", "identifier", or "ignored".
-        rule: what the schema says of it, in TOML; "" for identifiers and ignored columns.
-        seen: what its values are like, for its owner alone.
-        discloses: what of the records the rule would tell, "" for nothing.
+        rule: the entry, in TOML; "" for identifiers and ignored columns.
+        seen: a description of its values, for the owner only.
+        discloses: what the rule would disclose about the records, "" for nothing.
     """
 
     name: str
@@ -51,10 +50,10 @@ class Proposal:
     discloses: str = ""
 
     def with_range(self, least: float, largest: float) -> "Proposal":
-        """Return the proposal with a range from public knowledge, outside of which none is kept.
+        """Return the proposal with a range from public knowledge; values outside are dropped.
 
-        A value outside, such as an age of 999, stands for no age. Its record is left out, and
-        `fedsim deploy check` lists it, in the table of each client.
+        A value outside, such as an age of 999, often means a missing one. Its record is left out,
+        and `fedsim deploy check` lists it, for each client.
         """
         _, _, rest = self.rule.partition("]")
         rule = f'{{ range = [{least:g}, {largest:g}], outside = "drop"{rest}'
@@ -64,45 +63,46 @@ class Proposal:
 def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
     """Return the classes of a table, and a proposal for each other column.
 
-    path: of a CSV, Parquet or NumPy file, as of `own_records`.
+    path: of a CSV, Parquet or NumPy file.
     label: the column of the labels.
-    Raises InputError if it is no table with such a column, or has not two classes.
+    Raises InputError for a file without such a column, or with fewer than two classes.
     """
     if Path(path).suffix == ".txt":
         raise InputError(
-            f"'{path}' holds texts, one a line, of which nothing can be proposed; write the schema "
-            "yourself, with a [text] table that says length = 64 tokens for example "
+            f"'{path}' has a text in each line, for which no schema can be proposed; write the "
+            "schema yourself, with a [text] table, for example with length = 64 tokens "
             "(docs/how-to/train.md, Fine-tuning)"
         )
     columns = own_records.columns(path)
     if label not in columns:
         raise InputError(
-            f"'{path}' has no column '{label}'; name the labels' with --label: {', '.join(columns)}"
+            f"'{path}' has no column '{label}'; set --label to the column of the labels: "
+            f"{', '.join(columns)}"
         )
     classes = sorted({value for value in columns[label] if value.strip().lower() not in MISSING})
     if not 2 <= len(classes) <= MOST_LABELS:
         raise InputError(
             f"the column '{label}' of '{path}' has {len(classes)} different labels; a classifier "
-            f"needs from 2 to {MOST_LABELS:,}"
+            f"needs 2 to {MOST_LABELS:,}"
         )
     return classes, [_proposed(name, columns[name]) for name in columns if name != label]
 
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
-    there = [value for value in values if value.strip().lower() not in MISSING]
-    gaps = len(values) - len(there)
+    present = [value for value in values if value.strip().lower() not in MISSING]
+    gaps = len(values) - len(present)
     seen = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
-    if not there:
+    if not present:
         return Proposal(name, "ignored", "", "no values")
     for form in FORMATS:
-        if days := _days(there, form):
+        if days := _days(present, form):
             first, last = date(min(days).year, 1, 1), date(max(days).year + 1, 1, 1)
             rule = f'{{ date = [{first}, {last}], format = "{form}"{_gaps(gaps, values)} }}'
             seen = f"dates {min(days)} to {max(days)}, {seen}"
             return Proposal(name, "date", rule, seen, "the years of the first and the last date")
-    different, numbers = Counter(there), _numbers(there)
-    named = name.lower().replace("_", " ").replace("-", " ").split()
-    unique = len(different) == len(values) > FEWEST_RECORDS and ("id" in named or not numbers)
+    different, numbers = Counter(present), _numbers(present)
+    words = name.lower().replace("_", " ").replace("-", " ").split()
+    unique = len(different) == len(values) > FEWEST_RECORDS and ("id" in words or not numbers)
     if unique or (not numbers and len(different) > MOST_VALUES):
         return Proposal(name, "identifier", "", f"{len(different):,} different values, {seen}")
     if numbers:
@@ -112,7 +112,7 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
         return Proposal(name, "numbers", rule, seen, "about the least and the largest value")
     common = sorted(value for value, count in different.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
-        return Proposal(name, "ignored", "", f"no two values that {FEWEST_RECORDS} records have")
+        return Proposal(name, "ignored", "", f"no two values in {FEWEST_RECORDS} records each")
     missing = ', missing = "category"' if gaps else ""
     rule = f'{{ values = [{", ".join(map(_quoted, common))}], other = "other"{missing} }}'
     seen = f"{len(different)} different values, {seen}"
@@ -120,12 +120,12 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
 
 
 def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -> str:
-    """Return the schema's file, in which every line that would disclose something is marked."""
+    """Return the schema's file, with a mark on every line that would disclose something."""
     identifiers = [each.name for each in proposals if each.kind == "identifier"]
     ignored = [each.name for each in proposals if each.kind == "ignored"]
     lines = [
-        "# What the records of all clients have in common. This file is public.",
-        "# A line marked FROM RECORDS was read off one client's records, which it discloses:",
+        "# The description of the records of all clients. This file is public.",
+        "# A line marked FROM RECORDS was read off one client's records and discloses them:",
         "# replace it by public knowledge, and delete the mark, before you share this file.",
         "",
         f"label = {_quoted(label)}",
@@ -144,9 +144,9 @@ def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -
 
 
 def write(file: Path, text: str, force: bool) -> None:
-    """Write a schema. Raises InputError if the file is there and is not to be replaced."""
+    """Write a schema; InputError if the file exists and `force` is False."""
     if file.exists() and not force:
-        raise InputError(f"'{file}' is there already; name another file, or replace it by --force")
+        raise InputError(f"'{file}' already exists; name another file, or replace it with --force")
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -175,7 +175,7 @@ def _days(values: Sequence[str], form: str) -> list[date] | None:
 
 
 def _rounded(least: float, largest: float) -> tuple[float, float]:
-    """Return a range around another whose ends have one digit, and are whole steps apart."""
+    """Return a range around another, with ends of one digit, whole steps apart."""
     width = max(largest - least, abs(largest), 1.0)
     step = 10 ** math.floor(math.log10(width))
     low, high = math.floor(least / step) * step, math.ceil(largest / step) * step

@@ -14,13 +14,13 @@ from fedsim.learning.data.loaders.dataset import Dataset, Records
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Who is a member.
+    """The positions of D, held-out records and pool in a dataset.
 
     Attributes:
-        dataset: whose records these are.
+        dataset: the dataset.
         members: D, int64 [n], positions in `dataset.train`.
-        held_out: records that nobody trains on, int64, positions in `dataset.test` where there is
-            one and in `dataset.train` otherwise.
+        held_out: records that no client trains on, int64, positions in `dataset.test` if the
+            dataset has one, else in `dataset.train`.
         pool: candidates for a replacement, int64, positions in `dataset.train`.
     """
 
@@ -36,7 +36,7 @@ class Split:
 
     @cached_property
     def held_out_records(self) -> Records:
-        """The records that nobody trains on."""
+        """The records that no client trains on."""
         source = self.dataset.train if self.dataset.test is None else self.dataset.test
         return source.take(self.held_out)
 
@@ -49,11 +49,11 @@ class Split:
 def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -> Split:
     """Return D, the pool and the held-out records, disjoint, drawn from the seed alone.
 
-    D and the pool follow on each other in a permutation of `dataset.train`. The held-out records
-    come from a permutation of `dataset.test`, or else from the end of the first one.
+    D and the pool follow each other in a permutation of `dataset.train`. The held-out records come
+    from a permutation of `dataset.test`, or from the end of the first permutation.
 
-    pool: the most records that the pool may have; 0 for all that are left.
-    Raises InputError if D and the held-out records are more than there are.
+    pool: largest number of records in the pool; 0 for all others.
+    Raises InputError if the dataset has too few records for D and the held-out ones.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
     order = generator.permutation(len(dataset.train))
@@ -77,15 +77,14 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """What is to be divided among clients.
+    """The records that a partition divides among clients.
 
     Attributes:
         labels: int64 [n].
-        clients: how many there are.
+        clients: number of clients.
         alpha: concentration of the skewed schemes, above 0.
-        keys: [n], what each record has in the column that must not be split; None where no column
-            was named.
-        options: what a partitioner of Flower is given besides, by name.
+        keys: [n], values of the column that must not be split; None without such a column.
+        options: further arguments of one of Flower's partitioners, by name.
     """
 
     labels: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Texts without labels: a file with one a line, or a table with a column of them."""
+"""Texts without labels, from a file with a text in each line or a table with a column of texts."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,11 @@ from fedsim.learning.data.loaders.dataset import Dataset, Records
 from fedsim.learning.data.loaders.source import Source
 
 COLUMN = "text"
-"""The column of a table that holds the texts."""
+"""The column of a table with the texts."""
 
 
 def own(source: Source) -> Dataset:
-    """Return the texts of a file as tokens; all have the label 0. Raises InputError as `read`."""
+    """Return the texts of a file as tokens, all with label 0; InputError for bad files."""
     texts, blank = _texts(str(source.file))
     features = tokens.numbers(texts, source.length, source.tokenizer)
     labels = np.zeros(len(texts), dtype=np.int64)
@@ -23,7 +23,7 @@ def own(source: Source) -> Dataset:
 def read(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
     """Return the texts of a file as tokens, [N, length].
 
-    tokenizer: the directory of it.
+    tokenizer: directory of the tokenizer.
     Raises InputError if the file has no texts, or the directory has no tokenizer.
     """
     return tokens.numbers(_texts(path)[0], length, tokenizer)
@@ -34,10 +34,10 @@ def _texts(path: str) -> tuple[list[str], int]:
     columns = own_records.columns(path)
     if COLUMN not in columns:
         raise InputError(
-            f"'{path}' has no column '{COLUMN}', it has {', '.join(columns)}; name the column of "
-            "the texts so"
+            f"'{path}' has no column '{COLUMN}', it has {', '.join(columns)}; rename the column of "
+            f"the texts to '{COLUMN}'"
         )
     texts = [text for text in columns[COLUMN] if text.strip()]
     if not texts:
-        raise InputError(f"'{path}' has no text; give one a line")
+        raise InputError(f"'{path}' has no text; give one text a line")
     return texts, len(columns[COLUMN]) - len(texts)

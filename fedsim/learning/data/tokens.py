@@ -1,7 +1,7 @@
 """Texts as numbers of tokens, by the tokenizer of a local Hugging Face directory.
 
-The directory is public and the same for all parties, who tell it from others by one SHA-256
-(`fedsim.learning.training.pretrained`). Nothing of it is run, and nothing is downloaded.
+The directory is public and the same for all parties, who compare its SHA-256
+(`fedsim.learning.training.pretrained`). No code in it is run, and nothing is downloaded.
 """
 
 import json
@@ -22,43 +22,41 @@ EXTRA = "pip install 'transformers>=5,<6'"
 
 
 def settings(directory: str) -> dict[str, Any]:
-    """Return what a directory's config.json says of its network.
+    """Return the settings in a Hugging Face directory's config.json.
 
-    directory: of Hugging Face's form.
-    Raises InputError if it has none, or one that says of no padding.
+    Raises InputError if the file is missing, or does not name the padding token.
     """
     path = Path(directory) / CONFIG
     try:
-        found = json.loads(reading.content(path, reading.MOST_JSON))
+        config = json.loads(reading.content(path, reading.MOST_JSON))
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot read '{path}': {error}; model.weights names a directory with {CONFIG}, "
             f"{TOKENIZER} and model.safetensors, as save_pretrained of transformers writes them"
         ) from None
-    if not isinstance(found, dict) or not isinstance(found.get("pad_token_id"), int):
-        raise InputError(f"'{path}' has no pad_token_id; say which token fills up short texts")
-    return found
+    if not isinstance(config, dict) or not isinstance(config.get("pad_token_id"), int):
+        raise InputError(f"'{path}' has no pad_token_id; name the token that pads short texts")
+    return config
 
 
 def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np.float32]:
-    """Return the tokens of texts, float32 [N, length], which holds whole numbers to 2^24.
+    """Return the tokens of texts [N], float32 [N, length], which holds whole numbers to 2^24.
 
-    texts: [N].
-    length: of each record: what is longer is cut, and what is shorter padded.
-    directory: with `CONFIG` and `TOKENIZER`; "" for none.
-    Raises InputError if there is no such directory, or it is damaged.
+    length: number of tokens in each record: longer texts are cut, shorter ones padded.
+    directory: with `CONFIG` and `TOKENIZER`; "" if none is named.
+    Raises InputError if the directory is missing or damaged.
     """
     if not directory:
         raise InputError(
-            "the schema is of texts, whose tokenizer lies beside the network: name its directory "
-            "with model.weights (on a client's machine weights-path in node.toml)"
+            "the schema is of texts, whose tokenizer lies beside the network: set model.weights to "
+            "its directory (on a client's machine, weights-path in node.toml)"
         )
     tokenizer, padding = _tokenizer(directory), settings(directory)["pad_token_id"]
     tokenizer.enable_truncation(length)
-    found = np.full((len(texts), length), padding, dtype=np.float32)
+    tokens = np.full((len(texts), length), padding, dtype=np.float32)
     for row, encoded in enumerate(tokenizer.encode_batch(list(texts))):
-        found[row, : len(encoded.ids)] = encoded.ids
-    return found
+        tokens[row, : len(encoded.ids)] = encoded.ids
+    return tokens
 
 
 @lru_cache(maxsize=1)

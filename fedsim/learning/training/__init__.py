@@ -1,1 +1,1 @@
-"""Models, per-example clipping, optimisers and schedules; knows no Flower."""
+"""Models, per-example clipping, optimisers and schedules, without Flower."""

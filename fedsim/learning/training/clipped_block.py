@@ -1,4 +1,4 @@
-"""One block of trials and records: its gradients, and what clipping makes of them."""
+"""One block of trials and records: its gradients, clipped and added up."""
 
 import copy
 import math
@@ -20,21 +20,20 @@ from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
 from fedsim.learning.training.tasks import task_of
 
 MARGIN = 2.0**-17
-"""The share of C that clipping leaves to rounding: of norms, of factors and of exact sums."""
+"""Share of C that clipping reserves for rounding in norms, factors and exact sums."""
 
 Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
-"""Parameters, features and labels, as `LayerwiseModel.gradients` takes them -> unclipped gradients.
-"""
+"""(parameters, features, labels) of `LayerwiseModel.gradients` -> unclipped gradients."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How the gradients of records of one kind are computed, and what memory that takes.
+    """A method to compute the gradients of records of one kind, and its memory.
 
     Attributes:
         fallbacks: why layers go through `torch.func`, by their names; '' for the whole model.
-        gradients: what computes them, one for each thread at a time.
-        footprint: of a block's clipped sum.
+        gradients: functions that compute gradients, one for each thread.
+        footprint: memory of a block's clipped sum.
     """
 
     fallbacks: dict[str, str]
@@ -54,11 +53,11 @@ class Method:
         own: bool,
         exact: bool,
     ) -> Self:
-        """Return how records of one kind are computed, once the memory that it takes is measured.
+        """Return the method for records of one kind, after measuring its memory.
 
-        record: [*shape], like all of its kind.
+        record: [*shape], an example of the kind.
         layer_by_layer: False for `torch.func` alone.
-        own: whether every trial has records of its own.
+        own: whether every trial has separate records.
         exact: whether sums are float64.
         """
         reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
@@ -73,7 +72,7 @@ class Method:
 
         def block(trials: int, records: int) -> Tensor:
             features, labels = (x.expand(records, *x.shape) for x in (record, label))
-            if own:  # a copy for each trial, as gathering makes
+            if own:  # a copy for each trial, as in gathered batches
                 features, labels = (x.expand(trials, *x.shape).clone() for x in (features, labels))
             some = parameters.expand(trials, -1)
             return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
@@ -91,22 +90,22 @@ def clipped_sum(
     *,
     exact: bool = False,
 ) -> Tensor:
-    """Return one block of the clipped sum, [t, P], of features and labels as a `Gradients` takes.
+    """Return one block of the clipped sum, [t, P].
 
     weights: [t, n]; None for all ones.
-    exact: whether the sum is float64, and what is not finite is left out of it, as by `clipped`;
-    else it is float32.
+    exact: whether the sum is float64 and leaves out gradients that are not finite (`clipped`); else
+    it is float32.
     Raises FloatingPointError if a gradient or the sum is not finite.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     if clipping_norm == math.inf:
-        # No norms are needed: what is not finite stays so in the sum, even weighted by 0.
+        # No norms are needed: a gradient that is not finite stays so in the sum, even times 0.
         scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
     else:
         gradients, scale = clipped(gradients, clipping_norm, exact)
     if weights is not None:
-        # w = 0 must remove a record exactly, and 0 * g does for every finite g.
+        # w = 0 must remove a record exactly: 0 * g does so for every finite g.
         scale = scale * weights.to(scale)
     total = weighted_sum(gradients, scale)
     _check_finite(total.sum(-1))
@@ -151,12 +150,12 @@ def clipped_gradients(
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     each = formed(gradients).double()
-    # By their own norms, which are exact where those from inputs and errors are rounded.
+    # Dense norms: they are exact where norms from inputs and errors are rounded.
     return each.mul_(clipping_factors(joint_norms([Dense(each)]), clipping_norm)[..., None])
 
 
 def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
-    """Return a function that differentiates record by record, for one thread at a time."""
+    """Return a function that differentiates record by record, for one thread."""
     model, shapes, task = copy.deepcopy(model), parameter_shapes(model), task_of(model)
 
     def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
@@ -166,11 +165,11 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
         own = 0 if labels.dim() == 2 else None
         per_record = vmap(grad(loss), in_dims=(None, 0, 0))
         per_trial = vmap(per_record, in_dims=(0, own, own))
-        # The fused kernels of attention have no rule for a batch of batches.
+        # Fused attention kernels cannot be vectorised twice.
         with reduced(precision, features.device), sdpa_kernel(SDPBackend.MATH):
-            found = per_trial(unflatten(parameters, shapes), features, labels)
+            by_name = per_trial(unflatten(parameters, shapes), features, labels)
         shape = (len(parameters), labels.shape[-1], -1)
-        return [Dense(gradient.reshape(shape)) for gradient in found.values()]
+        return [Dense(gradient.reshape(shape)) for gradient in by_name.values()]
 
     return gradients
 
@@ -178,10 +177,10 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
 def clipped(
     gradients: Sequence[Gradient], clipping_norm: float, exact: bool
 ) -> tuple[Sequence[Gradient], Tensor]:
-    """Return gradients and what clips each, [T, n], in the type in which they are to be added.
+    """Return gradients and their clipping factors, [T, n], in the type of the sum.
 
     exact: whether to add in float64, with zeros for gradients that are not finite. An error would
-    tell a server, which chose the model, something about a record that is not charged.
+    reveal something about a record to the server, which chose the model, without a charge.
     Raises FloatingPointError if a gradient is not finite, unless exact.
     """
     norms = joint_norms(gradients)
@@ -198,11 +197,10 @@ def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
 
 
 def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
-    """Return min(1, C (1 - MARGIN)/|g|), float64 like the norms.
+    """Return min(1, C (1 - MARGIN)/|g|), float64, for norms |g|.
 
-    No gradient times its factor is longer than C, whatever the model: |g| is never too small.
+    No gradient times its factor is longer than C, for any model, because |g| is never too small.
 
-    norms: |g|, float64.
     Raises FloatingPointError if a norm is not finite.
     """
     _check_finite(norms)

@@ -1,10 +1,13 @@
 """Per-example clipped gradients of T models at once.
 
 Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
-weight on its clipped gradient, so that both worlds of the challenge, and Poisson sampling, are one
+weight on its clipped gradient. So both worlds of the challenge, and Poisson sampling, are one
 computation. Gradients come layer by layer from one backward pass
-(`fedsim.learning.training.layerwise`), or for a model that does not allow it from `torch.func`, in
-blocks of trials and records that bound memory.
+(`fedsim.learning.training.layerwise`). A model that does not allow this uses `torch.func`. Blocks
+of trials and records bound the memory.
+
+Unless a docstring says otherwise, parameters are float32 [T, P], a model for each trial; features
+are [n, *shape], the same records for all trials; and labels are [n] integers.
 """
 
 import math
@@ -26,14 +29,14 @@ from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import size
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
-"""Memory of a block's examples: what caches nearly hold, and what fills a GPU."""
+"""Memory of a block's examples: about the size of CPU caches, or enough to fill a GPU."""
 
 FIXED_ROWS, FEWEST_ROWS = 256, 16
-"""Records of every block of an exact sum: so many, or fewer by what one takes, but no fewer than
-the second. The number never follows how many records there are."""
+"""Largest and smallest number of records in a block of an exact sum, depending on the memory of a
+record. It never depends on the number of records."""
 
 SAMPLED = 0.8
-"""The share of records, below which each trial's are gathered instead of weighting all of them."""
+"""Share of the records below which each trial gathers its own records instead of weighting all."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,17 @@ class Clipper:
     """Clips the gradient of every record over all trained parameters together.
 
     Attributes:
-        model: the structure, and the values of what is not trained; all others come with each call
-            as [T, P] float32.
+        model: the structure, and the values that are not trained; trained values come with each
+            call as [T, P] float32.
         clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
-        threads: that work on different blocks, whose cut depends on them only where max_memory
-            binds.
-        max_memory: bytes of working memory, beside the arguments and the result; None for no bound.
+        threads: number of threads that share the blocks. They change the blocks only where
+            max_memory binds.
+        max_memory: bytes of working memory, besides arguments and result; None for no bound.
         precision: of forward and backward passes.
         layer_by_layer: False for `torch.func` alone.
-        exact: as real noise needs it: sums are float64 throughout, so that their rounding, too, is
-            within C, and a record whose gradient is not finite adds nothing. Otherwise a block is
-            summed in float32, and what is not finite is an error.
+        exact: needed for real noise. Sums are float64 throughout, so that their rounding is within
+            C too, and a record whose gradient is not finite adds nothing. Otherwise a block is
+            summed in float32, and a gradient that is not finite is an error.
     """
 
     model: nn.Module
@@ -75,16 +78,14 @@ class Clipper:
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
-        No record's own term is longer than C, for every model and record, rounding included. With
-        `exact`, leaving a record out moves a trial's sum by at most C: blocks have one fixed shape.
-        Without, the float32 sum of a block of b records may round by another b^2 2^-23 C.
+        No record's term is longer than C, for every model and record, rounding included. With
+        `exact`, leaving a record out changes a trial's sum by at most C, because blocks have one
+        fixed shape. Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
+        more.
 
-        parameters: float32 [T, P], a model for each trial.
-        features: [n, *shape], the same records for all trials.
-        labels: [n] integers.
-        weights: w, [T, n]; a record of weight 0 is left out exactly. None for all ones.
-        positions: [T, m] among the n records, which each trial takes; its weights are then [T, m].
-        None for all.
+        weights: w, [T, n]; a weight of 0 leaves a record out exactly. None for all ones.
+        positions: [T, m] among the n records, the records of each trial; weights are then [T, m].
+        None for all records.
         Returns: float64 [T, P].
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
@@ -92,7 +93,7 @@ class Clipper:
         if self.exact and len(labels):
             positions, weights = self._slots(features, labels, weights, positions, len(parameters))
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-        # Where few records take part each trial gathers its own, else all share one batch.
+        # If few records take part, each trial gathers its own; else all trials share one batch.
         chosen = positions
         if chosen is None and weights is not None and (chosen := _chosen(weights)) is not None:
             weights = weights.gather(1, chosen)
@@ -108,8 +109,8 @@ class Clipper:
         # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
             inside = None if weights is None else weights[trials, part]
-            here = part if chosen is None else chosen[trials, part]
-            return summed(parameters[trials], features[here], labels[here], inside)
+            at = part if chosen is None else chosen[trials, part]
+            return summed(parameters[trials], features[at], labels[at], inside)
 
         _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
         return total
@@ -119,9 +120,6 @@ class Clipper:
     ) -> Tensor:
         """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections, from one backward pass.
 
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
         masks: w_j, [m, n], the same for all trials.
         Returns: float64 [T, m, P].
         Raises FloatingPointError if a gradient is not finite.
@@ -144,11 +142,8 @@ class Clipper:
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the clipped gradient of each of a few records, float64 [T, n, P].
 
-        Always in full precision: this is what a belief rests on.
+        In full precision, because beliefs rest on these gradients.
 
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
         Raises FloatingPointError if a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32")
@@ -163,12 +158,12 @@ class Clipper:
         return torch.cat(list(run(block, blocks, self.threads)))
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
-        """Return of how many records a thread may hold the clipped gradients at once, 1 at least.
+        """Return the number of clipped gradients that a thread may hold at once, at least 1.
 
-        record: [*shape], like those whose gradients `clipped_gradients` is to form.
+        record: [*shape], an example of the records.
         """
         need = self._method(record, label, "float32").footprint
-        # Formed in float32, then in float64 before and after clipping.
+        # A gradient is formed in float32, then held in float64 before and after clipping.
         each = need.example + need.record + 24 * size(self.model)
         return max(1, int((self.block_bytes(record.device) - need.fixed - need.trial) / each))
 
@@ -182,46 +177,39 @@ class Clipper:
     ) -> Tensor:
         """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
 
-        In full precision, as `clipped_gradients`; gradients exist for one block of trials and
-        groups at a time.
+        In full precision; the gradients of one block of trials and groups exist at a time.
 
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
         groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among the n
-        records, each trial its own.
+        records, separate for each trial.
         Raises FloatingPointError if a gradient is not finite.
         """
         method = self._method(features[0], labels[0], "float32", True)
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         members = groups.shape[-1]
         limit = self.block_bytes(parameters.device)
-        # Formed in float32, then float64, clipped, subtracted and squared. Groups fill a block
-        # first, then trials.
+        # A gradient is formed in float32, then held in float64, clipped, subtracted and squared.
+        # Groups fill a block first, then trials.
         each = members * (method.footprint.example + 32 * size(self.model))
         at_once = even(groups.shape[1], limit / each)
         trials_at_once = max(1, int(limit / (at_once * each + method.footprint.trial)))
 
         def block(trials: slice, part: slice) -> Tensor:
             # The members of these groups, [t, groups * members], are each trial's own batch.
-            here = groups[trials, part].flatten(1)
-            each = clipped(parameters[trials], features[here], labels[here])
+            at = groups[trials, part].flatten(1)
+            each = clipped(parameters[trials], features[at], labels[at])
             # [t, groups, members, P]
             each = each.unflatten(1, (-1, members))
-            found = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
-            return torch.linalg.vector_norm(found, dim=-1)
+            difference = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
+            return torch.linalg.vector_norm(difference, dim=-1)
 
         blocks = cutting.blocks(len(parameters), trials_at_once, groups.shape[1], at_once)
         distances = torch.empty(groups.shape[:2], dtype=torch.float64, device=parameters.device)
-        for place, found in zip(blocks, run(block, blocks, self.threads), strict=True):
-            distances[place] = found
+        for place, part in zip(blocks, run(block, blocks, self.threads), strict=True):
+            distances[place] = part
         return distances
 
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
-        """Return why layers go through `torch.func`, by their names; '' stands for the whole model.
-
-        record: [*shape].
-        """
+        """Return why layers go through `torch.func`, by name; '' stands for the whole model."""
         return self._method(record, label, self.precision).fallbacks
 
     def cut(
@@ -233,11 +221,11 @@ class Clipper:
         own: bool = False,
         sums: int = 1,
     ) -> Cut:
-        """Return how T trials of n records are cut into blocks.
+        """Return the blocks into which T trials of n records are cut.
 
-        record: [*shape], like all n.
-        own: whether every trial has records of its own, as where they are sampled.
-        sums: how many are made of each trial's gradients.
+        record: [*shape], an example of the records.
+        own: whether every trial has separate records, for example sampled ones.
+        sums: number of sums of each trial's gradients.
         Raises InputError if max_memory is too little for one record of one trial.
         """
         need = self._method(record, label, self.precision, own).footprint
@@ -276,9 +264,9 @@ class Clipper:
     ) -> tuple[Tensor, Tensor]:
         """Return positions and weights [T, m] that fill blocks of one fixed size.
 
-        A kernel rounds differently for another number of rows, and a hostile model makes that
+        A kernel rounds differently for another number of rows, and a hostile model can make that
         rounding as large as a gradient. With blocks of one shape, a record's absence changes no
-        other record's gradient. What fills the last block has weight 0.
+        other record's gradient. Padding in the last block has weight 0.
         """
         if positions is None:
             if weights is None:
@@ -296,7 +284,7 @@ class Clipper:
         return functional.pad(positions, (0, missing)), functional.pad(weights, (0, missing))
 
     def _example(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a record and its label to try the network on; no client's own, where exact."""
+        """Return a record and its label to measure with; zeros instead of real ones where exact."""
         record, label = features[0], labels[0]
         return (
             (torch.zeros_like(record), torch.zeros_like(label)) if self.exact else (record, label)
@@ -305,7 +293,7 @@ class Clipper:
     def _method(
         self, record: Tensor, label: Tensor, precision: Precision, own: bool = False
     ) -> Method:
-        """Return how records of this kind are computed; found out once."""
+        """Return the method for records of this kind, which is made once."""
         kind = (record.shape, record.dtype, record.device, precision, own)
         if kind not in self._methods:
             self._methods[kind] = Method.of(
@@ -322,9 +310,9 @@ class Clipper:
 
 
 def fixed_rows(example: float) -> int:
-    """Return how many records every block of an exact sum has: a power of two.
+    """Return the number of records in every block of an exact sum, a power of two.
 
-    example: bytes of working memory for one of them.
+    example: bytes of working memory for a record.
     """
     rows = FIXED_ROWS
     while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:
@@ -338,15 +326,15 @@ def _add_up(
     blocks: Sequence[tuple[slice, slice]],
     threads: int,
 ) -> None:
-    """Add what all blocks come to to a total in float64, in their order."""
+    """Add the blocks' results to a float64 total, in the order of the blocks."""
     for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
         total[trials].add_(added)
 
 
 def _chosen(weights: Tensor) -> Tensor | None:
-    """Return each trial's records of weight other than 0, [T, m]; None if that is most of them.
+    """Return each trial's records of nonzero weight, [T, m]; None if these are most records.
 
-    Trials that have fewer than m are filled up with records of weight 0.
+    Trials with fewer than m records are padded with records of weight 0.
     """
     present = weights != 0
     most = int(present.sum(1).max()) if weights.numel() else 0

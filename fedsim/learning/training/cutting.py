@@ -1,4 +1,4 @@
-"""How trials and records are cut into blocks, which threads compute one by one."""
+"""The cut of trials and records into blocks, which threads share."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,19 @@ from fedsim.common.blocks import even, slices
 from fedsim.common.memory import Footprint
 
 BLOCK_TRIALS = 2
-"""Trials for which a block has room at least, so that they share the first layer's input."""
+"""Least number of trials for which a block has room, so that they share the first layer's input."""
 
 BLOCKS = 8
-"""Blocks into which trials are cut if there is enough to do, so that threads share them evenly."""
+"""Number of blocks of trials, if there is enough work, so that threads share it evenly."""
 
 WORTH_A_BLOCK, WORTH_A_CUT = 2**22, 2**18
-"""Bytes of examples in a block from which it is worth while to cut the trials further, so that
-threads have more blocks; and, where there are too few trials for that, the records."""
+"""Bytes of examples in a block from which cutting trials further pays, so that threads have more
+blocks; and from which cutting records pays, where there are too few trials."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How many trials and records are computed at once.
+    """Number of trials and records in a block.
 
     Attributes:
         trials: of a block.
@@ -38,7 +38,7 @@ class Cut:
 def blocks(
     trials: int, trials_at_once: int, records: int, records_at_once: int
 ) -> list[tuple[slice, slice]]:
-    """Return every block: which trials, and which records."""
+    """Return every block as slices of trials and of records."""
     return [
         (some, part)
         for some in slices(trials, trials_at_once)
@@ -49,28 +49,25 @@ def blocks(
 def examples_at_once(
     need: Footprint, examples: float, trials: int, records: int, whole: bool = False
 ) -> tuple[int, int]:
-    """Return how many trials and records a block has, as far as memory allows it.
+    """Return the number of trials and of records in a block, as far as memory allows.
 
-    examples: for which a block has room.
-    whole: whether to cut only where memory asks for it, as on a GPU: each block is launched anew,
-    and no threads share them.
+    examples: number of examples for which a block has room.
+    whole: whether to cut only where memory requires it, as on a GPU: each block costs a launch, and
+    no threads share them.
     """
     if whole:
         records_at_once = even(records, examples)
         return even(trials, examples / records_at_once), records_at_once
-    # As many records that what a trial costs of itself is little.
+    # Enough records that the cost of a trial itself is small.
     fewest = max(need.trial, WORTH_A_CUT) / need.example
     most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
     records_at_once = even(records, most)
-    # Then trials: as fill the block, but no fewer than a block is worth while for.
+    # Then enough trials to fill the block, but at least enough to make it worthwhile.
     fewest = WORTH_A_BLOCK / (records_at_once * need.example)
     most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
     return even(trials, most), records_at_once
 
 
 def halved(trials: int, records: int) -> tuple[int, int]:
-    """Return less for a block: fewer trials at once, then fewer records.
-
-    records: of a block; more than one, where it is one trial.
-    """
+    """Return a smaller block: half of the trials, or half of the records of a single trial."""
     return (trials // 2, records) if trials > 1 else (trials, records // 2)

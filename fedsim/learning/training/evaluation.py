@@ -1,4 +1,7 @@
-"""Losses and predictions of T models on the same records."""
+"""Losses and predictions of T models on the same records.
+
+Parameters are float32 [T, P], features [n, *shape] and labels [n] integers.
+"""
 
 import copy
 from collections.abc import Callable
@@ -16,13 +19,13 @@ from fedsim.learning.training.models import parameter_shapes, unflatten
 from fedsim.learning.training.tasks import task_of
 
 BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
-"""Scalars of parameters, and about as many of layer outputs, in one block: 4 MiB and 1 GiB."""
+"""Scalars of parameters, and about as many layer outputs, in a block: 4 MiB and 1 GiB."""
 
 OUTPUTS_AT_ONCE = 2**24
-"""Scalars of outputs that are kept at a time: 64 MiB."""
+"""Largest number of output scalars that are kept at a time: 64 MiB."""
 
 OUTPUT_PER_INPUT = 16
-"""Scalars of the largest layer output for one of the input, roughly: images grow so in a CNN."""
+"""Rough number of scalars in the largest layer output per input scalar, in a CNN."""
 
 Forward = Callable[[Tensor, Tensor], Tensor]
 """Parameters [T, P], features [n, *shape] -> logits [T, n, c]."""
@@ -31,12 +34,9 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses and the scores of T models on the same records, as their task has them.
+    """Return the losses and scores of T models on the same records, by the models' task.
 
-    parameters: float32 [T, P].
-    features: [n, *shape].
-    labels: [n] integers.
-    Returns: losses, float64 [T, n], and scores, float32 [T, n]: of a classifier 1 where the
+    Returns: losses, float64 [T, n], and scores, float32 [T, n]; a classifier scores 1 where the
     likeliest class is the label.
     """
     shape = (len(parameters), len(labels))
@@ -46,7 +46,7 @@ def evaluate(
 
     def judge(trials: slice, records: slice, outputs: Tensor) -> None:
         targets = labels[records].expand(outputs.shape[:2])
-        # In float64 the loss of a sure answer is not 0, and tells its odds.
+        # In float64 the loss of a confident answer does not round to 0.
         losses[trials, records] = task.loss(outputs.double(), targets)
         scores[trials, records] = task.score(outputs, targets).float()
 
@@ -55,19 +55,15 @@ def evaluate(
 
 
 def outputs(model: nn.Module, parameters: Tensor, features: Tensor, threads: int = 1) -> Tensor:
-    """Return the outputs of T models for records, at least one, [T, n, c].
-
-    parameters: float32 [T, P].
-    features: [n, *shape].
-    """
+    """Return the outputs of T models for at least one record, [T, n, c]."""
     first = logits(model, parameters[:1], features[:1])
-    found = first.new_empty(len(parameters), len(features), first.shape[-1])
+    every_output = first.new_empty(len(parameters), len(features), first.shape[-1])
 
     def keep(trials: slice, records: slice, outputs: Tensor) -> None:
-        found[trials, records] = outputs
+        every_output[trials, records] = outputs
 
     _in_blocks(model, parameters, features, keep, threads)
-    return found
+    return every_output
 
 
 def measures(
@@ -78,19 +74,16 @@ def measures(
     classes: int,
     threads: int = 1,
 ) -> dict[str, Tensor]:
-    """Return further measures of T models, [T, ...] each, as their task has them.
+    """Return further measures of T models, [T, ...] each, by the models' task.
 
-    parameters: float32 [T, P].
-    features: [n, *shape].
-    labels: [n] integers.
-    classes: of the labels.
+    classes: number of classes.
     """
     task = task_of(model)
-    found = [
+    parts = [
         task.of_trials(partial(outputs, model, parameters[part], features, threads), labels)
         for part in slices(len(parameters), max(1, OUTPUTS_AT_ONCE // (len(labels) * classes)))
     ]
-    return {name: torch.cat([each[name] for each in found]) for name in found[0]}
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 @torch.no_grad()
@@ -101,10 +94,7 @@ def _in_blocks(
     take: Callable[[slice, slice, Tensor], None],
     threads: int,
 ) -> None:
-    """Compute the outputs of T models for records, and hand them on block by block.
-
-    take: is handed the trials, the records and their outputs [t, m, c].
-    """
+    """Compute the outputs of T models block by block; `take` gets trials, records and outputs."""
     if not len(parameters) or not len(features):
         return
     budget = BLOCK_SCALARS[parameters.device.type]
@@ -114,7 +104,7 @@ def _in_blocks(
     forwards = _forwards(model, features.shape[1:], features.dtype, features.device)
 
     def block(trials: slice, records: slice) -> None:
-        with forwards.lend() as forward, torch.no_grad():  # a setting of each thread
+        with forwards.lend() as forward, torch.no_grad():  # each thread has its own setting
             take(trials, records, forward(parameters[trials], features[records]))
 
     blocks = cutting.blocks(len(parameters), trials_at_once, len(features), records_at_once)
@@ -126,8 +116,6 @@ def _in_blocks(
 def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
     """Return the outputs of T models for a few records.
 
-    parameters: float32 [T, P].
-    features: [n, *shape].
     Returns: [T, n, c].
     """
     budget = BLOCK_SCALARS[parameters.device.type]
@@ -151,14 +139,14 @@ def _forwards(
 
 
 def _by_torch_func(model: nn.Module) -> Forward:
-    """Return the forward passes of a module that no other thread uses: they change it meanwhile."""
+    """Return forward passes through a module that one thread uses: they change it temporarily."""
     shapes = parameter_shapes(model)
 
     def logits(flat: Tensor, records: Tensor) -> Tensor:
         return functional_call(model, unflatten(flat, shapes), (records,))
 
     def every(parameters: Tensor, records: Tensor) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH):  # fused attention has no rule for several models
+        with sdpa_kernel(SDPBackend.MATH):  # fused attention cannot be vectorised over models
             return vmap(logits, in_dims=(0, None))(parameters, records)
 
     return every

@@ -1,8 +1,8 @@
-"""A first model that leaves the challenge alone: fitted to everything but it.
+"""A worst-case first model, fitted to all records except the challenge.
 
-The worst case over theta_0, which differential privacy allows the adversary to choose. Once the
-model fits the other records their gradients are near 0 and do not bury the challenge, whose own is
-as long as clipping allows. Of the data, and without noise: an instrument, never part of a release.
+Differential privacy allows the adversary to choose theta_0. Once the model fits the other records,
+their gradients are near 0 and do not hide the challenge, whose gradient is as long as clipping
+allows. The fit uses the data without noise: it is an instrument, never part of a release.
 """
 
 import torch
@@ -19,7 +19,7 @@ STEPS, LEARNING_RATE = 200, 0.01
 def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return the parameters [P] after `STEPS` steps of Adam on the mean loss.
 
-    start: [P], on the device of the model as features and labels are; not changed.
+    start: [P], on the device of model, features and labels; it is not changed.
     features: [n, *shape].
     labels: [n] integers.
     """

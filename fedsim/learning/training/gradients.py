@@ -1,12 +1,12 @@
-"""Per-example gradients of one parameter, in the forms that layers give them.
+"""Per-example gradients of one parameter, in the forms in which layers produce them.
 
-T trials and n records have T * n gradients. Clipping needs their norms and one weighted sum of
-them, for which most layers need not form them at all (Goodfellow 2015, arXiv:1510.01799; Rochette
+T trials and n records have T * n gradients. Clipping needs their norms and one weighted sum, which
+most layers can compute without forming the gradients (Goodfellow 2015, arXiv:1510.01799; Rochette
 et al. 2019, arXiv:1912.06015).
 
-A norm decides how much of a record is sent, so it is never too small, whatever model a server
-chose: squares are float64, or float32 with a bound on what was lost, and a norm that is not formed
-has a bound on its rounding added (docs/explanation/training.md proves it).
+A norm decides how much of a record is sent, so it must never be too small, even for a model that a
+hostile server chose. Squares are float64, or float32 with a bound on the loss. A norm that is not
+formed has a bound on its rounding added (docs/explanation/training.md has the proof).
 """
 
 import math
@@ -21,17 +21,17 @@ from torch import Tensor
 from fedsim.common.blocks import slices
 
 FORMING_COST = 12
-"""Multiplications that take as long as writing one number to memory and reading it back twice: what
-a formed gradient costs beside the arithmetic. Measured on one core, between 5 and 30."""
+"""Multiplications that take as long as writing a number to memory and reading it back twice, the
+cost of forming a gradient besides its arithmetic. Measured on one core: 5 to 30."""
 
 STRIP = 120
-"""Float32 squares that are added in float32 before their sum continues in float64."""
+"""Number of float32 squares that are added in float32 before their sum continues in float64."""
 
 UNDERFLOW = 2.0**-63
-"""How much shorter underflow makes a float32 number in a norm: the root of the smallest normal."""
+"""How much underflow shortens a float32 number in a norm: the root of the smallest normal."""
 
 GRAM_ROUNDING = 2.0**-30
-"""What is added to <a a^T, e e^T>, as a share of (sum_l |a_l| |e_l|)^2, for its terms may cancel.
+"""Share of (sum_l |a_l| |e_l|)^2 that is added to <a a^T, e e^T>, whose terms may cancel.
 
 The float64 product errs by less than half of this share while in + out + L^2 < 2^22."""
 
@@ -44,18 +44,16 @@ class Gradient(ABC):
 
     @abstractmethod
     def norms(self) -> Tensor:
-        """Return |g|, float64 [T, n], at least 1 - 2^-18 times its value for every input.
+        """Return |g|, float64 [T, n], at least 1 - 2^-18 times its true value for every input.
 
-        It exceeds its value by at most 2^-18 of it, by `UNDERFLOW` times the root of the size, and
-        in its square by `GRAM_ROUNDING` times (sum_l |a_l| |e_l|)^2 where no gradient is formed.
+        It exceeds the true value by at most 2^-18 of it and `UNDERFLOW` times the root of the size.
+        Where no gradient is formed, its square may also exceed by `GRAM_ROUNDING` times
+        (sum_l |a_l| |e_l|)^2.
         """
 
     @abstractmethod
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return sum_n w[T, n] g[T, n], added in the type of the weights.
-
-        Returns: [T, *shape], or flat as [T, size], in float32 or float64 like the weights.
-        """
+        """Return sum_n w[T, n] g[T, n], [T, *shape] or [T, size], in the type of the weights."""
 
     @abstractmethod
     def formed(self) -> Tensor:
@@ -63,7 +61,7 @@ class Gradient(ABC):
 
     @abstractmethod
     def without(self, dropped: Tensor) -> "Gradient":
-        """Return the same gradients, zero where bool [T, n] is true; those may be infinite."""
+        """Return the gradients with zeros where bool [T, n] is true; those may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -77,20 +75,16 @@ class Dense(Gradient):
     values: Tensor
 
     def norms(self) -> Tensor:
-        """Return |g|, float64 [T, n]."""
         return _norms(self.values.flatten(2))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return the sum of the weighted gradients, [T, *shape]."""
         weights = weights[(...,) + (None,) * (self.values.dim() - 2)]
         return (weights * self.values).sum(1)  # float64 weights make the products float64
 
     def formed(self) -> Tensor:
-        """Return the values, flattened to [T, n, size]."""
         return self.values.flatten(2)
 
     def without(self, dropped: Tensor) -> "Dense":
-        """Return the values, with zeros for what is dropped."""
         return Dense(_zeroed(self.values, dropped))
 
 
@@ -98,7 +92,7 @@ class Dense(Gradient):
 class Products(Gradient):
     """Gradients sum_l a_l e_l^T, of the inputs a and output-gradients e at L positions.
 
-    Forms the gradients where that costs less than the Gram matrices a a^T and e e^T, in which
+    The gradients are formed where that costs less than the Gram matrices a a^T and e e^T, for which
     |sum_l a_l e_l^T|^2 = <a a^T, e e^T>.
 
     Attributes:
@@ -113,7 +107,6 @@ class Products(Gradient):
     arrange: Callable[[Tensor], Tensor]
 
     def norms(self) -> Tensor:
-        """Return |g| [T, n], from the formed gradients or from the Gram matrices."""
         if self.formed_at_once:
             return _norms(self.products.flatten(2))
         lengths = _norms(self.inputs) * _norms(self.errors)  # |a_l| |e_l|, [T, n, G, L]
@@ -125,7 +118,6 @@ class Products(Gradient):
         return (gram + GRAM_ROUNDING * lengths.sum(-1).square()).sum(-1).sqrt()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return the weighted sum [T, *shape], of formed gradients or from the weighted errors."""
         if self.formed_at_once:
             trials, records = weights.shape
             flat = self.products.reshape(trials, records, -1).to(weights)
@@ -134,7 +126,7 @@ class Products(Gradient):
         records, positions = self.errors.shape[1], self.errors.shape[-2]
         chunk = max(1, records)
         if weights.dtype == torch.float64 and positions > 1:
-            # Terms that cancel leave their rounding behind, the more the more are added at once.
+            # Cancelling terms leave rounding errors that grow with the number of terms.
             chunk = max(1, math.isqrt(GRAM_CHUNK // positions))
         sums = [self._product(weights, part) for part in slices(records, chunk)]
         return self.arrange(sums[0] if len(sums) == 1 else torch.stack(sums).sum(0))
@@ -153,12 +145,10 @@ class Products(Gradient):
         return inputs.mT @ errors
 
     def formed(self) -> Tensor:
-        """Return the products, arranged and flattened to [T, n, size]."""
         return self.arrange(self.products).flatten(2)
 
     def without(self, dropped: Tensor) -> "Products":
-        """Return products with errors of zero for what is dropped, and finite inputs."""
-        # Trials may share an input, and 0 times infinity is not 0.
+        # Make the inputs finite too: trials may share an input, and 0 times infinity is not 0.
         inputs = self.inputs.nan_to_num(0.0, 0.0, 0.0)
         return Products(inputs, _zeroed(self.errors, dropped), self.arrange)
 
@@ -182,9 +172,9 @@ class Rows(Gradient):
     """Gradients of an embedding [rows, D]: at each position l, e_l is added to one row.
 
     Attributes:
-        indices: [t, n, L], t as of `Products.inputs`; a row of -1 takes nothing.
+        indices: [t, n, L], with t = 1 where all trials share them; -1 adds to no row.
         errors: e, [T, n, L, D].
-        rows: of the table.
+        rows: number of rows of the table.
     """
 
     indices: Tensor
@@ -192,7 +182,7 @@ class Rows(Gradient):
     rows: int
 
     def norms(self) -> Tensor:
-        """Return |g| [T, n], by the Gram matrix of e over pairs of positions of the same row."""
+        # The Gram matrix of e, over pairs of positions with the same row.
         errors = self.errors.double() * self._taken[..., None]
         same = self.indices[..., :, None] == self.indices[..., None, :]
         gram = ((errors @ errors.mT) * same).sum((-2, -1))
@@ -200,19 +190,16 @@ class Rows(Gradient):
         return (gram + GRAM_ROUNDING * lengths.square()).sqrt()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return a table for each trial, with the weighted errors of all records, [T, rows, D]."""
         values = self.errors * (weights[..., None] * self._taken)[..., None]
         return self._scatter(values.flatten(1, 2), self.indices.flatten(1))
 
     def formed(self) -> Tensor:
-        """Return a table for each record, flattened to [T, n, rows * D]."""
         trials, records = self.errors.shape[:2]
         values = (self.errors * self._taken[..., None]).flatten(0, 1)
         indices = self.indices.expand(trials, -1, -1).flatten(0, 1)
         return self._scatter(values, indices).unflatten(0, (trials, records)).flatten(2)
 
     def without(self, dropped: Tensor) -> "Rows":
-        """Return rows with errors of zero for what is dropped."""
         return Rows(self.indices, _zeroed(self.errors, dropped), self.rows)
 
     @property
@@ -228,28 +215,25 @@ class Rows(Gradient):
 
 @dataclass(frozen=True)
 class Shared(Gradient):
-    """A parameter that is used several times.
+    """Gradients of a parameter that is used several times.
 
     Attributes:
-        parts: the gradients of its uses, whose sum is its own.
+        parts: the gradients of its uses, which add up.
     """
 
     parts: Sequence[Gradient]
 
     def norms(self) -> Tensor:
-        """Return |g| [T, n] of the formed sums: the parts' norms do not add up."""
+        # The norm of a sum does not follow from the norms of its parts.
         return _norms(self._formed)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """Return the sum of the weighted gradients, [T, size]."""
         return (weights[:, None] @ self._formed.to(weights)).squeeze(1)
 
     def formed(self) -> Tensor:
-        """Return the sums of the formed parts, [T, n, size]."""
         return self._formed
 
     def without(self, dropped: Tensor) -> "Shared":
-        """Return the parts with zeros for what is dropped."""
         return Shared([part.without(dropped) for part in self.parts])
 
     @cached_property
@@ -264,7 +248,7 @@ def _norms(values: Tensor) -> Tensor:
     """Return the norms [...] of float32 values [..., size] in float64, never too small.
 
     The squares of a strip are added in float32 and err by at most (STRIP + 4) 2^-24 < 2^-17 of
-    their sum, in whatever order. What underflow may have taken from them is added.
+    their sum, in any order. The largest loss by underflow is added.
     """
     size = values.shape[-1]
     lost = UNDERFLOW * math.sqrt(size)
@@ -288,15 +272,14 @@ def joined(parts: Sequence[Gradient]) -> Gradient:
 
 
 def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:
-    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial.
+    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial, [T, P].
 
-    gradients: of each parameter, in the order in which they are flattened.
-    weights: w, [T, n]; their type is that of the sums.
-    Returns: [T, P].
+    gradients: of each parameter, in their flattened order.
+    weights: w, [T, n], in the type of the sums.
     """
     sums = [gradient.weighted_sum(weights) for gradient in gradients]
     joined = sums[0].new_empty(len(weights), sum(total[0].numel() for total in sums))
-    # One copy each, whatever the order of the axes in memory is.
+    # One copy each, for any order of the axes in memory.
     for part, total in zip(joined.split([t[0].numel() for t in sums], dim=1), sums, strict=True):
         part.view(total.shape).copy_(total)
     return joined

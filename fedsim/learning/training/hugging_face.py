@@ -1,9 +1,9 @@
 """Networks of texts from a local Hugging Face directory: classifiers, and decoders.
 
-A classifier maps tokens to logits, a decoder a text to the loss of its next tokens.
+A classifier maps tokens to logits, and a decoder maps a text to the loss of its next tokens.
 
-transformers builds and reads them: from safetensors alone, without code of the directory's, and
-without a download. Dropout is left out, which would draw random numbers.
+transformers builds and reads them from safetensors, without code from the directory and without a
+download. Dropout, which would draw random numbers, is switched off.
 """
 
 from functools import cache
@@ -21,32 +21,29 @@ from fedsim.learning.data import tokens
 from fedsim.learning.training import pretrained, size_limit
 
 ADAPTERS = "adapter_config.json"
-"""A file that would have transformers take the network from where it says."""
+"""A file that would make transformers load another network."""
 
 VALUES = "model.safetensors"
 
 NAME = "hugging-face"
-"""What model.name calls them."""
+"""The value of model.name for these networks."""
 
 
 class _OfTokens:
-    """Maps token numbers [N, length] to logits [N, classes], padding left out of the attention."""
+    """Maps token numbers [N, length] to logits [N, classes], with padding masked in attention."""
 
     config: Any
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits.
-
-        x: float [N, length], as of `tokens.numbers`.
-        """
+        """Return the logits of `tokens.numbers`, float [N, length]."""
         numbers = x.long()
         padding = (numbers == self.config.pad_token_id)[:, None, None, :]
-        # Of four axes, since transformers looks into other masks, which no record's own gradient
-        # (torch.func.vmap) allows.
+        # A mask with four axes: transformers inspects masks with fewer, which torch.func.vmap
+        # forbids.
         hidden = torch.zeros(padding.shape, device=x.device)
         hidden = hidden.masked_fill(padding, torch.finfo(hidden.dtype).min)
-        found = super().forward(input_ids=numbers, attention_mask=hidden)  # type: ignore[misc]
-        return found.logits
+        output = super().forward(input_ids=numbers, attention_mask=hidden)  # type: ignore[misc]
+        return output.logits
 
 
 class _OfNextTokens:
@@ -55,24 +52,24 @@ class _OfNextTokens:
     config: Any
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean loss of a text's next tokens, and the share that was the likeliest.
+        """Return the mean loss of a text's next tokens, and the share of right ones.
 
-        x: float [N, length], as of `tokens.numbers`.
+        x: float [N, length], from `tokens.numbers`.
         """
         numbers = x.round().long().remainder(self.config.vocab_size)
         records, length = numbers.shape
         padding = numbers == self.config.pad_token_id
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        # Of four axes, as in `_OfTokens`.
+        # A mask with four axes, for the reason in `_OfTokens`.
         hidden = torch.zeros(records, 1, length, length, device=x.device)
         least = torch.finfo(hidden.dtype).min
         hidden = hidden.masked_fill(later | padding[:, None, None, :], least)
         places = torch.arange(length, device=x.device).expand(records, length)
-        found = super().forward(  # type: ignore[misc]
+        output = super().forward(  # type: ignore[misc]
             input_ids=numbers, attention_mask=hidden, position_ids=places, use_cache=False
         )
-        # One of several trials, which share what comes before any parameter that is trained.
-        logits = at_least_float32(found.logits[:, :-1])
+        # The logits may be of several trials, which share the layers before any trained parameter.
+        logits = at_least_float32(output.logits[:, :-1])
         times = len(logits) // records
         targets, counted = numbers[:, 1:].repeat(times, 1), ~padding[:, 1:].repeat(times, 1)
         losses = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
@@ -83,22 +80,22 @@ class _OfNextTokens:
 
 
 def build(directory: str, length: int, classes: int, task: str = "classification") -> nn.Module:
-    """Return a directory's network for a task; a head is drawn where it has none that fits.
+    """Return a directory's network for a task; a head that does not fit is drawn anew.
 
     task: "classification" or "next-token".
-    Raises InputError if there is none, of a kind without such a head, or damaged; or it takes
-    fewer tokens.
+    Raises InputError if the directory has no such network, or a damaged one, or if the network
+    takes fewer tokens.
     """
     if not directory:
         raise InputError(
-            f"model.name is {NAME}, whose network lies in a directory: name it with model.weights"
+            f"model.name is {NAME}, whose network is in a directory: set model.weights to it"
         )
     settings, values = tokens.settings(directory), Path(directory) / VALUES
     if (Path(directory) / ADAPTERS).exists():
         raise InputError(f"'{directory}' has {ADAPTERS}, of another network: merge and save both")
     hugging_face = _library()
     try:
-        # By name alone, so that code of the directory's own is not looked at.
+        # Look the class up by name, so that code in the directory is ignored.
         kind: Any = hugging_face.CONFIG_MAPPING[settings.get("model_type", "")]
         config = kind.from_dict(settings)
         if task == "classification":
@@ -129,18 +126,18 @@ def build(directory: str, length: int, classes: int, task: str = "classification
 
 
 def files(network: nn.Module, directory: str) -> dict[str, bytes]:
-    """Return what describes a network and its tokens, by file name; without its values.
+    """Return the files that describe a network and its tokens, by name, without its values.
 
     Raises OSError if the tokenizer cannot be read.
     """
-    written: Any = network.config
+    config: Any = network.config
     tokenizer = reading.content(Path(directory) / tokens.TOKENIZER, reading.MOST_JSON)
-    return {tokens.CONFIG: written.to_json_string().encode(), tokens.TOKENIZER: tokenizer}
+    return {tokens.CONFIG: config.to_json_string().encode(), tokens.TOKENIZER: tokenizer}
 
 
 @cache
 def _taking_tokens(kind: Any, task: str) -> Any:
-    """Return the class of a kind of network for a task, which takes tokens alone."""
+    """Return the class of a kind of network for a task, which takes tokens only."""
     from transformers.models.auto import modeling_auto  # noqa: PLC0415  (an extra)
 
     of: dict[str, tuple[Any, type, str]] = {
@@ -151,15 +148,15 @@ def _taking_tokens(kind: Any, task: str) -> Any:
         ),
         "next-token": (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, _OfNextTokens, "decoder"),
     }
-    kinds, head, what = of[task]
+    kinds, head, title = of[task]
     if kind not in kinds:
-        raise InputError(f"transformers has no {what} for a {kind.__name__}")
+        raise InputError(f"transformers has no {title} for a {kind.__name__}")
     return type(kinds[kind].__name__, (head, kinds[kind]), {})
 
 
 @cache
 def _library() -> Any:
-    """Return transformers, which then says nothing of its own."""
+    """Import transformers, and silence its messages."""
     try:
         import transformers  # noqa: PLC0415  (an extra)
     except ImportError:

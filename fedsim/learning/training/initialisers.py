@@ -1,4 +1,4 @@
-"""Laws from which a network's first values are drawn, where PyTorch's own are not wanted."""
+"""Initialisers of a network's first values, as alternatives to PyTorch's own."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,8 @@ from torch.nn.modules.conv import _ConvNd
 def glorot(model: nn.Module) -> None:
     """Draw weights uniformly in ±√(6/(inputs + outputs)), and set biases to zero, in place.
 
-    Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions; what
-    other layers have stays as it is.
-
-    model: is changed, from PyTorch's global generator.
+    This is Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions;
+    other layers stay unchanged. Draws from PyTorch's global generator.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Linear | _ConvNd):
@@ -22,4 +20,4 @@ def glorot(model: nn.Module) -> None:
 
 
 INITIALISERS: dict[str, Callable[[nn.Module], None]] = {"glorot": glorot}
-"""By what model.weights calls them."""
+"""By their names in model.weights."""

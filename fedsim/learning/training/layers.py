@@ -1,9 +1,9 @@
-"""How each kind of layer runs T trials at once, and what gradient it gives for each example.
+"""Rules for layers: how a kind of layer runs T trials at once, and its gradient for each example.
 
 The examples of T trials and n records run as one batch of T * n rows, so every layer without
-parameters runs as it is. Only a parametrised layer knows of trials. Its rule in `RULES` maps such
-a batch, and finds the gradient of each example from the layer's input a and its output-gradient e.
-A layer without a rule goes through `torch.func`, by the rule `by_torch_func`.
+parameters runs unchanged. Only parametrised layers know about trials. A layer's rule in `RULES`
+maps such a batch, and computes the gradient of each example from the layer's input a and its
+output-gradient e. A layer without a rule goes through `torch.func`, by the rule `by_torch_func`.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,7 @@ from fedsim.learning.training.gradients import Dense, Gradient, Products, Rows
 from fedsim.learning.training.models import ChannelAffine
 
 Backward = Callable[[Tensor], dict[str, Gradient]]
-"""Output-gradient e [T, n, *shape], which it may overwrite -> gradients of the parameters by name.
-"""
+"""Maps the output-gradient e [T, n, *shape], which it may overwrite, to gradients by parameter."""
 
 Rule = Callable[[nn.Module, dict[str, Tensor], Tensor], tuple[Tensor, Backward]]
 """Layer, parameters {name: [T, *shape]}, input x [t, n, *shape] -> output [T, n, *shape], backward.
@@ -30,13 +29,13 @@ t = 1 where all trials share the input, else T.
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
-    """Return the rule of a kind of layer; None if it has none."""
+    """Return the rule of a kind of layer; None without one."""
     kind = type(layer)
     return RULES.get(kind) or BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def refusal(layer: nn.Module) -> str | None:
-    """Return why no rule in `RULES` covers this layer; None if one does."""
+    """Return why no rule in `RULES` covers this layer; None if a rule does."""
     if rule_of(layer) is None:
         return f"{type(layer).__name__} has no rule"
     if more := {name for name, _ in layer.named_parameters(recurse=False)} - {"weight", "bias"}:
@@ -49,11 +48,11 @@ def refusal(layer: nn.Module) -> str | None:
 def by_torch_func(
     layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
 ) -> tuple[Tensor, Backward]:
-    """Run any layer that maps a batch to a batch of the same length, record by record: a `Rule`.
+    """Run a layer that maps a batch to a batch of the same length, record by record: a `Rule`.
 
     parameters: [T, *shape] by name.
     x: the input, [1, n, *shape] where all trials share it, else [T, n, *shape].
-    Returns: the output [T, n, *shape], and what turns its gradient into those of the parameters.
+    Returns: the output [T, n, *shape], and its `Backward`.
     Raises ValueError if the layer does not return one tensor.
     """
 
@@ -64,14 +63,14 @@ def by_torch_func(
         pull = vjp(lambda own: run(own, row[None])[0], values)[1]
         return pull(error)[0]
 
-    shared, seen = len(x) == 1, x.detach()
+    shared, inputs = len(x) == 1, x.detach()
     held = {name: value.detach() for name, value in parameters.items()}
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
         per_trial = vmap(
             vmap(gradient, in_dims=(None, 0, 0)), in_dims=(0, None if shared else 0, 0)
         )
-        rows = seen.to(errors.dtype) if seen.is_floating_point() else seen
+        rows = inputs.to(errors.dtype) if inputs.is_floating_point() else inputs
         values = per_trial(held, rows[0] if shared else rows, errors)
         return {name: Dense(value.reshape(*errors.shape[:2], -1)) for name, value in values.items()}
 
@@ -82,12 +81,13 @@ def by_torch_func(
 
 
 def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
-    weight, seen = parameters["weight"].mT, x.detach()
+    weight, rows_in = parameters["weight"].mT, x.detach()
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
         # [t, n, 1 group, positions, size]
         inputs, outputs = (
-            each[:, :, None].flatten(3, -2) for each in (_row(at_least_float32(seen)), _row(errors))
+            each[:, :, None].flatten(3, -2)
+            for each in (_row(at_least_float32(rows_in)), _row(errors))
         )
         return {
             "weight": Products(inputs, outputs, lambda products: products.squeeze(-3).mT),
@@ -105,21 +105,21 @@ def _linear(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple
 def _transposed_linear(
     layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
 ) -> tuple[Tensor, Backward]:
-    """Run a linear layer whose weight is [in, out], as GPT-2's `Conv1D`: a `Rule`."""
+    """Run a linear layer whose weight is [in, out], like GPT-2's `Conv1D`: a `Rule`."""
     output, plain = _linear(layer, parameters | {"weight": parameters["weight"].mT}, x)
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
-        found = plain(errors)
-        products = found["weight"]
+        gradients = plain(errors)
+        products = gradients["weight"]
         assert isinstance(products, Products)
         weight = Products(products.inputs, products.errors, lambda each: each.squeeze(-3))
-        return found | {"weight": weight}
+        return gradients | {"weight": weight}
 
     return output, backward
 
 
 def _row(x: Tensor) -> Tensor:
-    """Return x [t, n, size] with one position, [t, n, 1, size]; with positions, as it is."""
+    """Return x [t, n, size] with one position, [t, n, 1, size]; x with positions is unchanged."""
     return x[:, :, None] if x.dim() == 3 else x
 
 
@@ -130,37 +130,37 @@ _CONVOLUTIONS: dict[type[nn.Module], Callable[..., Tensor]] = {
 }
 
 MANY_CHANNELS = 8
-"""From how many channels on a patch is copied fastest with the channels innermost."""
+"""Least number of channels for which a patch is copied fastest with the channels innermost."""
 
 
 def _convolution(
     layer: nn.Module, parameters: dict[str, Tensor], x: Tensor
 ) -> tuple[Tensor, Backward]:
-    """Sum, over output positions, e times the patch of a that was seen there.
+    """Run a convolution; its gradient sums, over output positions, e times the patch of a there.
 
     Outputs are in the channels-last memory format, in which PyTorch's pooling and grouped
     convolutions are several times faster. The first convolution, whose input all trials share, is
-    a product with its patches; the others are one convolution with the trials as its groups. On a
-    GPU they are products, too: cuDNN takes one group after the other (500 trials of MNIST's second
-    convolution on an H200, forward and backward: 7 ms instead of 28).
+    a product with its patches. Later ones are one convolution with the trials as groups. On a GPU
+    they are products too, because cuDNN runs groups one after the other (500 trials of MNIST's
+    second convolution on an H200, forward and backward: 7 ms instead of 28).
     """
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     weight, bias = parameters["weight"], parameters.get("bias")
     trials = len(weight)
-    # Without gradients the later layers of a single trial look like a first one.
+    # Without gradients, the later layers of a single trial look like a first layer.
     first = len(x) == 1 and not x.requires_grad and (trials > 1 or torch.is_grad_enabled())
     if first or x.device.type != "cpu":
         patches, sizes = _patches(layer, x)
         columns = _as_patches(layer, weight)
         if bias is not None:
-            # The bias is the weight of an input that is always 1: no passes of its own.
+            # The bias is the weight of an input that is always 1, which saves passes over memory.
             patches = functional.pad(patches.mT, (0, 0, 0, 1), value=1.0).mT
             columns = torch.cat([columns, bias.view(trials, layer.groups, 1, -1)], dim=2)
         # One product for each trial, over all records and positions.
         product = patches.movedim(2, 1).flatten(2, 3).expand(trials, -1, -1, -1) @ columns
         output = product.movedim(1, 2).flatten(2).unflatten(1, (x.shape[1], *sizes)).movedim(-1, 2)
     else:
-        patches, seen = None, x.detach()
+        patches, inputs = None, x.detach()
         output = _grouped_convolution(layer, weight, bias, x)
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
@@ -169,13 +169,13 @@ def _convolution(
         shared = None if patches is None else at_least_float32(patches.detach())
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
-        # Patches of an input that each trial has of its own are made only now.
+        # Patches of inputs that differ between trials are made only now, to save memory.
         if shared is None:
-            weights = Products(_patches(layer, at_least_float32(seen))[0], by_group, as_weight)
+            weights = Products(_patches(layer, at_least_float32(inputs))[0], by_group, as_weight)
         elif bias is None:
             weights = Products(shared, by_group, as_weight)
         elif (both := Products(shared, by_group, as_weight)).formed_at_once:
-            # With gradients formed anyway, the bias's are the row of the input that is always 1.
+            # The gradients are formed anyway: the bias's are the row of the input that is always 1.
             products = both.products
             return {
                 "weight": Dense(as_weight(products[..., :-1, :])),
@@ -194,7 +194,7 @@ def _grouped_convolution(
     """Return [T, n, out, *sizes] from x [t, n, in, *sizes], by one convolution of T * G groups."""
     trials = len(weight)
     if x.requires_grad:
-        # Pooling copies twice where its output's gradient is in another format than its input.
+        # Pooling copies twice if its output's gradient and its input differ in memory format.
         x.register_hook(_channels_last)
     pads = _pads(layer)
     symmetric = pads[::2] == pads[1::2] and layer.padding_mode == "zeros"
@@ -214,7 +214,7 @@ def _grouped_convolution(
 
 
 def _pads(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int]:
-    """Return the padding before and after each axis, the last axis first, as functional.pad's."""
+    """Return the padding before and after each axis, the last axis first, for functional.pad."""
     if layer.padding == "valid":
         return [0, 0] * len(layer.kernel_size)
     if isinstance(layer.padding, str):  # "same"
@@ -232,9 +232,9 @@ def _pad(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """Return what each output position sees of x, [t, n, G, positions, patch], and their sizes.
+    """Return the patch of x at each output position, [t, n, G, positions, patch], and their sizes.
 
-    A copy of strided views, which is several times faster than `functional.unfold`.
+    A copy of strided views is several times faster than `functional.unfold`.
     """
     windows, axes = _pad(layer, x), len(layer.kernel_size)
     for axis in range(axes):
@@ -283,14 +283,15 @@ def _embedding(
     assert isinstance(layer, nn.Embedding)
     weight = parameters["weight"]
     trials, rows = weight.shape[:2]
-    seen = x.detach().flatten(2) if x.dim() > 2 else x.detach()[..., None]
+    indices = x.detach().flatten(2) if x.dim() > 2 else x.detach()[..., None]
     if layer.padding_idx is not None:
-        seen = seen.masked_fill(seen == layer.padding_idx, -1)
+        indices = indices.masked_fill(indices == layer.padding_idx, -1)
 
     def backward(errors: Tensor) -> dict[str, Gradient]:
-        return {"weight": Rows(seen, errors.reshape(*errors.shape[:2], -1, errors.shape[-1]), rows)}
+        values = errors.reshape(*errors.shape[:2], -1, errors.shape[-1])
+        return {"weight": Rows(indices, values, rows)}
 
-    # The trials' tables one below the other.
+    # Look up in one table: the trials' tables one below the other.
     first = torch.arange(trials, device=x.device) * rows
     output = functional.embedding(x + first.view(-1, *[1] * (x.dim() - 1)), weight.flatten(0, 1))
     return output, backward
@@ -301,23 +302,23 @@ def _normalised(
 ) -> Rule:
     """Return the rule of weight * normalise(x) + bias.
 
-    `channel` is the first axis of the output that the weight's axes lie along.
+    channel: returns the first axis of the output along which the weight's axes lie.
     """
 
     def rule(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
         normal = normalise(layer, x)
-        seen, axis = normal.detach(), channel(layer, x)
+        normal_values, axis = normal.detach(), channel(layer, x)
         weight = parameters["weight"]
-        # The weight [T, *own] as [T, 1 ..., *own, 1 ...], along its axes of the output.
+        # View the weight [T, *own] as [T, 1 ..., *own, 1 ...], along its axes of the output.
         shape = [len(weight), *[1] * (axis - 1), *weight.shape[1:]]
         shape += [1] * (x.dim() - len(shape))
-        # The axes of an example that the gradient is summed over.
+        # The axes of an example over which the gradient is summed.
         others = [i for i in range(2, x.dim()) if not axis <= i < axis + weight.dim() - 1]
 
-        # Of the weight e * normalise(x), of the bias e.
+        # The weight's gradient is e * normalise(x), and the bias's is e.
         def backward(errors: Tensor) -> dict[str, Gradient]:
             of_bias = errors.sum(others) if others else errors.clone()
-            products = errors.mul_(at_least_float32(seen))
+            products = errors.mul_(at_least_float32(normal_values))
             of_weight = products.sum(others) if others else products
             return {"weight": Dense(of_weight), "bias": Dense(of_bias)}
 
@@ -331,7 +332,7 @@ def _normalised(
 def _group_norm(layer: nn.Module, x: Tensor) -> Tensor:
     assert isinstance(layer, nn.GroupNorm)
     rows = x.flatten(0, 1)
-    # A GPU's kernel takes the records one after the other, which PyTorch would do, too.
+    # A GPU's kernel needs contiguous records; PyTorch would copy them too.
     rows = rows if rows.device.type == "cpu" else rows.contiguous()
     normal = functional.group_norm(rows, layer.num_groups, eps=layer.eps)
     return normal.unflatten(0, x.shape[:2])
@@ -357,7 +358,7 @@ RULES: dict[type[nn.Module], Rule] = {
 }
 
 TRANSPOSED = "transformers.pytorch_utils.Conv1D"
-"""The name of GPT-2's linear layers, whose weight is [in, out]."""
+"""Class name of GPT-2's linear layers, whose weight is [in, out]."""
 
 BY_NAME: dict[str, Rule] = {TRANSPOSED: _transposed_linear}
-"""Rules of layers of packages that need not be installed."""
+"""Rules of layers from packages that may not be installed."""

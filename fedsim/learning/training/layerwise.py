@@ -1,7 +1,7 @@
 """Per-example gradients of a whole model from one forward and one backward pass.
 
 Every parametrised layer of a private copy of the model runs by its rule
-(`fedsim.learning.training.layers`); the layers between them run as they are, on one batch of T * n
+(`fedsim.learning.training.layers`). The layers between them run unchanged, on one batch of T * n
 rows.
 """
 
@@ -32,10 +32,10 @@ from fedsim.learning.training.tasks import task_of
 
 @dataclass(frozen=True)
 class _Layer:
-    """A parametrised layer: its rule, and the module that the rule is shown.
+    """A parametrised layer with its rule, and the module for the rule.
 
-    names: the layer's own trained parameters and those of the model, which tying may make another
-    layer's; frozen: its other parameters, the same for all trials.
+    names: the layer's trained parameters by their names in the model, which tied layers share.
+    frozen: its other parameters, the same for all trials.
     """
 
     module: nn.Module
@@ -46,9 +46,9 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a layer: its input, how it turns e into gradients, and where e will arrive.
+    """A call of a layer: its input, its backward function, and the graph edge where e will arrive.
 
-    output: None where no gradients are asked for.
+    output: None where no gradients are needed.
     """
 
     layer: str
@@ -61,12 +61,12 @@ class _Call:
 class LayerwiseModel:
     """A private copy of a model whose parametrised layers run T trials as one batch.
 
-    Not thread-safe: each thread needs its own.
+    It is not thread-safe: each thread needs its own.
 
-    precision: of the forward and backward passes; what a layer's rule makes of them is float32.
+    precision: of the forward and backward passes; gradients that rules compute are float32.
 
     Attributes:
-        fallbacks: why a layer has no rule of its own and goes through `torch.func`, by its name.
+        fallbacks: why a layer has no rule and goes through `torch.func`, by its name.
     """
 
     def __init__(self, model: nn.Module, precision: Precision = "float32") -> None:
@@ -85,7 +85,7 @@ class LayerwiseModel:
                 self.fallbacks[name] = reason
             own = dict(module.named_parameters(remove_duplicate=False))
             self._layers[name] = _Layer(
-                # torch.func calls the module, whose forward is about to be replaced.
+                # torch.func calls the module itself, so it needs one whose forward stays original.
                 module if reason is None else copy.deepcopy(module),
                 (reason is None and rule_of(module)) or by_torch_func,
                 {key: originals[id(p)] for key, p in own.items() if p.requires_grad},
@@ -99,10 +99,10 @@ class LayerwiseModel:
         """Return the unclipped gradients, one item for each trained parameter in order.
 
         parameters: [T, P].
-        features: [n, *shape], or [T, n, *shape] where every trial has records of its own.
+        features: [n, *shape], or [T, n, *shape] if trials have separate records.
         labels: [n] integers, or [T, n].
-        Raises ValueError if the model does not call every parametrised layer, each on a batch of
-        examples that it leaves alone.
+        Raises ValueError unless the model calls every parametrised layer on a batch of examples,
+        and leaves that batch unchanged.
         """
         self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
         # Records that all trials share become T * n rows at the first layer.
@@ -110,17 +110,17 @@ class LayerwiseModel:
             features, labels = features.flatten(0, 1), labels.flatten()
         else:
             labels = labels.repeat(len(parameters))
-        # One backward pass of the sum of all losses: a row's e comes from its own loss alone.
+        # One backward pass of the sum of all losses suffices: a row's e depends on its own loss.
         with reduced(self._precision, features.device):
             logits = self._run(features)
             self._check(logits)
             loss = task_of(self._model).objective(logits, labels).sum()
             edges = [call.output for call in self._calls if call.output is not None]
             errors = torch.autograd.grad(loss, edges)
-        # A rule may overwrite its e, but branches that are added have one e together.
+        # A rule may overwrite its e, but added branches share one e: copy e if it is shared.
         uses = Counter(error.untyped_storage().data_ptr() for error in errors)
         parts: dict[str, list[Gradient]] = {name: [] for name in self._shapes}
-        # Each call's rule turns its e into gradients, which a tied parameter has several of.
+        # Each call's rule turns its e into gradients; a tied parameter gets several.
         for call, error in zip(self._calls, errors, strict=True):
             own = error if uses[error.untyped_storage().data_ptr()] == 1 else error.clone()
             if 0 in own.stride():  # expanded, as behind a sum
@@ -147,8 +147,8 @@ class LayerwiseModel:
     def _run(self, features: Tensor) -> Tensor:
         """Return the logits of all trials.
 
-        What is before the first trained layer runs once for all, unless a shortcut takes it past
-        that layer, to where it meets the outputs of every trial; then it runs once for each.
+        The layers before the first trained layer run once for all trials. If a shortcut leads past
+        the trained layer and meets the outputs of every trial, they run once for each trial.
         """
         trials, records = self._size
         if not self._apart:
@@ -168,20 +168,20 @@ class LayerwiseModel:
         self._calls = []
 
     def _end(self) -> None:
-        """Hold nothing of the trials between two calls."""
+        """Release the trials' tensors between two calls."""
         self._calls, self._values = [], {}
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
         layer, (trials, records) = self._layers[name], self._size
         if len(x) not in (records, records * trials):
-            raise ValueError(f"layer '{name}' sees {len(x)} rows, which are not the records")
-        # Before the first parametrised layer all trials are the same, and run once.
+            raise ValueError(f"layer '{name}' gets {len(x)} rows, which are not the records")
+        # Before the first parametrised layer all trials are equal, and run once.
         x = x.unflatten(0, (-1, records))
         values = {key: self._values[own] for key, own in layer.names.items()}
         values |= {key: p.expand(trials, *p.shape) for key, p in layer.frozen.items()}
         output, backward = layer.rule(layer.module, values, x)
         output = output.flatten(0, 1)
-        # An activation may overwrite the output, so e is asked for at its edge of the graph.
+        # e arrives at the output's edge of the graph, even if an activation overwrites the output.
         # Writing into a view would replace the edge; this makes it no view, without a copy.
         output = torch.ops.aten._unsafe_view(output, output.shape)
         edge = get_gradient_edge(output) if torch.is_grad_enabled() else None
@@ -189,10 +189,10 @@ class LayerwiseModel:
         return output
 
     def _activate_in_place(self) -> None:
-        """Let a ReLU behind a layer overwrite the layer's output, which no rule needs again.
+        """Let a ReLU after a layer overwrite the layer's output, which no rule needs again.
 
-        Only in a Sequential, where nothing else can see the output, and if the ReLU has no other
-        place in the model.
+        Only in a Sequential, where nothing else can see the output, and for a ReLU that occurs once
+        in the model.
         """
         places = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
         ruled = {id(self._model.get_submodule(name)) for name in self._layers}
@@ -213,27 +213,25 @@ class LayerwiseModel:
                 raise ValueError(f"the input of layer '{call.layer}' is overwritten after its use")
         trials, records = self._size
         if len(logits) != records * trials:
-            raise ValueError("the model does not map each record to logits of its own")
+            raise ValueError("the model does not map each record to separate logits")
 
 
 def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
-    """Return which layers must go through `torch.func`, and why.
+    """Return the layers that must go through `torch.func`, by name, and why.
 
-    Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule presumes that
-    a layer sees the examples of a batch apart; a model that mixes or reorders them on the way would
-    get wrong gradients without an error, which this finds out: once for a model and a kind of
-    record.
+    Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule assumes that
+    a layer treats the examples of a batch separately. A model that mixes or reorders them would get
+    wrong gradients without an error, which this check detects. It runs once for a model and a kind
+    of record, always on the CPU: an error of a GPU says nothing about the model.
 
-    On the CPU whatever the record's device: an error of a GPU says nothing of the model.
-
-    record: [*shape]; shape and type are what counts.
+    record: [*shape]; only shape and type matter.
     Returns: reasons by the layer's name; '' stands for the whole model.
     """
-    known = _fallbacks.setdefault(model, {})
+    by_kind = _fallbacks.setdefault(model, {})
     kind = (record.shape, record.dtype)
-    if kind not in known:
-        known[kind] = _find_fallbacks(model, record.cpu())
-    return known[kind]
+    if kind not in by_kind:
+        by_kind[kind] = _find_fallbacks(model, record.cpu())
+    return by_kind[kind]
 
 
 _fallbacks: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], dict[str, str]]] = (
@@ -254,10 +252,10 @@ def _find_fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
 def _compare(model: nn.Module, record: Tensor) -> None:
     """Raise ValueError unless the sums over records agree with autograd's, record by record.
 
-    In float64: a deep network of arbitrary weights amplifies the rounding errors of float32.
+    Compares in float64: a deep network of arbitrary weights amplifies float32 rounding errors.
     """
     shapes, task = parameter_shapes(model), task_of(model)
-    # Different numbers of trials and records, so that an axis taken for the other one shows.
+    # Different numbers of trials and records, so that swapped axes are detected.
     trials, records = 3, 2
     generator = torch.Generator().manual_seed(0)
     jitter = 0.1 * torch.randn(trials, size(model), generator=generator).to(record.device)
@@ -268,7 +266,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         features = features.double() + jitter.to(record.device)
     else:
         features = torch.stack([record, record.flip(0) if record.dim() else record])
-    # Labels that differ, and weights that tell each example from every other.
+    # Different labels, and different weights for all examples, so that mixed examples are detected.
     with torch.no_grad():
         classes = max(2, model(features[:1]).shape[-1])
     labels = torch.arange(records, device=record.device) % classes
@@ -276,7 +274,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         labels.device
     )
     gradients = LayerwiseModel(model).gradients(parameters, features, labels)
-    found = weighted_sum(gradients, weights)
+    total = weighted_sum(gradients, weights)
     # The same weighted sum from autograd, trial by trial and record by record.
     for trial in range(trials):
         values = unflatten(parameters[trial].requires_grad_(), shapes)
@@ -289,13 +287,13 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         expected = torch.cat(
             [g.flatten() for g in torch.autograd.grad(loss, list(values.values()))]
         )
-        # Norms are compared: single entries of a gradient may be all rounding error.
-        if not (found[trial] - expected).norm() <= 1e-6 * expected.norm():  # nor if it is NaN
-            raise ValueError("layer by layer its gradients are not those of autograd")
+        # Compare norms: single entries of a gradient may be pure rounding error.
+        if not (total[trial] - expected).norm() <= 1e-6 * expected.norm():  # also false for NaN
+            raise ValueError("its layer-by-layer gradients differ from autograd's")
 
 
 def _parametrised(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that own trained parameters, and not those inside one without a rule."""
+    """Yield the modules with trained parameters, except inside a module without a rule."""
     whole: list[str] = []
     for name, module in model.named_modules():
         if any(f"{name}.".startswith(outer) for outer in whole):

@@ -1,4 +1,4 @@
-"""The loss of each example: what a gradient, a belief and an evaluation are about."""
+"""The loss of each example, for gradients, beliefs and evaluations."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -9,12 +9,12 @@ from fedsim.common.device import at_least_float32
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of each example, in nats.
 
-    logits: [..., c]. A single one (c = 1) is the log-odds of class 1, and the loss is the binary
+    logits: [..., c]. A single logit (c = 1) is the log-odds of class 1, with the binary
     cross-entropy.
     labels: [...] integers below c, or 0 and 1 where c = 1.
     Returns: [...], at least float32.
     """
-    # Eight bits of a bfloat16 are too few for a log-sum-exp.
+    # bfloat16 has only eight bits of precision, too few for a log-sum-exp.
     logits = at_least_float32(logits)
     if logits.shape[-1] == 1:
         targets = labels.to(logits.dtype)
@@ -30,7 +30,7 @@ def per_example(logits: Tensor, labels: Tensor) -> Tensor:
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
     """Return whether the likeliest class is the label, bool [...].
 
-    logits: [..., c] as of `per_example`.
+    logits: [..., c]; a single logit (c = 1) is the log-odds of class 1.
     labels: [...] integers.
     """
     if logits.shape[-1] == 1:

@@ -1,7 +1,7 @@
-"""Low-rank adapters (LoRA; Hu et al. 2021, arXiv:2106.09685): W + BA, of which only A and B train.
+"""Low-rank adapters (LoRA; Hu et al. 2021, arXiv:2106.09685): W + BA, where only A and B train.
 
-B is zero at first, so that training begins with the network as it was. In a Linear layer A and B
-are Linear layers themselves, whose gradients for each record are found as those of any other.
+B starts at zero, so that training begins with the original network. In a Linear layer A and B are
+Linear layers themselves, whose per-example gradients are computed by the usual rule.
 """
 
 from collections import Counter
@@ -14,17 +14,17 @@ from torch.nn.utils import parametrize
 from adversaries.errors import InputError
 
 PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
-"""What nn.MultiheadAttention keeps outside of a Linear layer; the queries', keys' and values' are
-one matrix where all have one size, and share one A then."""
+"""Attention matrices that nn.MultiheadAttention keeps outside of a Linear layer. Queries, keys and
+values of one size are one matrix, and share one A."""
 
 
 class LowRankLinear(nn.Module):
-    """A Linear layer that is not trained, and what is added to it; or GPT-2's, transposed.
+    """A Linear layer (or GPT-2's transposed one) that is not trained, and a trained addition.
 
     Attributes:
         base: the layer.
         down: A, from the input to `rank` numbers.
-        up: B, from there to the output.
+        up: B, from these numbers to the output.
     """
 
     def __init__(self, base: Any, rank: int) -> None:
@@ -38,12 +38,9 @@ class LowRankLinear(nn.Module):
         nn.init.zeros_(self.up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return W x + b + BA x.
-
-        x: [N, *, in].
-        """
+        """Return W x + b + BA x for x [N, *, in]."""
         added, out = self.up(self.down(x)), self.base(x)
-        if len(added) > len(out):  # several trials, which share what comes before any A
+        if len(added) > len(out):  # several trials, which share the layers before the first A
             out = out.repeat(len(added) // len(out), *[1] * (out.dim() - 1))
         return torch.add(out, added)
 
@@ -55,7 +52,7 @@ class LowRankLinear(nn.Module):
 
     @property
     def bias(self) -> Tensor | None:
-        """The bias b of the layer."""
+        """The layer's bias b."""
         return self.base.bias
 
 
@@ -75,14 +72,14 @@ class _Added(nn.Module):
 def adapt(model: nn.Module, rank: int) -> nn.Module:
     """Return the network with adapters at every Linear layer and attention projection, in place.
 
-    model: is changed; layers whose weight is trained as a whole are left as they are.
+    model: is changed; layers whose weight is trained stay unchanged.
     Raises InputError if no layer can have an adapter.
     """
     made: dict[nn.Module, nn.Module] = {}
     adapted = False
-    # The output layer of a decoder may be its table of tokens, which has no adapter.
+    # A decoder may use its table of tokens as the output layer, which gets no adapter.
     uses = Counter(id(getattr(layer, "weight", None)) for layer in model.modules())
-    # A layer that is used in two places stays one layer.
+    # A layer that is used in two places gets one adapter.
     for path, layer in list(model.named_modules(remove_duplicate=False)):
         if _is_linear(layer) and not layer.weight.requires_grad and uses[id(layer.weight)] == 1:
             made.setdefault(layer, LowRankLinear(layer, rank))
@@ -96,8 +93,9 @@ def adapt(model: nn.Module, rank: int) -> nn.Module:
                     adapted = True
     if not made and not adapted:
         raise InputError(
-            f"model.lora-rank is {rank}, but the network has no Linear layer or attention that is "
-            "not trained as a whole; set it to 0, or name fewer layers with model.trainable"
+            f"model.lora-rank is {rank}, but the network has no untrained Linear layer or "
+            "attention that could have adapters; set it to 0, or name fewer layers with "
+            "model.trainable"
         )
     return model
 
@@ -125,7 +123,7 @@ def _is_linear(layer: Any) -> bool:
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> Any:
-    """Return the model with a layer in the place of that at a path; '' is the model itself."""
+    """Return the model with the layer at a path replaced; '' is the model itself."""
     if not path:
         return layer
     model.set_submodule(path, layer)

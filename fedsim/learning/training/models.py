@@ -1,8 +1,8 @@
-"""Networks, and a model of T trials as one [T, P] array.
+"""Networks, and T models of one structure as one [T, P] array.
 
 A builder takes the shape of one record, the number of classes and the width of a hidden layer.
-The parameters that are trained are flattened in the order of `named_parameters`, so that clipping,
-noise and belief see one vector for each trial; frozen ones stay in the module, the same for all.
+Trained parameters are flattened in the order of `named_parameters`, so that clipping, noise and
+belief use one vector for each trial. Frozen ones stay in the module, the same for all trials.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from fedsim.learning.training.trainable import freeze, train_only
 
 
 class ChannelAffine(nn.Module):
-    """A scale and a shift for each channel: BatchNorm in inference mode, which sees no batch.
+    """A scale and a shift for each channel: BatchNorm in inference mode, which ignores the batch.
 
     Args:
         channels: the length of the input's second axis.
@@ -37,11 +37,7 @@ class ChannelAffine(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the records, scaled and shifted.
-
-        Args:
-            x: [N, channels, *spatial], with any number of spatial axes.
-        """
+        """Return records x, [N, channels, *spatial], scaled and shifted."""
         spatial = [1] * (x.dim() - 2)
         return x * self.weight.view(-1, *spatial) + self.bias.view(-1, *spatial)
 
@@ -56,10 +52,10 @@ def _mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
 
 
 def _adult_mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
-    """The Adult network of Bernau et al., section 6: 679 parameters on 104 features, one logit."""
+    """Return the Adult network of Bernau et al., section 6: 679 parameters, one logit."""
     if classes != 2:
         raise InputError(
-            f"model.name is adult-mlp, whose one logit tells two classes apart, but the data have "
+            "model.name is adult-mlp, whose one logit separates two classes, but the data have "
             f'{classes}; try model.name = "mlp"'
         )
     return nn.Sequential(
@@ -73,7 +69,7 @@ def _adult_mlp(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
 
 
 def _mnist_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
-    """The MNIST network of Bernau et al., section 6: 6 554 parameters on 1x28x28."""
+    """Return the MNIST network of Bernau et al., section 6: 6 554 parameters on 1x28x28."""
     if len(shape) != 3 or min(shape[1:]) < 10:
         raise InputError(
             f"model.name is mnist-cnn, which needs images of at least 10x10, but a record has "
@@ -96,10 +92,10 @@ def _mnist_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
 
 
 def _torchvision(name: str, shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
-    """A classification network of torchvision's, untrained, and without its dropout."""
+    """Return one of torchvision's classification networks, untrained, without its dropout."""
     from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
 
-    # Two networks have a second output while they train, and announce another initialisation.
+    # Two networks have a second output in training, and warn about their initialisation.
     options = {"aux_logits": False, "init_weights": True}
     only = options if name in ("googlenet", "inception_v3") else {}
     model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **only)
@@ -116,17 +112,13 @@ MODELS: dict[str, Builder] = {
     "mnist-cnn": _mnist_cnn,
     "adult-mlp": _adult_mlp,
 }
-"""Builders by name. Networks of torchvision go by torchvision:NAME besides."""
+"""Builders by name. Networks of torchvision are named torchvision:NAME."""
 
 TORCHVISION = "torchvision:"
 
 
 def is_own_code(name: str) -> bool:
-    """Return whether a network is built by code of the user's, "package.module:name".
-
-    Args:
-        name: of the network.
-    """
+    """Return whether a network is built by the user's own code, "package.module:name"."""
     return is_code(name) and not name.startswith(TORCHVISION)
 
 
@@ -135,7 +127,7 @@ def _builder(name: str) -> Builder:
         return lookup(MODELS, name, "model.name")
     from torchvision import models  # noqa: PLC0415  (slow to import, and only these need it)
 
-    networks = {f"{TORCHVISION}{known}": known for known in models.list_models(module=models)}
+    networks = {f"{TORCHVISION}{each}": each for each in models.list_models(module=models)}
     if f"{TORCHVISION}{name}" in networks:
         raise InputError(
             f"model.name is '{name}', a network of torchvision; write '{TORCHVISION}{name}'"
@@ -147,14 +139,14 @@ def _builder(name: str) -> Builder:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a network starts from, and what of it is trained.
+    """The first values of a network, and the parameters that are trained.
 
     Attributes:
-        weights: a key of `INITIALISERS`, or path of a safetensors file with its values or of a
-            Hugging Face directory; "" for PyTorch's own initialisers.
-        sha256: of either, "" for any.
-        trainable: layers or parameters that alone are trained, as of `trainable`; "" for all.
-        lora_rank: of the adapters that are trained beside them; 0 for none.
+        weights: a key of `INITIALISERS`, or the path of a safetensors file or of a Hugging Face
+            directory; "" for PyTorch's own initialisers.
+        sha256: digest of the file or directory, "" for any.
+        trainable: names of the only layers or parameters that are trained; "" for all.
+        lora_rank: rank of adapters that are trained too; 0 for none.
     """
 
     weights: str = ""
@@ -176,20 +168,20 @@ def build(
 ) -> nn.Module:
     """Return the named network for records of one shape.
 
-    Raises InputError if a name is unknown, the network does not suit the records or has no gradient
-    for each of them, or the file does not suit the network.
+    Raises InputError for an unknown name, for a network that does not suit the records or has no
+    gradient for each of them, or for a file that does not suit the network.
 
     Args:
         name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or "package.module:name" of a
             builder.
         shape: of one record.
-        classes: the number of them, for each of which there is a logit.
-        hidden: the width of a hidden layer.
-        batch_norm: "refuse", or a key of `BATCH_NORM`: what replaces layers that mix records.
-        frozen: layers or parameters that are not trained, as of `trainable`.
-        tuning: what it starts from, and what of it is trained.
+        classes: number of classes, each of which has a logit.
+        hidden: width of a hidden layer.
+        batch_norm: "refuse", or a key of `BATCH_NORM` that replaces layers which mix records.
+        frozen: names of layers or parameters that are not trained.
+        tuning: the first values, and the parameters that are trained.
         task: a key of `TASKS`, which the network carries.
-        class_priors: public shares of the classes, as `tasks.named` takes them.
+        class_priors: public shares of the classes, separated by commas.
     """
     if tuning.weights in INITIALISERS and name != "hugging-face":
         model = _builder(name)(shape, classes, hidden)
@@ -230,9 +222,9 @@ def _from_weights(
     else:
         model = _builder(name)(shape, classes, hidden)
         values = pretrained.read(tuning.weights, tuning.sha256)
-    # What BatchNorm learned about its inputs goes into what replaces it.
-    seen = any(path.endswith(pretrained.STATISTICS) for path in values)
-    first = seen and batch_norm == "channel-affine"
+    # BatchNorm's statistics must be loaded before a replacement takes them over.
+    has_statistics = any(path.endswith(pretrained.STATISTICS) for path in values)
+    first = has_statistics and batch_norm == "channel-affine"
     if values and first:
         pretrained.put(model, values)
     if batch_norm != "refuse":
@@ -243,39 +235,40 @@ def _from_weights(
 
 
 def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Check that the model maps a record to such an output as its task has.
-
-    Raises InputError if it does not.
+    """Raise InputError unless the model maps a record to an output of its task.
 
     Args:
         model: is called on a record of zeros.
         name: of the model, for the error message.
         shape: of one record.
-        classes: the number of them.
+        classes: number of classes.
+
+    Raises InputError if the model fails, or its output has another shape.
     """
-    what, widths = f"model.name is {name}", task_of(model).widths(classes)
+    subject, widths = f"model.name is {name}", task_of(model).widths(classes)
     try:
         with torch.no_grad():
             logits = model(torch.zeros(1, *shape))
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
-            f"{what}, which does not take records of shape {shape} ({reason}); "
+            f"{subject}, which does not take records of shape {shape} ({reason}); "
             "choose a network for such records, or prepare the data for this one"
         ) from None
     allowed = [(1, width) for width in widths]
-    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    if found not in allowed:
+    output = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if output not in allowed:
         raise InputError(
-            f"{what}, whose output for one record of {classes} classes is {found}; "
+            f"{subject}, whose output for one record of {classes} classes is {output}; "
             f"give it an output of shape {allowed[0]}"
         )
 
 
 def _group_norm(layer: nn.Module) -> nn.Module:
-    """As many groups as divide the channels, at most 32, of at least two channels each.
+    """Return a GroupNorm with as many groups as divide the channels, at most 32.
 
-    Wu & He 2018 (arXiv:1803.08494) use 32 groups; a group of one channel is InstanceNorm.
+    Wu & He 2018 (arXiv:1803.08494) use 32 groups. Each group has two channels or more, because a
+    group of one channel would be InstanceNorm.
     """
     assert isinstance(layer, _BatchNorm | _InstanceNorm)
     channels = layer.num_features
@@ -285,7 +278,7 @@ def _group_norm(layer: nn.Module) -> nn.Module:
 
 
 def _channel_affine(layer: nn.Module) -> nn.Module:
-    """A new scale and shift; those of a layer that has seen data, with what it has seen in them."""
+    """Return a scale and shift; for a layer that has seen data, with its statistics in them."""
     assert isinstance(layer, _BatchNorm | _InstanceNorm)
     mean, variance = layer.running_mean, layer.running_var
     if mean is None or variance is None or bool((mean == 0).all() and (variance == 1).all()):
@@ -302,20 +295,18 @@ BATCH_NORM: dict[str, Callable[[nn.Module], nn.Module]] = {
     "group-norm": _group_norm,
     "channel-affine": _channel_affine,
 }
-"""What can take the place of a layer that mixes the records of a batch."""
+"""Replacements of a layer that mixes the records of a batch, by name."""
 
 
 def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
     """Return the model with every layer that mixes records replaced, in place.
 
-    Raises InputError if there is no such kind.
-
     Args:
         model: is changed.
-        kind: a key of `BATCH_NORM`.
+        kind: a key of `BATCH_NORM`; else InputError.
     """
     replacement = lookup(BATCH_NORM, kind, "model.batch-norm")
-    # A layer that is used in two places stays one layer.
+    # A layer that is used in two places gets one replacement.
     made: dict[nn.Module, nn.Module] = {}
     for path, layer in list(model.named_modules(remove_duplicate=False)):
         if _mixes_records(layer):
@@ -327,32 +318,28 @@ def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
-    """Check that no layer mixes the records of a batch, which have no gradients of their own then.
-
-    Raises InputError if one does.
+    """Raise InputError if a layer mixes the records of a batch, so that none has its own gradient.
 
     Args:
-        model: whose layers are looked at.
+        model: the network to check.
     """
     for name, layer in model.named_modules():
         if _mixes_records(layer):
             raise InputError(
                 f"layer '{name}' is {type(layer).__name__}, whose output depends on other records, "
-                'so that none has a gradient of its own; set model.batch-norm = "group-norm" '
+                'so that no record has its own gradient; set model.batch-norm = "group-norm" '
                 'or "channel-affine" to replace every such layer'
             )
 
 
 def refuse_random_layers(model: nn.Module) -> None:
-    """Check that no layer draws random numbers: clients and adversary would differ.
-
-    Raises InputError if one does.
+    """Raise InputError if a layer draws random numbers: clients and adversary would differ.
 
     Args:
-        model: whose layers are looked at.
+        model: the network to check.
     """
     for name, layer in model.named_modules():
-        # torchvision's stochastic depth is recognised by its name because the import is slow.
+        # torchvision's stochastic depth is recognised by name, because its import is slow.
         draws = isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"
         if isinstance(layer, _DropoutNd):
             draws = layer.p > 0
@@ -361,7 +348,8 @@ def refuse_random_layers(model: nn.Module) -> None:
         if draws:
             raise InputError(
                 f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so that a "
-                "record has no one gradient; build the network without it, or with probability 0"
+                "record has more than one gradient; build the network without it, or with "
+                "probability 0"
             )
 
 
@@ -382,7 +370,7 @@ def frozen_parameters(model: nn.Module) -> int:
 
 
 def parameter_shapes(model: nn.Module) -> dict[str, torch.Size]:
-    """Return the shape of every trained parameter, in the order in which they are flattened."""
+    """Return the shape of every trained parameter, in their flattened order."""
     return {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
 
 
@@ -392,19 +380,16 @@ def size(model: nn.Module) -> int:
 
 
 def flatten(model: nn.Module) -> Tensor:
-    """Return the values that are trained as one vector [P]."""
+    """Return the trained values as one vector [P]."""
     return torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
 
 
 def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
-    """Split vectors into named parameters; views, no copies.
+    """Return vectors [..., P] split into named parameters [..., *shape], as views.
 
     Args:
         flat: [..., P].
-        shapes: of every trained parameter, as of `parameter_shapes`.
-
-    Returns:
-        [..., *shape] by name.
+        shapes: of every trained parameter, from `parameter_shapes`.
     """
     pieces = flat.split([shape.numel() for shape in shapes.values()], dim=-1)
     return {
@@ -416,15 +401,12 @@ def unflatten(flat: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
 def initial_parameters(
     build_model: Callable[[], nn.Module], seed: int, trials: Sequence[int]
 ) -> Tensor:
-    """Return theta_0, which every trial draws of its own.
+    """Return theta_0 of each trial, float32 [T, P].
 
     Args:
         build_model: builds the network with new values.
         seed: of the run.
-        trials: the numbers of the T trials; a row is a function of (seed, trial) alone.
-
-    Returns:
-        float32 [T, P].
+        trials: the numbers of the T trials; a row depends only on (seed, trial).
     """
     rows = []
     for trial in trials:
@@ -438,19 +420,19 @@ def structural_model(build_model: Callable[[], nn.Module], seed: int) -> nn.Modu
 
     Args:
         build_model: builds the network with new values.
-        seed: of the run, of which the frozen values are a function.
+        seed: of the run, which determines the frozen values.
     """
     with _drawing(seed, STRUCTURE):
         return build_model()
 
 
 STRUCTURE = -1
-"""The trial number that stands for the structural model in the seed tree."""
+"""The trial number of the structural model in the seed tree."""
 
 
 @contextmanager
 def _drawing(seed: int, trial: int) -> Iterator[None]:
-    """Let PyTorch's initialisers draw from a random stream."""
+    """Make PyTorch's initialisers draw from a random stream."""
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which also formats the call stack for every other device.
         torch.default_generator.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)

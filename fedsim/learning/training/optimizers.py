@@ -1,8 +1,8 @@
-"""The server's optimiser: from the released aggregate of a round to the next model.
+"""Server optimisers: from the released aggregate of a round to the next model.
 
-Privacy and belief rest on the aggregate, which is what the clients are sent; the optimiser only
-processes it further. Every optimiser here works on each row by itself, so that the T trials that
-share a [T, P] tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
+Privacy and belief depend on the aggregate, which clients receive; the optimiser only processes it
+further. Every optimiser works on each row separately, so that the T trials that share a [T, P]
+tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,9 +15,7 @@ from fedsim.config import TrainingConfig
 from fedsim.learning.training.schedules import factor
 
 Builder = Callable[[Tensor, TrainingConfig, float], torch.optim.Optimizer]
-"""Builds the optimiser of one tensor whose gradient is the aggregate, a sum over n records.
-
-The third argument is n: what the aggregate is to be divided by.
+"""(tensor, training, n) -> optimiser of the tensor, whose gradient is the aggregate over n records.
 """
 
 
@@ -26,7 +24,7 @@ def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.
 
 
 def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
-    # m/(sqrt(v) + epsilon) of the mean is the same as m/(sqrt(v) + n epsilon) of the sum.
+    # m/(sqrt(v) + epsilon) for the mean equals m/(sqrt(v) + n epsilon) for the sum.
     return torch.optim.Adam(
         [step],
         training.rate,
@@ -36,25 +34,24 @@ def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim
 
 
 class _Normalized(torch.optim.Optimizer):
-    """Normalised steps with momentum: each row of a [T, P] tensor is a model of its own.
+    """Normalised steps with momentum, separately for each row of a [T, P] tensor.
 
     m and v are running means of the aggregate g and of its squared norm, and the step is
-    -lr m / sqrt(v). Where noise outweighs the signal, m is shorter than sqrt(v), and the step with
-    it. The length of an aggregate itself does not matter, so that clipping norm, noise and number
-    of records need no learning rate of their own. Both means start from 0, and v alone is corrected
-    for it: m grows over the first rounds, which warms up the steps. The first aggregate would
-    otherwise be a step of full length, whatever the noise in it.
+    -lr m / sqrt(v). Where noise outweighs the signal, m is shorter than sqrt(v), and so is the
+    step. The length of an aggregate does not matter, so that clipping norm, noise and number of
+    records do not need separate learning rates. Both means start from 0, and only v is corrected
+    for it: m grows over the first rounds, which warms up the steps. Otherwise the first aggregate
+    would be a step of full length, however noisy it is.
 
-    Source:
-        Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of squared
-        norms in place of the norm of m.
+    Source: Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of
+    squared norms instead of the norm of m.
     """
 
     def __init__(self, step: Tensor, lr: float) -> None:
         super().__init__([step], {"lr": lr})
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Change the step by what one aggregate, which is its gradient, is worth."""
+        """Change the step by one aggregate, which is its gradient."""
         (group,) = self.param_groups
         (step,) = group["params"]
         gradient, state = step.grad, self.state[step]
@@ -71,7 +68,7 @@ class _Normalized(torch.optim.Optimizer):
 
 
 MEMORY = 0.8
-"""How much of its running means the optimiser "normalized" keeps from one round to the next."""
+"""Share of its running means that the optimiser "normalized" keeps from one round to the next."""
 
 
 def _normalized(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
@@ -81,16 +78,15 @@ def _normalized(step: Tensor, training: TrainingConfig, records: float) -> torch
 OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam, "normalized": _normalized}
 
 LINEAR = frozenset({"sgd"})
-"""The optimisers whose steps are linear in the aggregates so far."""
+"""Optimisers whose steps are linear in the aggregates so far."""
 
 
 class ServerOptimizer:
     """Steps the models of one batch of trials, round after round.
 
-    Raises InputError if there is no such optimiser.
-
     Args:
-        training: names the optimiser, the schedule and their numbers.
+        training: names the optimiser, the schedule and their numbers; InputError for an unknown
+            optimiser.
         records: n, the public expected number of records in a step.
     """
 
@@ -103,21 +99,18 @@ class ServerOptimizer:
         self._step = torch.empty(0)
 
     def step(self, model: Tensor, aggregate: Tensor, round: int) -> Tensor:
-        """Return the model that follows in a round.
+        """Return the next model, float32 [T, P].
 
-        Computed in float64: an optimiser without weight decay never looks at the model, so what it
-        changes is a step that starts from 0.
+        Computed in float64. An optimiser without weight decay ignores the model, so it changes a
+        step that starts from 0.
 
         Args:
             model: float32 [T, P].
             aggregate: [T, P], the released noisy sum.
             round: counts from 1.
-
-        Returns:
-            float32 [T, P].
         """
         if self._optimizer is None:
-            self._optimizer = self._begun(model)
+            self._optimizer = self._new_optimizer(model)
         self._optimizer.param_groups[0]["lr"] = self._base_rate * factor(self._training, round)
         self._step.zero_()
         self._step.grad = aggregate.double()
@@ -126,25 +119,25 @@ class ServerOptimizer:
         return (model.double() + self._step).float()
 
     def state(self) -> dict[str, Tensor]:
-        """Return what it remembers of the rounds so far, by PyTorch's names; nothing for plain SGD.
+        """Return the optimiser's memory, by PyTorch's names; empty for plain SGD.
 
-        What an earlier process left, `resume` takes up.
+        `resume` continues from it in another process.
         """
-        found = {} if self._optimizer is None else self._optimizer.state[self._step]
-        return {name: torch.as_tensor(value) for name, value in found.items() if value is not None}
+        state = {} if self._optimizer is None else self._optimizer.state[self._step]
+        return {name: torch.as_tensor(value) for name, value in state.items() if value is not None}
 
     def resume(self, model: Tensor, state: Mapping[str, Tensor]) -> None:
-        """Go on where another optimiser of the same configuration stopped.
+        """Continue where another optimiser with the same configuration stopped.
 
         Args:
-            model: float32 [T, P], that is stepped next.
-            state: as of `state`.
+            model: float32 [T, P], to be stepped next.
+            state: the other optimiser's `state`.
         """
-        self._optimizer = self._begun(model)
+        self._optimizer = self._new_optimizer(model)
         if state:
             self._optimizer.state[self._step] = dict(state)
 
-    def _begun(self, model: Tensor) -> torch.optim.Optimizer:
+    def _new_optimizer(self, model: Tensor) -> torch.optim.Optimizer:
         self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)
         optimizer = self._build(self._step, self._training, self._records)
         self._base_rate = optimizer.param_groups[0]["lr"]

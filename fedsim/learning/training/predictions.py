@@ -1,5 +1,6 @@
-"""What a trained model says of records, in the form that its task gives it."""
+"""Predictions of a trained model, in the form of its task."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,25 +16,40 @@ from fedsim.learning.data.loaders.targets import Target
 Row = list[str | float | int]
 
 SHOWN = 10
-"""Records that a notebook shows."""
+"""Number of records that a notebook shows."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the outputs of a network mean.
+    """The meaning of a network's outputs.
 
     Attributes:
-        classes: their names; none of a number or a text.
-        target: the range of a number that is predicted; None for others.
+        classes: their names; empty for a number or a text.
+        target: the range of a predicted number; None for others.
     """
 
     classes: tuple[str, ...] = ()
     target: Target | None = None
 
 
+class Answers(ABC):
+    """A model's predictions, as a table for readers and as JSON."""
+
+    @abstractmethod
+    def table(self) -> list[Row]:
+        """Return the heading and a row for each record."""
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Return the predictions as JSON values."""
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
+
+
 @dataclass(frozen=True)
-class Numbers:
-    """What a regression predicts of N records.
+class Numbers(Answers):
+    """A regression's predictions for N records.
 
     Attributes:
         values: the numbers, within the target's range, float64 [N].
@@ -42,25 +58,20 @@ class Numbers:
     values: npt.NDArray[np.float64]
 
     def table(self) -> list[Row]:
-        """Return the heading and a row for each record."""
         return [["value"], *([value] for value in self.values.tolist())]
 
-    def _repr_html_(self) -> str:
-        return html_of(self.table())
-
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
         return {"values": self.values.tolist()}
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """What a classifier says of N records.
+class Predictions(Answers):
+    """A classifier's predictions for N records.
 
     Attributes:
         classes: the name of each class.
         predicted: the name of each record's most likely class.
-        probabilities: how likely each class is, float64 [N, classes].
+        probabilities: of each class, float64 [N, classes].
     """
 
     classes: tuple[str, ...]
@@ -68,18 +79,13 @@ class Predictions:
     probabilities: npt.NDArray[np.float64]
 
     def table(self) -> list[Row]:
-        """Return the heading and a row for each record."""
         rows = zip(self.predicted, self.probabilities.tolist(), strict=True)
         return [
             ["class", *(f"p({name})" for name in self.classes)],
             *([name, *likely] for name, likely in rows),
         ]
 
-    def _repr_html_(self) -> str:
-        return html_of(self.table())
-
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
         return {
             "classes": list(self.classes),
             "predicted": list(self.predicted),
@@ -88,13 +94,13 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class Likelihoods:
-    """What a decoder says of N texts, cut to the length that it takes.
+class Likelihoods(Answers):
+    """A decoder's predictions for N texts, cut to the length that it takes.
 
     Attributes:
-        tokens: how many were predicted, all but the first, int64 [N].
+        tokens: number of predicted tokens, all but the first, int64 [N].
         log_likelihoods: of these tokens together, in nats, float64 [N].
-        perplexities: the exponential of the mean loss of one, float64 [N].
+        perplexities: the exponential of the mean loss of a token, float64 [N].
     """
 
     tokens: npt.NDArray[np.int64]
@@ -102,16 +108,11 @@ class Likelihoods:
     perplexities: npt.NDArray[np.float64]
 
     def table(self) -> list[Row]:
-        """Return the heading and a row for each text."""
         parts = (self.tokens, self.log_likelihoods, self.perplexities)
         rows = zip(*(part.tolist() for part in parts), strict=True)
         return [["tokens", "log-likelihood", "perplexity"], *map(list, rows)]
 
-    def _repr_html_(self) -> str:
-        return html_of(self.table())
-
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
         return {
             "tokens": self.tokens.tolist(),
             "log_likelihoods": self.log_likelihoods.tolist(),
@@ -120,7 +121,7 @@ class Likelihoods:
 
 
 def html_of(table: list[Row]) -> str:
-    """Return a heading and the first ten records, as a notebook shows them."""
+    """Return a heading and the first ten records, for a notebook."""
     headings, *rows = table
     shown = [
         [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
@@ -130,31 +131,31 @@ def html_of(table: list[Row]) -> str:
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the most likely class of each record, and how likely each class is.
+    """Return the most likely class of each record, int64 [N], and the probabilities.
 
-    logits: [N, c]; a single one (c = 1) is the log-odds of class 1.
-    Returns: int64 [N], and probabilities float64 [N, classes].
+    logits: [N, c]; a single logit (c = 1) is the log-odds of class 1.
+    Returns: int64 [N], and float64 [N, classes].
     """
     logits = logits.double()
-    if logits.shape[1] == 1:  # of two classes, the second's against the first's
+    if logits.shape[1] == 1:  # log-odds of the second class against the first
         logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
     probabilities = logits.softmax(dim=1)
     return probabilities.argmax(dim=1), probabilities
 
 
 def classified(logits: Tensor, names: Sequence[str]) -> Predictions:
-    """Return what logits [N, c] say, with the name of each class."""
+    """Return the predictions in logits [N, c], with the name of each class."""
     chosen, probabilities = likeliest(logits)
     named = tuple(names[number] for number in chosen.tolist())
     return Predictions(tuple(names), named, probabilities.numpy())
 
 
 def numbers(shares: Tensor, target: Target) -> Numbers:
-    """Return the numbers at shares [N] of the target's range, cut to it."""
+    """Return the numbers at shares [N] of the target's range, clipped to it."""
     return Numbers(target.values(shares.double().clamp(0, 1).numpy()))
 
 
 def likelihoods(losses: Tensor, tokens: Tensor) -> Likelihoods:
-    """Return what texts' mean losses [N] say, of so many predicted tokens [N] each."""
+    """Return the likelihoods from texts' mean losses [N] and numbers of predicted tokens [N]."""
     losses = losses.double()
     return Likelihoods(tokens.long().numpy(), (-losses * tokens).numpy(), losses.exp().numpy())

@@ -1,8 +1,8 @@
-"""Values that a network starts from: a local safetensors file, of which all parties have a copy.
+"""First values of a network: a local safetensors file, of which all parties have a copy.
 
-Or a Hugging Face directory with config.json, tokenizer.json and model.safetensors. Either is told
-from others by its SHA-256, which is public; where it lies is each machine's own business. A
-classifier of another size is left as it was drawn.
+It may also be a Hugging Face directory with config.json, tokenizer.json and model.safetensors. The
+public SHA-256 identifies the file or directory; each machine keeps it wherever it likes. A
+classifier of another size keeps its random values.
 """
 
 import contextlib
@@ -24,41 +24,38 @@ from fedsim.learning.data import tokens
 LOG = logging.getLogger(__name__)
 
 COUNTER = "num_batches_tracked"
-"""BatchNorm's count of batches, which nothing here needs."""
+"""BatchNorm's count of batches, which is not needed."""
 
 STATISTICS = "running_mean"
-"""What a BatchNorm that has seen data has, and its replacements have not."""
+"""An entry of a BatchNorm that has seen data, which its replacements do not have."""
 
 FILES = (tokens.CONFIG, tokens.TOKENIZER, "model.safetensors")
-"""What a Hugging Face directory is told by."""
+"""The files that identify a Hugging Face directory."""
 
 NAMED = 3
-"""How many names of a kind an error message gives."""
+"""Number of names of a kind that an error message shows."""
 
 
 def digest(path: str) -> str:
-    """Return the SHA-256 of a file, in hexadecimal; of a directory, of its files' digests.
+    """Return the SHA-256 of a file, in hexadecimal; for a directory, of its files' digests.
 
     Raises InputError if it cannot be read.
     """
     try:
         if not Path(path).is_dir():
             return _digest_of_file(path)
-        found = [_digest_of_file(str(Path(path) / name)) for name in FILES]
+        digests = [_digest_of_file(str(Path(path) / name)) for name in FILES]
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot read model.weights '{getattr(error, 'filename', path)}': "
             f"{reading.reason(error)}; name a safetensors file, or a directory with "
             f"{', '.join(FILES)}"
         ) from None
-    return hashlib.sha256("".join(found).encode()).hexdigest()
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def same(path: str, sha256: str) -> bool:
-    """Return whether a file can be read and is the one of a digest.
-
-    path: of the file; "" is none.
-    """
+    """Return whether a file can be read and has this digest; path "" is no file."""
     try:
         return bool(path) and digest(path) == sha256
     except InputError:
@@ -66,11 +63,12 @@ def same(path: str, sha256: str) -> bool:
 
 
 def read(path: str, sha256: str) -> dict[str, Tensor]:
-    """Return the values of a file by name; none where no file is asked for.
+    """Return the values of a file by name; empty if no file is wanted.
 
     path: of the file, "" for none.
-    sha256: that it must have; "" for any.
-    Raises InputError if it is missing, another one, damaged, or has numbers that are not finite.
+    sha256: required digest; "" for any.
+    Raises InputError if the file is missing, another one, damaged, or has numbers that are not
+    finite.
     """
     if not path and not sha256:
         return {}
@@ -78,65 +76,61 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
 
 
 def check(path: str, sha256: str) -> str:
-    """Return the digest of a file or a directory, as of `digest`, if it is the one that it must be.
+    """Return the digest of a file or directory; InputError if it is missing or another one.
 
-    path: of it, "" for none.
-    sha256: that it must have; "" for any.
-    Raises InputError if it is missing, or another one.
+    path: of the file or directory, "" for none.
+    sha256: required digest; "" for any.
     """
     if not path:
         raise InputError(
-            "this machine was not told where its copy of model.weights is "
-            f"(SHA-256 {sha256}); a client's node.toml says so with weights-path"
+            "this machine does not know the place of its copy of model.weights "
+            f"(SHA-256 {sha256}); set weights-path in a client's node.toml"
         )
-    found = digest(path)
-    if sha256 not in ("", found):
+    actual = digest(path)
+    if sha256 not in ("", actual):
         raise InputError(
-            f"'{path}' has SHA-256 {found} and not model.weights-sha256, {sha256}: take the file "
+            f"'{path}' has SHA-256 {actual} and not model.weights-sha256, {sha256}: take the file "
             "that all parties agreed upon"
         )
-    return found
+    return actual
 
 
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
-    """Give a network a file's values, in place, but for a classifier of another size.
+    """Copy a file's values into a network, except a classifier of another size.
 
-    model: whose last layer is taken for the classifier, which is left as it is, and logged, where
-    the file has none or one of another size.
+    The classifier is the last layer. If the file lacks it, or has another size, it stays unchanged,
+    and a warning is logged.
+
     values: by the names of the network's state_dict.
     Raises InputError if other names or shapes differ.
     """
     own = model.state_dict()
     values = {name: value for name, value in values.items() if not name.endswith(COUNTER)}
-    head = _head(model)
+    # The classifier: the parameters of the last layer that has any.
+    names = [name for name, _ in model.named_parameters()]
+    layer = names[-1].rpartition(".")[0] if names else ""
+    head = [name for name in names if name.rpartition(".")[0] == layer]
     differing = [name for name in own if name in values and own[name].shape != values[name].shape]
     missing = [name for name in own if name not in values and not name.endswith(COUNTER)]
     fresh = head if {*differing, *missing} & set(head) else []
     complaints = (
         ("it has no", [name for name in missing if name not in fresh]),
         ("the network has no", [name for name in values if name not in own]),
-        ("there are other shapes of", [name for name in differing if name not in fresh]),
+        ("the shapes differ for", [name for name in differing if name not in fresh]),
     )
-    wrong = [f"{what} {_some(names)}" for what, names in complaints if names]
+    wrong = [f"{problem} {_some(names)}" for problem, names in complaints if names]
     if not wrong and not set(values) - set(fresh):
-        wrong = [f"nothing but {_some(fresh)} could be taken from it, of another size"]
+        wrong = [f"only {_some(fresh)} could be taken from it, which has another size"]
     if wrong:
-        hint = "save the values of just this network"
+        hint = "save the values of exactly this network"
         if any(name.endswith(STATISTICS) and name not in own for name in values):
-            hint = 'what BatchNorm learned is kept by model.batch-norm = "channel-affine"'
+            hint = 'set model.batch-norm = "channel-affine" to keep what BatchNorm learned'
         raise InputError(f"model.weights does not fit the network: {', '.join(wrong)}; {hint}")
     if fresh:
-        _tell(f"model.weights has no {_some(fresh)} of this size: they start anew")
+        _warn(f"model.weights has no {_some(fresh)} of this size: they keep their random values")
     with torch.no_grad():
         for name in set(values) - set(fresh):
             own[name].copy_(values[name])
-
-
-def _head(model: nn.Module) -> list[str]:
-    """Return the names of the parameters of the last layer that has any."""
-    names = [name for name, _ in model.named_parameters()]
-    layer = names[-1].rpartition(".")[0] if names else ""
-    return [name for name in names if name.rpartition(".")[0] == layer]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -157,25 +151,25 @@ def _digest(path: str, changed: int, size: int) -> str:
 
 @lru_cache(maxsize=1)
 def _read(path: str, sha256: str) -> dict[str, Tensor]:
-    """Return what a file holds, read once for all trials."""
+    """Return the values in a file, which is read once for all trials."""
     return values(path)
 
 
 def values(path: str) -> dict[str, Tensor]:
-    """Return what a safetensors file holds, by name.
+    """Return the values in a safetensors file, by name.
 
     Raises InputError if it cannot be read, is damaged, or has numbers that are not finite.
     """
     with _file_of_values(path):
-        found = load_file(path)
-    for name, value in found.items():
+        by_name = load_file(path)
+    for name, value in by_name.items():
         if not bool(torch.isfinite(value.float()).all()):
             raise InputError(f"'{path}' has numbers in '{name}' that are not finite")
-    return found
+    return by_name
 
 
 def sizes(path: str) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each value of a safetensors file, of which the header alone is read.
+    """Return the shape of each value of a safetensors file, reading only its header.
 
     Raises InputError if it cannot be read, or is damaged.
     """
@@ -186,7 +180,7 @@ def sizes(path: str) -> dict[str, tuple[int, ...]]:
 
 @contextlib.contextmanager
 def _file_of_values(path: str) -> Iterator[None]:
-    """Turn what a safetensors file raises inside of the block into an InputError."""
+    """Turn errors about a safetensors file inside of the block into an InputError."""
     try:
         reading.opened(Path(path)).close()
         yield
@@ -196,6 +190,6 @@ def _file_of_values(path: str) -> Iterator[None]:
 
 
 @lru_cache
-def _tell(what: str) -> None:
-    """Log something once, however many models are built."""
-    LOG.warning(what)
+def _warn(message: str) -> None:
+    """Log a warning once, for any number of models."""
+    LOG.warning(message)

@@ -1,4 +1,8 @@
-"""Measures of a classifier beside its accuracy, for classes of uneven size."""
+"""Measures of a model besides its accuracy, for classes of uneven size and for regressions.
+
+Logits are [T, n, c] for T models, and [n, c] for one; a single logit (c = 1) is the log-odds of
+class 1. Labels are [n] integers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +18,13 @@ from adversaries.statistics.intervals import Interval, clopper_pearson
 Floats = npt.NDArray[np.float64]
 
 BINS = 10
-"""Bins of the calibration curve, of equal width in the probability of the likeliest class."""
+"""Bins of the calibration curve, equally wide in the probability of the likeliest class."""
 
 BOOTSTRAPS = 2000
-"""Samples that the intervals of a regression's errors are of."""
+"""Bootstrap samples for the intervals of a regression's errors."""
 
 NEARLY_EVERY = 0.99
-"""The share of answers for one class above which a model tells no classes apart."""
+"""A model that answers one class more often than this share does not separate classes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Share:
 
     @classmethod
     def of(cls, counted: int, records: int, confidence: float) -> "Share | None":
-        """Return the share of some records; None of none."""
+        """Return the share of some records; None without records."""
         if not records:
             return None
         return cls(counted / records, clopper_pearson(counted, records, confidence))
@@ -40,7 +44,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often a model answered which class for records of which class.
+    """The number of records by label and answered class.
 
     Attributes:
         counts: [c][c] whole numbers; a row for each label, a column for each answer.
@@ -50,27 +54,27 @@ class Confusion:
 
     @property
     def answers(self) -> tuple[int, ...]:
-        """How often each class was answered."""
+        """Number of answers of each class."""
         return tuple(map(sum, zip(*self.counts, strict=True)))
 
     def recall(self, label: int, confidence: float) -> Share | None:
-        """Return the share of a class's records that is right; None of a class without records."""
+        """Return the share of a class's records with the right answer; None without records."""
         return Share.of(self.counts[label][label], sum(self.counts[label]), confidence)
 
     def precision(self, label: int, confidence: float) -> Share | None:
-        """Return the share of a class's answers that is right; None of one never answered."""
+        """Return the share of right answers among the answers of a class; None without any."""
         return Share.of(self.counts[label][label], self.answers[label], confidence)
 
 
 def fault(counts: Sequence[Sequence[float]]) -> str:
-    """Return in which way a model's answers show that nothing was learnt; "" for none.
+    """Return why a model's answers show that it learned nothing; "" if they do not.
 
-    counts: [c][c], as of `Confusion`, or their means over several models.
+    counts: [c][c] of a `Confusion`, or their means over several models.
     """
     counted = sum(map(sum, counts))
     right = sum(row[label] for label, row in enumerate(counts))
     most = max(map(sum, counts), default=0)
-    if most == counted:  # there is one class, which a model may well answer
+    if most == counted:  # all records are of one class, which is the right answer
         return ""
     if max(map(sum, zip(*counts, strict=True))) > NEARLY_EVERY * counted:
         return "it answers one class for nearly every record"
@@ -79,12 +83,12 @@ def fault(counts: Sequence[Sequence[float]]) -> str:
 
 @dataclass(frozen=True)
 class Bin:
-    """Records whose likeliest class has about one probability.
+    """Records whose likeliest class has a probability in the same bin.
 
     Attributes:
-        records: how many.
-        confidence: the mean probability of their likeliest class.
-        accuracy: the share of them that is right.
+        records: number of records.
+        confidence: mean probability of their likeliest class.
+        accuracy: share of them with the right answer.
     """
 
     records: int
@@ -96,9 +100,6 @@ def confusions(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the confusion matrices of T models, float64 [T, c, c] of whole numbers.
 
     A row is a label, a column an answer.
-
-    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
     """
     logits = _two_or_more(logits)
     models, _, classes = logits.shape
@@ -109,42 +110,31 @@ def confusions(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def confusion(logits: Tensor, labels: Tensor) -> Confusion:
-    """Return the confusion matrix of one model.
-
-    logits: [n, c]; a single one (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
-    """
+    """Return the confusion matrix of one model."""
     counts = confusions(logits[None], labels)[0].long().tolist()
     return Confusion(tuple(tuple(row) for row in counts))
 
 
 def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return what the calibration curves of T models are of, float64 [T, BINS, 3] on the CPU.
+    """Return the data of the calibration curves of T models, float64 [T, BINS, 3] on the CPU.
 
-    Of each bin: how many records, the sum of the probabilities of their likeliest classes, and how
-    many are right.
+    For each bin: the number of records, the sum of the probabilities of their likeliest classes,
+    and the number of right answers.
 
-    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
 
-    Source:
-        Guo et al., "On calibration of modern neural networks" (2017), section 2.
+    Source: Guo et al., "On calibration of modern neural networks" (2017), section 2.
     """
     sure, answers = _two_or_more(logits).double().softmax(-1).max(-1)
-    sure = sure.nan_to_num()  # of a model that diverged
+    sure = sure.nan_to_num()  # NaN if the model diverged
     bins = (sure * BINS).long().clamp(max=BINS - 1)
     counted = torch.stack([torch.ones_like(sure), sure, (answers == labels).double()], -1)
-    found = torch.zeros(len(sure), BINS, 3, dtype=torch.float64)
-    # On the CPU: a GPU would add in another order each time.
-    return found.scatter_add_(1, bins[..., None].expand_as(counted).cpu(), counted.cpu())
+    table = torch.zeros(len(sure), BINS, 3, dtype=torch.float64)
+    # On the CPU, because a GPU would add in a different order each time.
+    return table.scatter_add_(1, bins[..., None].expand_as(counted).cpu(), counted.cpu())
 
 
 def calibration(logits: Tensor, labels: Tensor) -> tuple[Bin, ...]:
-    """Return the calibration curve of one model: the bins that have records.
-
-    logits: [n, c]; a single one (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
-    """
+    """Return the calibration curve of one model: the bins with records."""
     rows = calibrations(logits[None], labels)[0].tolist()
     return tuple(Bin(int(n), sure / n, right / n) for n, sure, right in rows if n)
 
@@ -173,19 +163,18 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
     """Return measures of a regression, each with its interval at 95 %.
 
     predicted, target: shares of the target's range, float64 [n].
-    Returns: value, low and high end of the mean absolute error, the root of the mean squared error,
-    and R², the share of the target's variance that is explained; without R² where the target does
-    not vary. The intervals are percentiles of 2,000 bootstrap samples of the records.
-
+    Returns: value, low and high end of the mean absolute error, the root mean squared error, and
+    R², the share of the target's variance that is explained (left out if the target is constant).
+    The intervals are percentiles of 2,000 bootstrap samples of the records.
     Source:
         Efron and Tibshirani, "An introduction to the bootstrap" (1993), section 13.3.
     """
     pairs = (predicted.cpu().numpy(), target.cpu().numpy())
-    found = {}
+    measures = {}
     for name, statistic in ERRORS.items():
         if name == "r_squared" and np.ptp(pairs[1]) == 0:
             continue
-        between = bootstrap(
+        interval = bootstrap(
             pairs,
             statistic,
             paired=True,
@@ -195,22 +184,22 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
             method="percentile",
             random_state=np.random.default_rng(0),
         ).confidence_interval
-        found[name] = (float(statistic(*pairs, axis=-1)), float(between.low), float(between.high))
-    return found
+        ends = float(interval.low), float(interval.high)
+        measures[name] = (float(statistic(*pairs, axis=-1)), *ends)
+    return measures
 
 
 def _two_or_more(logits: Tensor) -> Tensor:
-    """Return logits [..., c] of which there is one for each class."""
+    """Return logits [..., c] with one for each class."""
     if logits.shape[-1] > 1:
         return logits
     return torch.cat([torch.zeros_like(logits), logits], -1)
 
 
 def majority_share(labels: Tensor) -> float:
-    """Return the share of the most frequent label: the accuracy of a model that learnt nothing.
+    """Return the share of the most frequent label, the accuracy of a model that learned nothing.
 
-    labels: [n] integers.
-    Returns: the share; 0 of no records.
+    labels: [n] integers; without any the share is 0.
     """
     if not labels.numel():
         return 0.0
@@ -218,9 +207,9 @@ def majority_share(labels: Tensor) -> float:
 
 
 def balanced_accuracies(counts: Tensor) -> Tensor:
-    """Return the mean over the classes of the share of their records that is right, float64 [T].
+    """Return the mean over the classes of the share of right answers, float64 [T].
 
-    counts: confusion matrices [T, c, c] of the same records; classes without any do not count.
+    counts: confusion matrices [T, c, c] of the same records; classes without records are ignored.
     """
     of_class = counts.sum(2)
     present = of_class[0] > 0
@@ -228,51 +217,45 @@ def balanced_accuracies(counts: Tensor) -> Tensor:
 
 
 def areas_under_curve(logits: Tensor, labels: Tensor) -> Tensor | None:
-    """Return the area under the ROC curve, float64 [T]; of several classes the macro average.
+    """Return the area under the ROC curve, float64 [T]; the macro average for several classes.
 
-    Of two classes it is that of class 1. Of more it is the mean, over the classes that have records
-    and do not have all of them, of the area of this class against the rest, by its odds. Ties count
-    half.
+    For two classes it is the area of class 1. For more it is the mean, over classes with some but
+    not all records, of the area of this class against the rest, by its odds. Ties count half.
 
-    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
-    labels: [n] integers.
-    Returns: the areas; None where all records are of one class.
-
-    Source:
-        Fawcett, "An introduction to ROC analysis" (2006), sections 7 and 9.2, with every class's
-        weight alike.
+    Returns: the areas; None if all records are of one class.
+    Source: Fawcett, "An introduction to ROC analysis" (2006), sections 7 and 9.2, with equal
+    weights of all classes.
     """
     logits = _two_or_more(logits).double()
     classes = logits.shape[-1]
     present = labels.unique().tolist()
     if len(present) < 2:
         return None
-    found = []
+    areas = []
     for label in [1] if classes == 2 else present:
         others = torch.cat([logits[..., :label], logits[..., label + 1 :]], -1).logsumexp(-1)
-        odds = (logits[..., label] - others).nan_to_num()  # of a model that diverged
+        odds = (logits[..., label] - others).nan_to_num()  # NaN if the model diverged
         positive = (labels == label).cpu()
         ones = int(positive.sum())
         ranks = torch.from_numpy(rankdata(odds.cpu().numpy(), axis=1))
         above = ranks[:, positive].sum(1) - ones * (ones + 1) / 2
-        found.append(above / (ones * (len(positive) - ones)))
-    return torch.stack(found).mean(0)
+        areas.append(above / (ones * (len(positive) - ones)))
+    return torch.stack(areas).mean(0)
 
 
 MOST_CLASSES = 100
-"""The answers of models for more classes are not counted: a matrix has the square of cells."""
+"""Largest number of classes with a confusion matrix, whose size is its square."""
 
 
 def of_models(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return what is measured of T models, [T, ...] each, by the names of a transcript.
+    """Return measures of T models, [T, ...] each, by their names in a transcript.
 
-    logits: [T, n, c]; a single one (c = 1) is the log-odds of class 1.
     labels: [n] integers, at least one.
     """
     counts = confusions(logits, labels)
-    found = {"balanced_accuracies": balanced_accuracies(counts)}
+    measures = {"balanced_accuracies": balanced_accuracies(counts)}
     if (areas := areas_under_curve(logits, labels)) is not None:
-        found["areas_under_curve"] = areas
+        measures["areas_under_curve"] = areas
     if counts.shape[1] <= MOST_CLASSES:
-        found |= {"confusions": counts, "calibrations": calibrations(logits, labels)}
-    return found
+        measures |= {"confusions": counts, "calibrations": calibrations(logits, labels)}
+    return measures

@@ -1,7 +1,7 @@
 """A trained model in open files: `model.safetensors` with its values, `model.toml` with the rest.
 
-`model.toml` says which network it is and what its records look like; with both files anybody can
-build it in plain PyTorch, and `load` does.
+`model.toml` names the network and describes its records. With both files anyone can build the model
+in plain PyTorch, as `load` does.
 """
 
 import copy
@@ -38,27 +38,27 @@ from fedsim.learning.training.tasks import task_of
 VALUES, DESCRIPTION = "model.safetensors", "model.toml"
 
 MOST_NUMBERS = 2**31
-"""Of one record; products of larger sizes wrap around in PyTorch."""
+"""Largest number of numbers in a record; products of larger sizes overflow in PyTorch."""
 
 AT_ONCE = 1024
-"""Records that are predicted together."""
+"""Number of records that are predicted together."""
 
 PUBLIC = "public"
-"""What of a run's directory may be handed on: the model, what describes it, and its card."""
+"""Folder of a run with the files that may be shared: the model, its description and its card."""
 
 
 class Network(Table):
-    """The keys of [model] that say what the network is, as `models.build` takes them.
+    """The keys of [model] that describe the network for `models.build`.
 
     Attributes:
         name: one of the models, a torchvision:NAME, or "package.module:name".
         hidden: width of the hidden layer.
-        task: what it is for.
-        batch_norm: what took the place of layers that mix records.
-        frozen: what was not trained.
-        weights_sha256: of the file that it started from, "" for none.
-        trainable: what alone was trained, "" for all or for adapters alone.
-        lora_rank: of the adapters that were trained, 0 for none; the values have them merged in.
+        task: the task that it was trained for.
+        batch_norm: what replaced layers that mix records.
+        frozen: layers or parameters that were not trained.
+        weights_sha256: digest of the file with its first values, "" for none.
+        trainable: the only layers that were trained, "" for all or for adapters alone.
+        lora_rank: of trained adapters, 0 for none; the values have them merged in.
     """
 
     name: str
@@ -72,16 +72,16 @@ class Network(Table):
 
 
 class Input(Table):
-    """What the network takes.
+    """The input and output of the network.
 
     Attributes:
         shape: of one record.
-        classes: how many there are, in the order of the logits; of two, one logit is the second's.
-            1 of texts without labels.
-        features: the name of each, empty for images.
+        classes: number of classes, in the order of the logits; with one logit for two classes, it
+            is the second's. 1 for texts without labels.
+        features: the name of each feature, empty for images.
         data: the name of the data set.
-        target: least and largest value of the number that a regression predicts; none for others.
-        public_schema: how clients' own records became features, as TOML; "" of a data set.
+        target: least and largest value of a predicted number; empty for others.
+        public_schema: TOML that turns clients' own records into features; "" for a data set.
     """
 
     shape: list[Annotated[int, Field(ge=1)]]
@@ -99,13 +99,13 @@ class Input(Table):
 
 
 class Description(Table):
-    """What `model.toml` holds.
+    """The content of `model.toml`.
 
     Attributes:
         format: of this file.
         fedsim: the version that wrote it.
-        network: which one.
-        input: what it takes.
+        network: the network.
+        input: the network's input and output.
     """
 
     format: Literal[1] = 1
@@ -122,10 +122,7 @@ def write(
     dataset: Dataset,
     theta: Tensor,
 ) -> None:
-    """Write a model's files.
-
-    theta: float32 [P], the trained values.
-    """
+    """Write a model's files, with its trained values theta, float32 [P]."""
     description = Description(
         fedsim=fedsim.__version__,
         network=Network(
@@ -147,7 +144,7 @@ def write(
             public_schema=public_schema,
         ),
     )
-    # The trained network, with its adapters merged into the layers that they are of.
+    # Put the trained values in, and merge adapters into their layers.
     model = copy.deepcopy(structure).cpu()
     trained = models.unflatten(theta.detach().cpu(), models.parameter_shapes(model))
     with torch.no_grad():
@@ -166,10 +163,10 @@ def write(
 
 
 def describe(directory: Path) -> Description:
-    """Return what a directory's model.toml says.
+    """Return the description in a directory's model.toml.
 
-    directory: of a run that trained a model, or what was handed on of it.
-    Raises InputError if it is missing or damaged.
+    directory: of a run that trained a model, or its shared files.
+    Raises InputError if the file is missing or damaged.
     """
     path = _place(directory) / DESCRIPTION
     try:
@@ -185,32 +182,35 @@ def describe(directory: Path) -> Description:
 def load(directory: Path, own: str = "") -> nn.Module:
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
-    directory: of a run that trained it, or what was handed on of it.
-    own: the name of code that builds the network, in place of the code that model.toml names.
-    Raises InputError if its files are missing or damaged, or name code that nobody allowed here.
+    directory: of the run that trained it, or its shared files.
+    own: the name of code that builds the network, instead of the code that model.toml names.
+    Raises InputError if files are missing or damaged, or name code that this machine does not
+    allow.
     """
-    found, path = describe(directory), _place(directory) / VALUES
-    if own and not models.is_own_code(found.network.name):
-        raise InputError(f"'{directory}' has the network {found.network.name}; leave model out")
+    description, path = describe(directory), _place(directory) / VALUES
+    network = description.network
+    if own and not models.is_own_code(network.name):
+        raise InputError(f"'{directory}' has the network {network.name}; leave model out")
     if own:
-        found = found.model_copy(update={"network": found.network.model_copy(update={"name": own})})
+        network = network.model_copy(update={"name": own})
+        description = description.model_copy(update={"network": network})
     if not path.exists():
         raise InputError(f"'{directory}' has no {VALUES}; restore it from a copy")
     shapes, where = pretrained.sizes(str(path)), str(path)
     with size_limit.no_larger(shapes, where):
-        # First without memory for its values: code that was allowed here may not be made for that.
-        if found.network.name != hugging_face.NAME and not models.is_own_code(found.network.name):
+        # First build it without memory for its values; the user's own code may not support that.
+        if network.name != hugging_face.NAME and not models.is_own_code(network.name):
             with torch.device("meta"):
-                size_limit.check(_built(found, path.parent), shapes, where)
-        model = _built(found, path.parent)
+                size_limit.check(_built(description, path.parent), shapes, where)
+        model = _built(description, path.parent)
     size_limit.check(model, shapes, where)
     model.load_state_dict(pretrained.values(where))
     return model.eval()
 
 
-def _built(found: Description, place: Path) -> nn.Module:
-    """Return the network that files in a directory describe, without its values. InputError."""
-    network, taken = found.network, found.input
+def _built(description: Description, place: Path) -> nn.Module:
+    """Return the network that files in a directory describe, without its values."""
+    network, taken = description.network, description.input
     try:
         return models.build(
             network.name,
@@ -218,8 +218,8 @@ def _built(found: Description, place: Path) -> nn.Module:
             taken.classes,
             network.hidden,
             network.batch_norm,
-            "" if network.lora_rank else network.frozen,  # which may name adapters
-            # The network of texts is described by files of its own beside the values.
+            "" if network.lora_rank else network.frozen,  # frozen may name adapters
+            # A network of texts is described by further files beside the values.
             models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
             network.task,
         )
@@ -233,18 +233,18 @@ def _built(found: Description, place: Path) -> nn.Module:
 
 
 def _place(directory: Path) -> Path:
-    """Return where the files lie, of a run's directory or of what was handed on of it."""
+    """Return the folder of the files, for a run's directory or for shared files."""
     public = directory / PUBLIC
     return public if public.is_dir() else directory
 
 
 def read(directory: Path, path: str) -> Tensor:
-    """Return the features of records that are to be predicted, float32 [N, *shape].
+    """Return the features of records to predict, float32 [N, *shape].
 
-    directory: of the model, as of `load`.
-    path: of the records; as of `own_records` where the model has a schema, else an .npz with
-    `features` as the network takes them, or texts where it was trained on a file of them.
-    Raises InputError if they are others.
+    directory: of the model, for `load`.
+    path: of the records: own records if the model has a schema, texts if it was trained on texts,
+    else an .npz with `features` in the network's shape.
+    Raises InputError for other records.
     """
     taken = describe(directory).input
     if taken.public_schema:
@@ -253,34 +253,30 @@ def read(directory: Path, path: str) -> Tensor:
     if taken.data == "texts" and Path(path).suffix != ".npz":
         return torch.tensor(texts.read(path, taken.shape[0], str(_place(directory))))
     try:
-        found = npz.arrays(Path(path)).get(own_records.FEATURES)
+        features = npz.arrays(Path(path)).get(own_records.FEATURES)
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from None
     shape = tuple(taken.shape)
-    if found is None or found.dtype.kind not in "buif" or found.shape[1:] != shape:
+    if features is None or features.dtype.kind not in "buif" or features.shape[1:] != shape:
         raise InputError(
             f"'{path}' has no {own_records.FEATURES} of shape [N, {str(list(shape))[1:]}, which "
             f"this model takes; save them with numpy.savez(file, {own_records.FEATURES}=...)"
         )
-    return torch.tensor(finite(found, Path(path)))
+    return torch.tensor(finite(features, Path(path)))
 
 
 def class_names(taken: Input) -> list[str]:
-    """Return the name of each class; its number where a data set has no names."""
+    """Return the name of each class, or its number where a data set has no names."""
     if taken.public_schema:
         return list(schemas.parse(taken.public_schema).classes)
     return [str(number) for number in range(taken.classes)]
 
 
-def _meaning(taken: Input) -> Meaning:
-    return Meaning(tuple(class_names(taken)), Target(*taken.target) if taken.target else None)
-
-
 def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the most likely class of each record, and how likely each class is.
+    """Return the most likely class of each record, int64 [N], and the probabilities.
 
     features: float32 [N, *shape].
-    Returns: int64 [N], and probabilities float64 [N, classes].
+    Returns: int64 [N], and float64 [N, classes].
     """
     with torch.no_grad():
         return likeliest(model(features))
@@ -289,20 +285,21 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
 def predictions(
     directory: Path, features: Tensor, own: str = ""
 ) -> Predictions | Likelihoods | Numbers:
-    """Return what the model of a directory says of records.
+    """Return the predictions of a directory's model.
 
-    directory, own: as `load` takes them.
-    features: float32 [N, *shape], as of `read`.
-    Raises InputError as `load` does, and for records of another shape or not finite.
+    directory, own: as for `load`.
+    features: float32 [N, *shape], from `read`.
+    Raises InputError where `load` does, and for records of another shape or not finite.
     """
     taken = describe(directory).input
     shape = tuple(taken.shape)
     if features.shape[1:] != shape or not features.isfinite().all():
         raise InputError(
-            f"records have shape {list(features.shape[1:])}, or numbers that are not finite; this "
-            f"model takes finite ones of shape {list(shape)}"
+            f"records have shape {list(features.shape[1:])}, or numbers that are not finite; give "
+            f"finite numbers of shape {list(shape)}, which this model takes"
         )
     model = load(directory, own)
     with torch.no_grad():
         outputs = torch.cat([model(each) for each in features.split(AT_ONCE)])
-    return task_of(model).predictions(model, outputs, features, _meaning(taken))
+    meaning = Meaning(tuple(class_names(taken)), Target(*taken.target) if taken.target else None)
+    return task_of(model).predictions(model, outputs, features, meaning)

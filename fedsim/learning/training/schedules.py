@@ -1,8 +1,8 @@
-"""How the learning rate changes over the rounds: a pure function of the round.
+"""Learning-rate schedules: functions of the round alone.
 
-A schedule is a factor of `training.learning-rate`, and of the local rate where clients take steps
-of their own. It depends on nothing that was observed, so that it costs no privacy. A new schedule
-is one function and one entry in `SCHEDULES`.
+A schedule is a factor of `training.learning-rate`, and of the local rate where clients take several
+steps. It depends on nothing observed, so it costs no privacy. A new schedule is one function and
+one entry in `SCHEDULES`.
 """
 
 import math
@@ -19,17 +19,17 @@ def _constant(round: int, rounds: int, training: TrainingConfig) -> float:
 
 
 def _linear(round: int, rounds: int, training: TrainingConfig) -> float:
-    """From 1 towards 0, which the round after the last would have."""
+    """Fall from 1 towards 0, which the round after the last would have."""
     return 1 - (round - 1) / rounds
 
 
 def _cosine(round: int, rounds: int, training: TrainingConfig) -> float:
-    """Half a cosine from 1 towards 0 (Loshchilov & Hutter, 2017, Eq. 5, without restarts)."""
+    """Fall by half a cosine from 1 towards 0 (Loshchilov & Hutter, 2017, Eq. 5, no restarts)."""
     return (1 + math.cos(math.pi * (round - 1) / rounds)) / 2
 
 
 def _step(round: int, rounds: int, training: TrainingConfig) -> float:
-    """Times `decay-factor` after every `decay-every` rounds."""
+    """Multiply by `decay-factor` after every `decay-every` rounds."""
     return float(training.decay_factor ** ((round - 1) // training.decay_every))
 
 
@@ -42,14 +42,12 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def factor(training: TrainingConfig, round: int) -> float:
-    """Return what the learning rate of a round is multiplied with.
+    """Return the factor of the learning rate in a round.
 
-    The schedule's factor, and during the first `warmup-rounds` w a second one of round/w.
-
-    Raises InputError if there is no such schedule.
+    It is the schedule's factor, times round/w during the first w = `warmup-rounds`.
 
     Args:
-        training: names the schedule and its numbers.
+        training: names the schedule and its numbers; InputError for an unknown schedule.
         round: counts from 1.
     """
     schedule = lookup(SCHEDULES, training.schedule, "training.schedule")

@@ -1,7 +1,7 @@
-"""The size of a network that somebody else describes, before memory is taken for it.
+"""A limit on the size of a network from another party, checked before memory is taken for it.
 
 A few bytes of a description can ask for any number of units, classes or layers. What is built is
-counted, and no network may be larger than the file of values that comes with it.
+counted, and a network may not be larger than the file of values that comes with it.
 """
 
 import math
@@ -16,7 +16,7 @@ from adversaries.errors import InputError
 Shapes = Mapping[str, tuple[int, ...]]
 
 SPARE = 2**24
-"""Numbers that a network may have beyond those of its file: a classifier drawn anew, masks."""
+"""Numbers that a network may have beyond its file's: a new classifier, masks."""
 
 MODULES = 20
 """Layers, containers and activations that a network may have for each array of its file."""
@@ -24,10 +24,10 @@ MODULES = 20
 
 @contextmanager
 def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
-    """Stop the construction of a network that is larger than a file of values.
+    """Stop the construction of a network inside of the block that is larger than a file of values.
 
     shapes: of the file's arrays, by name.
-    Raises InputError if more is built inside of the block.
+    Raises InputError if more is built.
     """
     most = 2 * sum(map(math.prod, shapes.values())) + SPARE
     modules = MODULES * (len(shapes) + 10)
@@ -39,8 +39,8 @@ def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
         numbers += getattr(value, "numel", int)() if name else 0
         if numbers > most or built > modules:
             raise InputError(
-                f"the network is described as larger than the values in '{where}': it is of "
-                "another model, or damaged; restore both from a copy"
+                f"the network is described as larger than the values in '{where}': the file is "
+                "damaged, or of another model; restore both from a copy"
             )
 
     with ExitStack() as hooks:
@@ -54,19 +54,15 @@ def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
 
 
 def check(network: nn.Module, shapes: Shapes, where: str) -> None:
-    """Check that a network's values are those of a file, by names and shapes.
-
-    shapes: of the file's arrays, by name.
-    Raises InputError if they are not.
-    """
+    """Raise InputError unless a network's values have the names and shapes of a file's arrays."""
     own = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     for name in {**own, **shapes}:
         if own.get(name) != shapes.get(name):
             raise InputError(
                 f"'{where}' is damaged or of another model: its '{name}' is "
-                f"{_said(shapes.get(name))}, and the network's {_said(own.get(name))}"
+                f"{_in_words(shapes.get(name))}, and the network's {_in_words(own.get(name))}"
             )
 
 
-def _said(shape: tuple[int, ...] | None) -> str:
+def _in_words(shape: tuple[int, ...] | None) -> str:
     return "missing" if shape is None else str(list(shape))

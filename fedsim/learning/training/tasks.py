@@ -1,8 +1,8 @@
-"""What a network is trained for: the loss of a record, what is measured of a model, its baseline.
+"""Tasks: the loss of a record, the measures of a model, and its baseline.
 
-A task is one object in `TASKS`. A network carries its own (`task_of`), so that clipping, evaluation
-and reports ask the network, and none of them asks which task it is. How a task's measures are
-worded is in `fedsim.report.document.worth`.
+A task is one object in `TASKS`. A network carries its task (`task_of`), so that clipping,
+evaluation and reports ask the network instead of comparing tasks. `fedsim.report.document.worth`
+words a task's measures.
 """
 
 import dataclasses
@@ -27,16 +27,16 @@ if TYPE_CHECKING:  # SciPy, which a client's process does not need
     from fedsim.learning.training.predictions import Likelihoods, Meaning, Numbers, Predictions
 
 NORMAL = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution: of intervals at 95 %."""
+"""The 97.5 % quantile of the normal distribution, for intervals at 95 %."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a model reaches that has learnt nothing, on the records that are evaluated.
+    """Score and loss of a model that has learned nothing, on the evaluated records.
 
     Attributes:
-        score: the share that it gets right, in [0, 1].
-        loss: its mean loss, in nats; None where the task compares scores alone.
+        score: the share of right answers, in [0, 1].
+        loss: its mean loss, in nats; None where the task compares only scores.
     """
 
     score: float
@@ -44,10 +44,10 @@ class Baseline:
 
 
 class Task(ABC):
-    """What a network is trained for."""
+    """The purpose of a network."""
 
     name: ClassVar[str]
-    """What model.task calls it."""
+    """Its name in model.task."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -58,55 +58,49 @@ class Task(ABC):
         """
 
     def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return what a gradient is of, for each record, [...]: the loss, unless it is weighted."""
+        """Return the objective whose gradient is taken, [...]: the loss, or a weighted loss."""
         return self.loss(outputs, labels)
 
     @abstractmethod
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return how good each answer is, [...]: a share in [0, 1], or whether it is right."""
+        """Return the quality of each answer, [...]: a share in [0, 1], or whether it is right."""
 
     @abstractmethod
     def widths(self, classes: int) -> tuple[int, ...]:
-        """Return how many numbers a network may have as its output for one record.
+        """Return the allowed numbers of outputs for one record.
 
-        Raises InputError if the task is not for records of so many classes.
+        Raises InputError if the task does not suit this number of classes.
         """
 
     @abstractmethod
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "Predictions | Likelihoods | Numbers":
-        """Return what the outputs [N, c] for records of these features say.
-
-        meaning: of the outputs.
-        """
+        """Return the predictions in the outputs [N, c] for records with these features."""
 
     @abstractmethod
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        """Return what a model reaches that has learnt nothing.
+        """Return the baseline of a model that has learned nothing.
 
-        features: of the records that are evaluated, [n, *shape], n at least 1.
+        features: of the evaluated records, [n, *shape], n at least 1.
         labels: [n].
         """
 
     def mean(self, model: nn.Module, values: Tensor, features: Tensor) -> Tensor:
-        """Return the mean over records, float64 [T].
-
-        values: losses or scores, [T, n].
-        """
+        """Return the mean over records of losses or scores [T, n], float64 [T]."""
         return values.double().mean(1)
 
     def of_trials(self, outputs: Callable[[], Tensor], labels: Tensor) -> dict[str, Tensor]:
-        """Return further measures of T models, [T, ...] each, by the names of the transcript.
+        """Return further measures of T models, [T, ...] each, by their names in a transcript.
 
-        outputs: computes those of the networks, [T, n, c], where they are needed.
+        outputs: computes the networks' outputs [T, n, c] if they are needed.
         """
         return {}
 
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
     ) -> dict[str, Any]:
-        """Return further measures of the model that is kept, JSON by the names of its card.
+        """Return further measures of the final model, as JSON, by their names in its card.
 
         outputs: [n, c].
         """
@@ -118,20 +112,20 @@ class Classification(Task):
     """One of several classes for each record, by cross-entropy.
 
     Attributes:
-        priors: public shares of the classes: the objective of a record is its loss, divided by the
-            number of classes and by its class's share; empty for the loss itself.
+        priors: public shares of the classes. The objective is then the loss divided by the number
+            of classes and by the share of the record's class. Empty: the objective is the loss.
     """
 
     name = "classification"
     priors: tuple[float, ...] = ()
 
     def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss, weighted by the inverse of the class's prior where there are priors."""
-        found = self.loss(outputs, labels)
+        loss = self.loss(outputs, labels)
         if not self.priors:
-            return found
-        weights = 1 / (len(self.priors) * torch.tensor(self.priors).to(found))
-        return weights[labels] * found
+            return loss
+        # A record of a rare class weighs more.
+        weights = 1 / (len(self.priors) * torch.tensor(self.priors).to(loss))
+        return weights[labels] * loss
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy, in nats."""
@@ -158,13 +152,11 @@ class Classification(Task):
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "Predictions":
-        """Return the likeliest class of each record, and how likely each class is."""
         from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
 
         return predictions.classified(outputs, meaning.classes)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        """Return the share of the most frequent class."""
         from fedsim.learning.training import quality  # noqa: PLC0415  (no client evaluates)
 
         return Baseline(quality.majority_share(labels))
@@ -191,9 +183,9 @@ class Classification(Task):
 class NextToken(Task):
     """The next token of a text: the network's outputs are a text's mean loss and score.
 
-    A text's tokens are its targets, so that the network reads them where it has them
-    (`hugging_face`). Means over texts weigh each by its predicted tokens; the perplexity is the
-    exponential of the mean loss.
+    A text's tokens are its targets, which the network reads from its input (`hugging_face`). Means
+    over texts weight each by its predicted tokens; the perplexity is the exponential of the mean
+    loss.
     """
 
     name = "next-token"
@@ -203,7 +195,7 @@ class NextToken(Task):
         return outputs[..., 0]
 
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the share of a text's tokens that were the likeliest."""
+        """Return the share of a text's tokens that were the likeliest ones."""
         return outputs[..., 1]
 
     def widths(self, classes: int) -> tuple[int, ...]:
@@ -218,13 +210,12 @@ class NextToken(Task):
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "Likelihoods":
-        """Return how likely each text is, and its perplexity."""
         from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
 
         return predictions.likelihoods(outputs[:, 0], self.weights(model, features))
 
     def weights(self, model: nn.Module, features: Tensor) -> Tensor:
-        """Return how many tokens of each text are predicted: all but the first, and no padding."""
+        """Return the number of predicted tokens of each text: all but the first and padding."""
         return (_targets(model, features) >= 0).sum(1).double()
 
     def mean(self, model: nn.Module, values: Tensor, features: Tensor) -> Tensor:
@@ -233,7 +224,7 @@ class NextToken(Task):
         return values.double() @ weights / weights.sum()
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        """Return what the best unigram model of these very texts reaches, which sees no context."""
+        """Return the baseline of the best unigram model of these very texts, without context."""
         targets = _targets(model, features)
         counts = torch.bincount(targets[targets >= 0]).double()
         shares = counts[counts > 0] / counts.sum()
@@ -244,21 +235,19 @@ class NextToken(Task):
     ) -> dict[str, Any]:
         """Return the unigram baseline's loss and the interval of the mean loss, in nats."""
         weights = self.weights(model, features)
-        between = ratio_interval(outputs[:, 0].double(), weights)
+        interval = ratio_interval(outputs[:, 0].double(), weights)
         return {
             "baseline_loss": self.baseline(model, features, labels).loss,
-            "loss_interval": between and [between.low, between.high],
+            "loss_interval": interval and [interval.low, interval.high],
         }
 
 
 def ratio_interval(values: Tensor, weights: Tensor) -> "Interval | None":
-    """Return a normal interval at 95 % of the weighted mean of independent records' values.
+    """Return a normal interval at 95 % for the weighted mean of independent records' values.
 
     values, weights: [n].
     Returns: the interval; None for fewer than two records.
-
-    Source:
-        Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
+    Source: Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
     """
     from adversaries.statistics.intervals import Interval  # noqa: PLC0415
 
@@ -272,7 +261,7 @@ def ratio_interval(values: Tensor, weights: Tensor) -> "Interval | None":
 
 
 def _targets(model: nn.Module, features: Tensor) -> Tensor:
-    """Return the tokens that are predicted, int64 [n, length - 1], and -1 for padding."""
+    """Return the predicted tokens, int64 [n, length - 1], and -1 for padding."""
     config: Any = model.config
     tokens = features[:, 1:].long()
     return tokens.masked_fill(tokens == config.pad_token_id, -1)
@@ -282,8 +271,8 @@ class Regression(Task):
     """A number for each record, by its squared error.
 
     The network has one output: -SPAN / 2 is the start of the range, and SPAN / 2 its end. Labels
-    are the steps of `fedsim.learning.data.loaders.targets`. What a network says beyond the range is
-    cut to it where it is scored or predicted.
+    are the steps of `fedsim.learning.data.loaders.targets`. Outputs beyond the range are clipped
+    where they are scored or predicted.
     """
 
     name = "regression"
@@ -299,7 +288,6 @@ class Regression(Task):
         return 1 - (predicted.clamp(0, 1) - target).abs()
 
     def widths(self, classes: int) -> tuple[int, ...]:
-        """Return one."""
         if classes != 1:
             raise InputError(
                 f"model.task is {self.name}, but the labels are {classes} classes; give the range "
@@ -310,14 +298,13 @@ class Regression(Task):
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
     ) -> "Numbers":
-        """Return the number of each record."""
         from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
 
         assert meaning.target is not None
         return predictions.numbers(outputs[:, 0] / SPAN + 0.5, meaning.target)
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        """Return the score of always saying the median, which has the least absolute error."""
+        """Return the baseline of always answering the median, with the least absolute error."""
         shares = labels.double() / STEPS
         return Baseline(float(1 - (shares - shares.quantile(0.5)).abs().mean()))
 
@@ -334,8 +321,7 @@ class Regression(Task):
 class Huber(Regression):
     """A number for each record, by Huber's loss: squared up to an error of 1 output.
 
-    Source:
-        Huber, "Robust estimation of a location parameter" (1964).
+    Source: Huber, "Robust estimation of a location parameter" (1964).
     """
 
     name = "huber"
@@ -347,13 +333,13 @@ class Huber(Regression):
 
 
 NEAR = 1.0
-"""Units of the output from which on Huber's loss is linear."""
+"""Distance in output units beyond which Huber's loss is linear."""
 
 
 SPAN = 40.0
-"""How far the network's outputs lie apart for the start and the end of the target's range.
+"""Distance of the network's outputs for the start and the end of the target's range.
 
-Outputs of this size need the same steps as a classifier's logits: docs/lab-notes/learning.md.
+With this size the steps are as large as for a classifier's logits: docs/lab-notes/learning.md.
 """
 
 
@@ -366,14 +352,11 @@ def _shares(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 TASKS: dict[str, Task] = {
     task.name: task for task in (Classification(), NextToken(), Regression(), Huber())
 }
-"""By what model.task calls them."""
+"""By their names in model.task."""
 
 
 def named(name: str, class_priors: str = "") -> Task:
-    """Return the task of a name. Raises InputError if there is none, or for other priors.
-
-    class_priors: as model.class-priors.
-    """
+    """Return the task of a name and of model.class-priors; InputError for bad ones."""
     if not class_priors:
         return lookup(TASKS, name, "model.task")
     try:
@@ -382,13 +365,13 @@ def named(name: str, class_priors: str = "") -> Task:
         priors = ()
     if not (priors and min(priors) > 0 and math.isclose(sum(priors), 1, abs_tol=0.01)):
         raise InputError(
-            f"model.class-priors is '{class_priors}'; give a share above 0 for each class, which "
-            'sum to 1, such as "0.75,0.25"'
+            f"model.class-priors is '{class_priors}'; give a share above 0 for each class, and "
+            'let them sum to 1, such as "0.75,0.25"'
         )
     return Classification(priors)
 
 
 def task_of(model: nn.Module) -> Task:
-    """Return the task that a network is for; classification where it carries none."""
-    found = getattr(model, "task", None)
-    return found if isinstance(found, Task) else TASKS["classification"]
+    """Return the task of a network; classification if it carries none."""
+    task = getattr(model, "task", None)
+    return task if isinstance(task, Task) else TASKS["classification"]

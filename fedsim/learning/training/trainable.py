@@ -1,6 +1,6 @@
-"""Which of a network's parameters are trained, by their names.
+"""The trained parameters of a network, selected by names.
 
-Names are those of `named_parameters`, with commas between them; a layer's name stands for all its
+Names come from `named_parameters`, separated by commas. A layer's name stands for all its
 parameters, and * for any part of a name.
 """
 
@@ -14,11 +14,7 @@ from adversaries.errors import InputError
 
 
 def train_only(model: nn.Module, names: str) -> None:
-    """Take everything but the named layers or parameters out of training, in place.
-
-    names: of what stays, "" for nothing.
-    Raises InputError if a name is unknown.
-    """
+    """Train only the named layers or parameters ("" for none), in place; InputError if unknown."""
     parameters = dict(model.named_parameters())
     chosen = _named(parameters, names, "model.trainable")
     for path, parameter in parameters.items():
@@ -26,9 +22,8 @@ def train_only(model: nn.Module, names: str) -> None:
 
 
 def freeze(model: nn.Module, names: str) -> None:
-    """Take the named layers or parameters out of training, in place.
+    """Exclude the named layers or parameters ("" for none) from training, in place.
 
-    names: of them, "" for none.
     Raises InputError if a name is unknown, or nothing is left to train.
     """
     parameters = dict(model.named_parameters())
@@ -43,8 +38,8 @@ def freeze(model: nn.Module, names: str) -> None:
 
 
 def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[str]:
-    """Return the parameters that a list of names and patterns stands for. Raises InputError."""
-    found = set()
+    """Return the parameters that match a list of names and patterns."""
+    matches = set()
     for name in filter(None, (part.strip() for part in names.split(","))):
         inside = [path for path in parameters if fnmatchcase(f"{path}.", f"{name}.*")]
         if not inside:
@@ -52,8 +47,8 @@ def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[
             near = difflib.get_close_matches(name, [*parameters, *sorted(layers)], n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
             raise InputError(
-                f"{key} names '{name}', which has no parameters; {hint}there are "
+                f"{key} names '{name}', which has no parameters; {hint}give names from "
                 f"{', '.join(parameters)}"
             )
-        found.update(inside)
-    return found
+        matches.update(inside)
+    return matches

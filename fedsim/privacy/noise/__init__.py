@@ -1,6 +1,7 @@
-"""Noise mechanisms: what the server adds to a round's sum, and what that tells an adversary.
+"""Noise mechanisms: what the server adds to a round's sum, and what adversaries learn from it.
 
-One module a mechanism; `Noise` is their registry. `config.privacy.noise.mechanism` is a run's.
+There is one module for each mechanism; `Noise` is their registry.
+`config.privacy.noise.mechanism` is the mechanism of a run.
 """
 
 from enum import StrEnum
@@ -12,10 +13,10 @@ from fedsim.privacy.noise.pac import Pac
 
 
 class Noise(StrEnum):
-    """The noise mechanisms by the names that configurations give them.
+    """The noise mechanisms by their names in configurations.
 
     Attributes:
-        mechanism: its class; callers ask it and do not compare members.
+        mechanism: the class; callers use it instead of comparing members.
     """
 
     mechanism: type[NoiseMechanism]

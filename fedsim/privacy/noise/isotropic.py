@@ -1,4 +1,4 @@
-"""Gaussian noise, the same in all directions: DP-SGD's."""
+"""Gaussian noise of the same size in all directions, as in DP-SGD."""
 
 from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed
 
@@ -9,7 +9,7 @@ class Isotropic(NoiseMechanism):
     title = "isotropic noise"
 
     def add(self, summed: Summed) -> Noised:
-        """Return the sum with the server's noise, in place; as it is where clients have drawn."""
+        """Return the sum with the server's noise, in place; unchanged where clients add noise."""
         total = summed.total
         if not self.trials.server_draws:
             return Noised(total)

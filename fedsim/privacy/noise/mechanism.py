@@ -1,4 +1,4 @@
-"""What a noise mechanism does in a round, and what it has to say of itself."""
+"""The interface of noise mechanisms."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 Learnt = Mapping[str, Floats]
-"""What an adversary learns from a round, [T] each.
+"""Values [T] that an adversary learns from a round, by name.
 
 `ratios`: the log-likelihood ratio of D to D'; `sensitivities`: |g - g'|; `noise_stds`;
 `present_norms`: |g|; `absent_norms`: |g'|; and the mechanism's own `columns`.
@@ -24,16 +24,16 @@ Learnt = Mapping[str, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """A batch of T trials, as far as its noise goes.
+    """A batch of T trials, as its noise mechanism sees it.
 
     Attributes:
-        streams: the trial whose random numbers each draws, [T].
-        worlds: bool [T], which train on D.
-        rounds: how many are planned.
-        noise_seed: of the noise; None where it comes from the operating system.
-        secret_seed: of what else the experiment draws.
-        server_draws: whether the server adds noise; else clients have.
-        information: nats that all rounds may tell together, of noise that is shaped by candidates.
+        streams: the trial whose random numbers each trial draws, [T].
+        worlds: bool [T], whether a trial trains on D.
+        rounds: number of planned rounds.
+        noise_seed: seed of the noise; None for the operating system's entropy.
+        secret_seed: seed of the experiment's other draws.
+        server_draws: whether the server adds noise; else the clients do.
+        information: nats that all rounds together may reveal, for noise shaped by candidates.
         prior: the candidates, "pair" or "halves".
     """
 
@@ -51,21 +51,22 @@ class Trials:
 
         Args:
             round: counts from 1.
-            size: of a trial's.
+            size: numbers in each trial.
         """
         return gaussian_noise(self.noise_seed, self.streams, round, SERVER, size)
 
 
 @dataclass(frozen=True)
 class Summed:
-    """A round's sum without the server's noise.
+    """A round's sum before the server adds noise.
 
     Attributes:
-        round: its number, from 1.
-        total: float64 [T, P]; [T, m, P] of m candidates.
+        round: counts from 1.
+        total: float64 [T, P]; [T, m, P] for m candidates.
         noise_stds: float64 [T], the nominal noise multiplier times the sensitivity.
-        measured: returns what the target's client tells an oracle audit by name: `present` [T, P],
-            g; `absent` [T, P], g', under replace; `membership` bool [m], which candidates have it.
+        measured: returns what the target's client reports to an oracle audit, by name: `present`
+            [T, P], g; `absent` [T, P], g', under replace; `membership` bool [m], which candidates
+            have the target record.
     """
 
     round: int
@@ -76,12 +77,12 @@ class Summed:
 
 @dataclass(frozen=True)
 class Noised:
-    """What a round releases.
+    """The release of a round.
 
     Attributes:
         total: float64 [T, P].
-        noise: float64 [T, P], what the server drew of it; None for none, or if `learnt` is said.
-        learnt: by vantage, what an adversary learns where the noise has a law of its own.
+        noise: float64 [T, P], the server's part of the noise; None without it or with `learnt`.
+        learnt: what an adversary learns, by vantage, where the noise has a law of its own.
     """
 
     total: Floats
@@ -90,19 +91,19 @@ class Noised:
 
 
 class NoiseMechanism(ABC):
-    """The noise of a batch of trials, from its first round on.
+    """The noise of a batch of trials over all rounds.
 
-    The ledger charges every round as one of Gaussian noise of `noise_stds`: a mechanism without a
-    `failing` must be at least as private as that.
+    The ledger charges every round as Gaussian noise of `noise_stds`: a mechanism without `failing`
+    must be at least as private as that.
 
     Attributes:
-        title: what a sentence calls it.
-        failing: why it gives nobody a guarantee of differential privacy, "" where it may.
-        own_law: whether what adversaries learn takes its own likelihood ratios (`Noised.learnt`),
-            from what an oracle audit measures: the release is not a sum with Gaussian noise.
+        title: name of the mechanism in a sentence.
+        failing: why it never gives a guarantee of differential privacy, "" where it may.
+        own_law: whether the release is not a sum with Gaussian noise. Adversaries then need the
+            mechanism's likelihood ratios (`Noised.learnt`), from an oracle audit's measurements.
         by_candidate: whether clients send a sum for every candidate of privacy.pac-prior, and the
-            noise is scaled to privacy.mutual-information: no multiple of a sensitivity.
-        columns: what `learnt` has besides, all not negative.
+            noise is scaled to privacy.mutual-information instead of a sensitivity.
+        columns: names of further values in `learnt`, all not negative.
     """
 
     title: ClassVar[str]
@@ -116,4 +117,4 @@ class NoiseMechanism(ABC):
 
     @abstractmethod
     def add(self, summed: Summed) -> Noised:
-        """Return a round's sum with its noise; may change `summed.total` in place."""
+        """Return a round's sum with noise; may change `summed.total` in place."""

@@ -1,4 +1,4 @@
-"""Noise shaped by how the candidates' sums differ: PAC privacy's."""
+"""PAC privacy's noise, shaped by how the candidates' sums differ."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from fedsim.privacy.trust.model import Vantage
 
 
 class Pac(NoiseMechanism):
-    """The sum of the secret candidate is released; the mathematics is in `noise.pac_release`."""
+    """Releases the sum of the secret candidate; `noise.pac_release` has the mathematics."""
 
     title = "PAC noise"
     failing = (
@@ -31,7 +31,7 @@ class Pac(NoiseMechanism):
         )
 
     def add(self, summed: Summed) -> Noised:
-        """Return the secret candidate's sum, of those of all candidates [T, m, P], with noise."""
+        """Return the secret candidate's sum with noise, from all candidates' sums [T, m, P]."""
         measured = summed.measured()
         present = np.linalg.norm(measured["present"], axis=1)
         absent = measured.get("absent")

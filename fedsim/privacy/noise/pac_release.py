@@ -1,9 +1,9 @@
-"""A round of PAC-private training: which candidate it is on, the noise, and what it gives away.
+"""Rounds of PAC-private training: the secret candidate, the noise, and what a release reveals.
 
 The secret is which of m stated candidates all rounds of a trial train on. The clients send their
-clean sums under every candidate; the trusted server adds noise that is shaped by how these differ,
+clean sums under every candidate. The trusted server adds noise that is shaped by how these differ,
 and releases the sum under the secret one. Nothing hides directions in which no two candidates
-differ: not differential privacy. The mathematics is that of `fedsim.privacy.pac`.
+differ, so this is not differential privacy. `fedsim.privacy.pac` has the mathematics.
 """
 
 from collections.abc import Sequence
@@ -20,22 +20,22 @@ from fedsim.privacy.noise.mechanism import Bools, Floats, Learnt
 Integers = npt.NDArray[np.int64]
 
 FLOOR = 0.01
-"""The share of the even prior in the weights that noise is shaped by.
+"""Share of the even prior in the weights that shape the noise.
 
-A candidate that is all but ruled out would else get next to no noise, and stand out if it is true.
+Without it, an almost excluded candidate would get almost no noise, and stand out if it is true.
 """
 
 
 @dataclass(frozen=True)
 class Released:
-    """What a round makes of the candidates: the release and what it says.
+    """A round's release and what it reveals about the candidates.
 
     Attributes:
         total: r, [T, P].
         log_posterior: [T, m], of the candidates, given all releases so far.
-        information: [T], the log det bound on the nats that this round told.
-        noise_std: [T], root mean square over the directions that have noise.
-        spread: [T], the distance of the first two candidates.
+        information: [T], the log det bound on the nats that this round reveals.
+        noise_std: [T], root mean square over the directions with noise.
+        spread: [T], the distance between the first two candidates.
     """
 
     total: Floats
@@ -49,18 +49,15 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
     """Return which of a client's records are in each candidate, the same in every trial.
 
     Random halves, each followed by its complement, so that every record is in exactly half of the
-    candidates; of an odd number the first of a pair has the smaller part.
-
-    Raises ValueError if draws are odd.
+    candidates. With an odd number of records the first half of a pair is smaller.
 
     Args:
         seed: of the run.
-        client: the partition.
-        records: n, how many it has.
-        draws: m, even.
+        client: partition number.
+        records: n, number of the client's records.
+        draws: m, even; else ValueError.
 
-    Returns:
-        bool [m, n].
+    Returns: bool [m, n].
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
@@ -74,12 +71,11 @@ def pair(records: int, challenge: int, replaced: bool) -> Bools:
     """Return which of a client's records are in D and in D'.
 
     Args:
-        records: n, how many it has.
+        records: n, number of the client's records.
         challenge: the column of x^.
-        replaced: whether x^' stands behind the records, in D' alone.
+        replaced: whether a column for x^', which is only in D', follows the records.
 
-    Returns:
-        bool [2, n], or [2, n + 1].
+    Returns: bool [2, n], or [2, n + 1].
     """
     masks = np.ones((2, records + replaced), dtype=np.bool_)
     masks[1, challenge] = False
@@ -89,19 +85,18 @@ def pair(records: int, challenge: int, replaced: bool) -> Bools:
 
 
 def secrets(seed: int, trials: Sequence[int], worlds: Bools, membership: Bools) -> Integers:
-    """Return the secret candidate of every trial: uniform among those of the trial's world.
+    """Return the secret candidate of every trial: uniform among the candidates of its world.
 
     Half of the candidates and half of the trials have the challenge record, so the secret is
     uniform over all m.
 
     Args:
         seed: of the run.
-        trials: whose random numbers each of the T trials draws.
-        worlds: bool [T], whether the challenge record is used.
-        membership: bool [m], in which candidates it is.
+        trials: number of the random stream of each of the T trials.
+        worlds: bool [T], whether the trial uses the challenge record.
+        membership: bool [m], whether the candidate has it.
 
-    Returns:
-        int64 [T].
+    Returns: int64 [T].
     """
     places = [np.flatnonzero(membership == world) for world in (False, True)]
     chosen = [
@@ -119,12 +114,12 @@ def release(
     normals: Floats,
     fit_posterior: bool,
 ) -> Released:
-    """Return the sums under the secret candidates with noise for a budget of information.
+    """Return the sums under the secret candidates, with noise for an information budget.
 
     r = mean + sum_j u_j (<c_s - mean, u_j> + sigma_j z_j) along the directions u_j of the
-    candidates' covariance, sigma_j^2 the least noise of linear information v. What rounding makes
-    of differences outside these directions is not released. The noise is the same whatever signs
-    and order the directions have: z = V^T normals.
+    candidates' covariance. sigma_j^2 is the least noise of linear information v. Rounding errors
+    outside these directions are not released. The noise does not depend on the sign and order of
+    the directions: z = V^T normals.
 
     Args:
         candidates: c, the clean sums, [T, m, P].
@@ -132,11 +127,11 @@ def release(
         log_posterior: [T, m], given the rounds before.
         information: the round's budget v in nats.
         normals: [T, m], independent standard normals.
-        fit_posterior: whether the covariance is that under what is known of the secret by now. With
-            m > 2 that may exceed the covariance under even odds, because the candidates depend on
-            earlier releases. For two candidates no odds give a larger covariance than even ones.
+        fit_posterior: whether to use the covariance under the current posterior. With m > 2 it may
+            exceed the covariance under even odds, because the candidates depend on earlier
+            releases. For two candidates even odds give the largest covariance.
     """
-    # The weights that the noise is fitted to. They hold `FLOOR` of even odds, Cov_w <=
+    # The weights to which the noise is fitted contain `FLOOR` of even odds. Cov_w <=
     # Cov_w' / (1 - FLOOR), so that the budget is (1 - FLOOR) v under them.
     posterior = np.exp(log_posterior)
     if fit_posterior:
@@ -145,38 +140,35 @@ def release(
     else:
         weights = np.full_like(posterior, 1 / posterior.shape[-1])
         budget = information
-    # The candidates along the directions of their covariance, and the least noise along each.
-    seen = pac.spectrum(candidates, weights)
-    variances = pac.anisotropic_variances(seen.eigenvalues, budget)
-    noise = np.sqrt(variances) * (normals[:, None, :] @ seen.vectors)[:, 0]
-    # What is seen of the secret candidate, and what that says of all m.
+    # The least noise along each direction of the candidates' covariance.
+    spectrum = pac.spectrum(candidates, weights)
+    variances = pac.anisotropic_variances(spectrum.eigenvalues, budget)
+    noise = np.sqrt(variances) * (normals[:, None, :] @ spectrum.vectors)[:, 0]
+    # The noisy coordinates of the secret candidate, and what they say about all m.
     rows = np.arange(len(secret))
-    observed = seen.coordinates[rows, secret] + noise
-    unnormalised = log_posterior + log_likelihoods(observed, seen.coordinates, variances)
+    observed = spectrum.coordinates[rows, secret] + noise
+    unnormalised = log_posterior + log_likelihoods(observed, spectrum.coordinates, variances)
     believed = posterior if fit_posterior else weights
     noisy = np.maximum((variances > 0).sum(-1), 1)
     return Released(
-        seen.point(observed),
+        spectrum.point(observed),
         unnormalised - logsumexp(unnormalised, axis=1, keepdims=True),
-        pac.posterior_information(seen.coordinates, believed, variances),
+        pac.posterior_information(spectrum.coordinates, believed, variances),
         np.sqrt(variances.sum(-1) / noisy),
-        np.linalg.norm(seen.coordinates[:, 0] - seen.coordinates[:, 1], axis=-1),
+        np.linalg.norm(spectrum.coordinates[:, 0] - spectrum.coordinates[:, 1], axis=-1),
     )
 
 
 def log_likelihoods(observed: Floats, coordinates: Floats, variances: Floats) -> Floats:
-    """Return log N(observed; coordinates_i, variances) up to a term that all m share.
+    """Return log N(observed; coordinates_i, variances) up to a term that all m share, [T, m].
 
     Args:
         observed: [T, r].
         coordinates: [T, m, r], of the candidates.
-        variances: [T, r], 0 where there is nothing to see.
-
-    Returns:
-        [T, m].
+        variances: [T, r], 0 for a direction that is not released.
     """
     inverse = np.divide(1, variances, out=np.zeros_like(variances), where=variances > 0)
-    # (y - a)^2 less y^2: what the candidates share would drown what sets them apart.
+    # (y - a)^2 minus y^2: the shared part would drown the differences between candidates.
     apart = coordinates * (observed[:, None] - coordinates / 2)
     return (apart * inverse[:, None]).sum(-1)
 
@@ -186,21 +178,21 @@ def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
 
     Args:
         log_posterior: [T, m].
-        membership: bool [m], which candidates have it.
+        membership: bool [m], whether the candidate has the challenge record.
     """
     sides = [logsumexp(log_posterior[:, membership == world], axis=1) for world in (True, False)]
     return sides[0] - sides[1]
 
 
 class Releases:
-    """The rounds of a batch of trials: what the server remembers between them.
+    """The rounds of a batch of trials, with the posterior that the server keeps between them.
 
     Args:
         information: nats for each round.
         prior: "pair" or "halves".
         seed: of the secrets.
-        trials: whose random numbers each of the T trials draws.
-        worlds: bool [T], which train on D.
+        trials: number of the random stream of each of the T trials.
+        worlds: bool [T], whether a trial trains on D.
     """
 
     def __init__(
@@ -221,19 +213,17 @@ class Releases:
         absent_norm: Floats,
         normals: Floats,
     ) -> tuple[Floats, Learnt]:
-        """Return the release of a round and what the adversary concludes from it.
+        """Return the release of a round, and the adversary's conclusions from it.
 
         Args:
-            candidates: [T, m, P], clean sums of all clients together.
-            membership: bool [m], which of them have the challenge record.
+            candidates: [T, m, P], clean sums over all clients.
+            membership: bool [m], whether the candidate has the challenge record.
             present_norm: |g| of the challenge, [T].
             absent_norm: |g'|, [T].
             normals: [T, m], independent standard normals.
 
-        Returns:
-            [T, P], and by name, [T] each: `ratios`, by how much the log-odds of the record's being
-            there have grown; `mutual_information`, the bound on the nats that the round told of the
-            secret; and what else a `Step` has.
+        Returns: [T, P], and a `Learnt`. Its `ratios` are the growth of the log-odds that the record
+        is in the data; `mutual_information` bounds the nats that the round reveals of the secret.
         """
         if self._log_posterior is None:
             self._log_posterior = np.full(candidates.shape[:2], -np.log(candidates.shape[1]))

@@ -1,6 +1,6 @@
 """Poisson-sampled clients with hidden joining: a secret coin for each client and round.
 
-The server adds the noise and tells nobody who joined, so that a client's own coin protects it.
+The server adds the noise and does not disclose who joined, so a client's own coin protects it.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.privacy.participation import sampling
-from fedsim.privacy.participation.rule import EVERYBODY, Coins, Participation, Setting
+from fedsim.privacy.participation.rule import ALL_CLIENTS, Coins, Participation, Setting
 
 _remembered = lru_cache(maxsize=4)(sampling.clients)
-"""Every client that one process plays asks for the same coins."""
+"""All clients that one process plays need the same coins."""
 
 
 class HiddenClients(Participation):
-    """The server samples clients, whose coins amplify their privacy."""
+    """The server samples clients; their secret coins amplify their privacy."""
 
     @classmethod
     def applies(cls, setting: Setting) -> bool:
@@ -41,8 +41,8 @@ class HiddenClients(Participation):
 
     @property
     def accounts(self) -> Sequence[int]:
-        # A round costs each client alike whether or not it joined.
-        return (EVERYBODY,)
+        # A round costs every client the same, whether it joined or not.
+        return (ALL_CLIENTS,)
 
     def coins(
         self,
@@ -61,8 +61,8 @@ class HiddenClients(Participation):
     def asked(
         self, streams: Sequence[int], round: int, target_client: int, adversary: int, every: bool
     ) -> list[int]:
-        # The target in all trials, since no other client knows its coins; and so the adversary,
-        # unless it sees its own rounds alone.
+        # The target gets a message in every trial, since no other client knows its coins. So does
+        # the adversary, unless it sees only the rounds that it joins.
         coins = self.coins(streams, round, 1, target_client, np.empty(0, np.int64))
-        there = set(np.flatnonzero(coins.any(axis=0)).tolist())
-        return sorted(there | {target_client} | ({adversary} if every else set()))
+        joined = set(np.flatnonzero(coins.any(axis=0)).tolist())
+        return sorted(joined | {target_client} | ({adversary} if every else set()))

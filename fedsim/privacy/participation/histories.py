@@ -1,4 +1,4 @@
-"""What the planned rounds are to single clients, where it is public who joins them."""
+"""The planned rounds of single clients, where it is public who joins a round."""
 
 from functools import lru_cache
 
@@ -7,12 +7,12 @@ import numpy as np
 from fedsim.privacy.participation.rule import Participation
 
 History = tuple[tuple[int, int], ...]
-"""A client's rounds: of how many clients' noise, and how many such rounds it joins."""
+"""A client's rounds: pairs of the number of noise shares in a round, and of such rounds."""
 
 
 @lru_cache(maxsize=64)
 def most_together(participation: Participation, rounds: int) -> int:
-    """Return how many clients join the planned round that most join, 1 at least.
+    """Return the largest number of clients that join a planned round, at least 1.
 
     Args:
         participation: the rule.
@@ -25,38 +25,38 @@ def most_together(participation: Participation, rounds: int) -> int:
 
 @lru_cache(maxsize=64)
 def histories(participation: Participation, rounds: int) -> tuple[History, ...]:
-    """Return what the planned rounds are to the clients of whom one is worst off.
+    """Return the histories of clients, one of which loses the most privacy.
 
-    Left out are clients that surely are not: another joins as many rounds of as little noise.
+    A client is left out if another client joins as many rounds with as little noise.
 
     Args:
         participation: the rule.
         rounds: number of planned rounds.
 
-    Returns:
-        Different histories, the one first that is worst without other sampling; not empty.
+    Returns: Distinct histories, not empty; the first is the worst where records are not sampled.
     """
     if not participation.varying:
         return (((participation.shares(1), rounds),),)
-    there = np.zeros((rounds, participation.setting.clients), dtype=np.bool_)
-    for round, row in enumerate(there, start=1):
+    joined = np.zeros((rounds, participation.setting.clients), dtype=np.bool_)
+    for round, row in enumerate(joined, start=1):
         row[list(participation.participants(round))] = True
     sizes = np.array([participation.shares(round) for round in range(1, rounds + 1)])
     kinds = np.unique(sizes)
-    # Of each client, how many of its rounds have so few shares: [clients, kinds].
-    counts = np.stack([there[sizes == kind].sum(axis=0) for kind in kinds], axis=1)
-    found = np.unique(counts[counts.sum(axis=1) > 0], axis=0)
-    if not len(found):  # nobody joins any
+    # counts[client, kind]: how many rounds with so many noise shares the client joins.
+    counts = np.stack([joined[sizes == kind].sum(axis=0) for kind in kinds], axis=1)
+    distinct = np.unique(counts[counts.sum(axis=1) > 0], axis=0)
+    if not len(distinct):  # no client joins any round
         return (((int(kinds[0]), 1),),)
-    at_most = found.cumsum(axis=1)
+    # at_most[client, kind]: how many rounds with at most so many shares the client joins.
+    at_most = distinct.cumsum(axis=1)
     worst: list[int] = []
-    for place in np.argsort(-(found / kinds).sum(axis=1), kind="stable"):
+    for place in np.argsort(-(distinct / kinds).sum(axis=1), kind="stable"):
         if not any((at_most[other] >= at_most[place]).all() for other in worst):
             worst.append(int(place))
     return tuple(
         tuple(
             (int(kind), int(count))
-            for kind, count in zip(kinds, found[place], strict=True)
+            for kind, count in zip(kinds, distinct[place], strict=True)
             if count
         )
         for place in worst

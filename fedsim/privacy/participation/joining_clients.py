@@ -1,9 +1,9 @@
-"""Poisson-sampled clients with public joining: everybody may know who joins a round.
+"""Poisson-sampled clients with public joining: everyone may know who joins a round.
 
-Two things show who joins. An adversary that knows the other records of a client sees them in the
-sum, or not. Where clients add the noise, its size says how many there are, and the server sees who
-sends. So a client's coin hides nothing of it, and costs nothing to tell; what it saves is the
-rounds that the client is not in. In both worlds it joins the same rounds and adds the same noise.
+Joining cannot be hidden here. An adversary that knows a client's other records sees whether they
+are in the sum. Where clients add the noise, its size shows their number, and the server sees the
+senders. So a client's coin protects nothing and may be public. It only saves the rounds that the
+client does not join. In both worlds the client joins the same rounds and adds the same noise.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from fedsim.privacy.participation.rule import Coins, Participation, Setting
 
 
 class JoiningClients(Participation):
-    """Clients join rounds in public. Records of those that join may be sampled in secret."""
+    """Clients join rounds in public; the records of clients that join may be sampled in secret."""
 
     @classmethod
     def applies(cls, setting: Setting) -> bool:
@@ -41,8 +41,8 @@ class JoiningClients(Participation):
 
     def participants(self, round: int) -> tuple[int, ...]:
         setting = self.setting
-        there = sampling.joined(setting.seed, round, setting.clients, setting.client_rate)
-        return tuple(there.nonzero()[0].tolist())
+        joined = sampling.joined(setting.seed, round, setting.clients, setting.client_rate)
+        return tuple(joined.nonzero()[0].tolist())
 
     def coins(
         self,
@@ -52,10 +52,10 @@ class JoiningClients(Participation):
         target_client: int,
         client_of: npt.NDArray[np.int64],
     ) -> Coins | None:
-        there = super().coins(streams, round, step, target_client, client_of)
-        if there is None or not self.secret:
-            return there
+        joined = super().coins(streams, round, step, target_client, client_of)
+        if joined is None or not self.secret:
+            return joined
         # A record takes part by its own coin, where its client joined.
         number, records = self.step_number(round, step), len(client_of)
         own = sampling.participation(self.setting.seed, streams, number, records, self.rate)
-        return there if own is None else there & own
+        return joined if own is None else joined & own

@@ -1,4 +1,4 @@
-"""What a participation rule answers, and the federation that it is asked about."""
+"""The interface of participation rules, and the setting that a rule applies to."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-EVERYBODY = -1
-"""The account of all clients together, where a ledger must not tell who joined."""
+ALL_CLIENTS = -1
+"""The account of all clients together, where a ledger must not disclose who joined."""
 
 Coins = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a configuration says about participation.
+    """A federation's settings that decide about participation.
 
     Attributes:
         clients: number of clients.
@@ -42,13 +42,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Participation(ABC):
-    """Who takes part in which round, and what that costs.
+    """Which clients and records take part in which round, and how that is charged.
 
-    A client can join a round in public, which costs it nothing but the rounds that it joins; or a
-    secret coin decides whether a unit (a record, or a client) takes part, which amplifies privacy.
+    Either clients join a round in public, and pay for the rounds that they join. Or a secret coin
+    decides whether a unit (a record or a client) takes part, which amplifies privacy.
 
     Attributes:
-        setting: the federation.
+        setting: the federation's settings.
     """
 
     setting: Setting
@@ -56,11 +56,11 @@ class Participation(ABC):
     @classmethod
     @abstractmethod
     def applies(cls, setting: Setting) -> bool:
-        """Return whether this rule is the one that a configuration describes."""
+        """Return whether this rule describes a federation with this setting."""
 
     @property
     def rate(self) -> float:
-        """The rate at which a unit is charged for a step: the probability of its secret coin."""
+        """The rate at which a step is charged to a unit: the probability of its secret coin."""
         return 1.0
 
     @property
@@ -70,7 +70,7 @@ class Participation(ABC):
 
     @property
     def public(self) -> bool:
-        """Whether everybody may know who joins a round."""
+        """Whether the adversary may know who joins a round."""
         return True
 
     @property
@@ -80,17 +80,17 @@ class Participation(ABC):
 
     @property
     def varying(self) -> bool:
-        """Whether rounds have different clients, and everybody may know which."""
+        """Whether rounds have different clients, in public."""
         return self.public and not self.complete
 
     @property
     def joining_rate(self) -> float:
-        """The probability with which a client joins a round in public."""
+        """The probability that a client joins a round in public."""
         return 1.0
 
     @property
     def expected_clients(self) -> float:
-        """Expected number of clients in a round: together they add the nominal noise."""
+        """Expected number of clients in a round, which together add the nominal noise."""
         return self.joining_rate * self.setting.clients
 
     @property
@@ -100,15 +100,15 @@ class Participation(ABC):
 
     @property
     def accounts(self) -> Sequence[int]:
-        """The clients that a ledger has accounts of, or `EVERYBODY` alone."""
+        """The clients for which a ledger has accounts, or `ALL_CLIENTS` only."""
         return range(self.setting.clients)
 
     def account_of(self, client: int) -> int:
-        """Return the account that a client is charged to: its own number or `EVERYBODY`."""
-        return client if client in self.accounts else EVERYBODY
+        """Return the account that a client is charged to: its own number or `ALL_CLIENTS`."""
+        return client if client in self.accounts else ALL_CLIENTS
 
     def participants(self, round: int) -> tuple[int, ...]:
-        """Return the clients whose messages a round sums, if none is missing.
+        """Return the clients whose messages a round sums if no client is missing.
 
         Args:
             round: counts from 1.
@@ -124,7 +124,7 @@ class Participation(ABC):
         return self.participants(round) if self.varying else tuple(self.accounts)
 
     def shares(self, round: int) -> int:
-        """Return how many clients' noise a round has at least, with as many missing as may be.
+        """Return the least number of noise shares in a round, with as many missing as allowed.
 
         Args:
             round: counts from 1.
@@ -132,7 +132,7 @@ class Participation(ABC):
         setting = self.setting
         if setting.server_draws or not self.varying:
             return setting.clients - setting.missing
-        # Also of a round of nobody the target's client is charged for one share.
+        # Even in a round that no client joins, the target's client is charged for one share.
         return max(1, len(self.participants(round)) - setting.missing)
 
     def step_number(self, round: int, step: int) -> int:
@@ -155,32 +155,32 @@ class Participation(ABC):
         """Return which records of D, or which clients, take part in a step of a round.
 
         Args:
-            streams: the streams of random numbers of the T trials.
+            streams: numbers of the random streams of the T trials.
             round: counts from 1.
-            step: of the local steps within the round, counts from 1.
+            step: local step within the round, counts from 1.
             target_client: the client that holds the target, or is the target.
             client_of: the client of each of the n records of D.
 
-        Returns:
-            bool [T, n], or [T, clients] where privacy protects clients; None if all take part.
+        Returns: bool [T, n], or [T, clients] where privacy protects clients; None if all take part.
         """
         if self.complete:
             return None
-        there = np.zeros(self.setting.clients, dtype=np.bool_)
-        there[list(self.participants(round))] = True
-        return np.tile(there if self.setting.by_client else there[client_of], (len(streams), 1))
+        joined = np.zeros(self.setting.clients, dtype=np.bool_)
+        joined[list(self.participants(round))] = True
+        coins = joined if self.setting.by_client else joined[client_of]
+        return np.tile(coins, (len(streams), 1))
 
     def asked(
         self, streams: Sequence[int], round: int, target_client: int, adversary: int, every: bool
     ) -> list[int]:
-        """Return the clients that the server sends a message to in a round that not all join.
+        """Return the clients that get a message in a round that not all clients join.
 
         Args:
-            streams: the streams of random numbers of the T trials.
+            streams: numbers of the random streams of the T trials.
             round: counts from 1.
             target_client: the client that holds the target, or is the target.
             adversary: the curious client.
             every: whether the adversary sees every round.
         """
-        # The adversary looks on at rounds that it does not join.
+        # The adversary also sees rounds that it does not join.
         return sorted({*self.participants(round), adversary})

@@ -10,7 +10,7 @@ from fedsim.privacy.participation.rule import Coins, Participation, Setting
 
 
 class SampledRecords(Participation):
-    """Every client samples its records, and tells nobody which."""
+    """Every client samples its records, and does not disclose which."""
 
     @classmethod
     def applies(cls, setting: Setting) -> bool:

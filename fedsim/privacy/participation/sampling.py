@@ -1,8 +1,8 @@
 """Poisson sampling: which records, or clients, take part in a round.
 
 Every record of D takes part with the same probability q, independently of all others and of other
-rounds: what the subsampled accountants assume, and batches of a fixed size or shuffling are not.
-Where D' has a record in another's place, it uses that record's coin.
+rounds. The accountants for sampled steps assume this; it does not hold for batches of a fixed size
+or for shuffling. A record that replaces another in D' uses that record's coin.
 """
 
 from collections.abc import Sequence
@@ -19,16 +19,15 @@ def participation(
     """Return which of the records of D take part in a round.
 
     Args:
-        seed: of the run: a row is a function of (seed, trial, round) alone. None draws from the
-            operating system's entropy instead, and something else with each call: a client calls
-            once a round, and uses the columns of its own records.
+        seed: of the run: a row depends only on (seed, trial, round). None draws from the operating
+            system's entropy, anew with each call: a client calls once a round and uses the columns
+            of its own records.
         trials: the numbers of the T trials.
         round: counts from 1.
-        records: n, of D.
-        rate: the probability q of a record.
+        records: n, number of records of D.
+        rate: q, in (0, 1].
 
-    Returns:
-        bool [T, n]; None if all of them do (q = 1).
+    Returns: bool [T, n]; None if all take part (q = 1).
     """
     if rate == 1:
         return None
@@ -43,20 +42,19 @@ def clients(
 ) -> npt.NDArray[np.bool_] | None:
     """Return which clients take part in a round.
 
-    All trials share the coins of the others, which the adversary knows: it asks for a share q of
-    the clients and not for all that some trial samples, and inference is conditional on them. The
-    target's coins are each trial's own.
+    All trials share the coins of other clients, which the adversary knows. So each trial asks a
+    share q of the clients, and inference is conditional on these coins. The target has coins of its
+    own in each trial.
 
     Args:
         seed: of the run; None draws from the operating system's entropy.
         trials: the numbers of the T trials.
         round: counts from 1.
-        clients: how many there are.
-        rate: the probability q of a client.
-        target: the client whose coins are the trials' own.
+        clients: number of clients.
+        rate: q, the probability that a client takes part.
+        target: the client with separate coins in each trial.
 
-    Returns:
-        bool [T, clients]; None if all do (q = 1).
+    Returns: bool [T, clients]; None if all take part (q = 1).
     """
     own = participation(seed, trials, round, 1, rate)
     if own is None:
@@ -67,16 +65,13 @@ def clients(
 
 
 def joined(seed: int | None, round: int, clients: int, rate: float) -> npt.NDArray[np.bool_]:
-    """Return which clients join a round, in all trials alike.
+    """Return which clients join a round in all trials, bool [clients].
 
     Args:
         seed: of the run; None draws from the operating system's entropy.
         round: counts from 1.
-        clients: how many there are.
-        rate: the probability of a client.
-
-    Returns:
-        bool [clients].
+        clients: number of clients.
+        rate: the probability that a client joins.
     """
     return generator(seed, Role.CLIENT_SAMPLING, round=round).random(clients) < rate
 
@@ -93,18 +88,17 @@ def groups(
     """Return disjoint groups of a client's records, drawn at random.
 
     Args:
-        seed: a row is a function of (seed, trial, round, partition) alone. None draws from the
-            operating system's entropy.
+        seed: of the run: a row depends only on (seed, trial, round, partition). None draws from
+            the operating system's entropy.
         trials: the numbers of the T trials.
         round: counts from 1.
         partition: the client.
-        records: n, how many it has.
-        most: the wanted number of groups.
+        records: n, number of the client's records.
+        most: wanted number of groups.
         members: records in a group.
 
-    Returns:
-        Positions among the n records, [T, m, members]. m is `most`, or fewer where the records do
-        not suffice: groups that share a record would not be independent.
+    Returns: Positions among the n records, [T, m, members]. m is `most`, or fewer where there are
+    too few records: groups that share a record would not be independent.
     """
     count = min(most, records // members)
     drawn = np.empty((len(trials), count * members), dtype=np.intp)

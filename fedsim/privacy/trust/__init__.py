@@ -1,6 +1,7 @@
-"""Trust models: who adds the noise, who sees which messages, and what each onlooker cannot know.
+"""Trust models: who adds the noise, who sees which messages, and which noise an observer lacks.
 
-One module a model; `Trust` is their registry. `config.federation.trust.model` answers for a run.
+There is one module for each model; `Trust` is their registry. `config.federation.trust.model` is
+the model of a run.
 """
 
 from enum import StrEnum
@@ -13,10 +14,10 @@ from fedsim.privacy.trust.model import TrustModel
 
 
 class Trust(StrEnum):
-    """The trust models by the names that configurations give them.
+    """The trust models by their names in configurations.
 
     Attributes:
-        model: what the trust model says; callers ask it and do not compare members.
+        model: the trust model; callers use it instead of comparing members.
     """
 
     model: TrustModel

@@ -1,4 +1,4 @@
-"""Central trust: the server sees every client's clean sum, and adds the noise."""
+"""Central trust: the server sees each client's sum without noise, and adds the noise."""
 
 from collections.abc import Collection
 
@@ -12,12 +12,12 @@ class Central(TrustModel):
     server_draws = True
     words = "Here the server is trusted to add the noise to the sum of the clients' messages."
     caution = (
-        "Under central trust the server sees every client's clean sum: towards the server there "
-        "is no protection at all."
+        "With central trust, the server sees each client's sum without noise. Nothing protects the "
+        "client's records from the server."
     )
 
     def noise_share(self, clients: float, sources: int) -> float:
-        # The server draws all of it, or nobody any.
+        # The server adds all noise or none.
         return 1.0 if sources else 0.0
 
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:

@@ -4,7 +4,7 @@ import math
 
 from fedsim.privacy.trust.model import TrustModel, Vantage
 
-SECURE = "sees the aggregate only, as long as secure aggregation holds"
+SECURE = "sees only the aggregate, as long as secure aggregation holds"
 AS_IF_SECURE = (
     "as if aggregated securely: aggregation was simulated, and the server received every message "
     "under one client's share of the noise, the nominal multiplier over the root of {:g} clients"
@@ -12,11 +12,11 @@ AS_IF_SECURE = (
 
 
 class Distributed(TrustModel):
-    """Clients' shares of the noise hide the target together."""
+    """The clients' shares of the noise together hide the target."""
 
     summed_securely = True
     words = (
-        "Here every client adds a share of the noise, and nobody is taken to see more of "
+        "Here every client adds a share of the noise. Every observer is assumed to see no more of "
         "the messages than their sum."
     )
 
@@ -25,7 +25,7 @@ class Distributed(TrustModel):
         return math.sqrt(max(1, sources) / clients)
 
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
-        # All shares do but those that the onlooker knows.
+        # All shares hide the target except the ones that the observer knows.
         return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))
 
     def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:

@@ -7,7 +7,7 @@ from fedsim.privacy.trust.model import TrustModel, Vantage
 
 
 class Local(TrustModel):
-    """Every client adds noise that hides its records by itself."""
+    """Every client adds noise that is enough to hide its own records."""
 
     local_steps = True
     words = "Here every client adds the whole noise to its own message."
@@ -17,7 +17,7 @@ class Local(TrustModel):
         return math.sqrt(max(1, sources))
 
     def hides(self, vantage: Vantage, target: bool, adversary: bool, colluder: bool) -> bool:
-        # The server looks at the target's own message, of which that client's noise is all.
+        # The server sees the target's own message, whose only noise is that client's.
         if vantage is Vantage.SERVER:
             return target
         return not (colluder or (vantage is Vantage.PARTICIPANT and adversary))

@@ -1,4 +1,4 @@
-"""What a trust model has to say, and what follows from it where clients draw the noise."""
+"""The interface of trust models, and the vantage points."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -23,11 +23,10 @@ class TrustModel(ABC):
 
     Attributes:
         server_draws: whether the server adds the noise to the sum; else each client to its message.
-        summed_securely: whether messages are integers modulo 2^32, of which nobody is to learn more
-            than their sum.
+        summed_securely: whether messages are integers modulo 2^32 of which only the sum may show.
         local_steps: whether clients may take several noisy steps within a round.
         words: the model in a sentence.
-        caution: what a reader must know of it before the numbers, "" for nothing.
+        caution: what a reader must know before the numbers, "" for nothing.
     """
 
     server_draws: ClassVar[bool] = False
@@ -38,12 +37,12 @@ class TrustModel(ABC):
 
     @abstractmethod
     def noise_share(self, clients: float, sources: int) -> float:
-        """Return the noise of so many sources together as a multiple of the nominal noise.
+        """Return the noise of several sources together, as a multiple of the nominal noise.
 
         Args:
-            clients: how many there are, or are expected in a round.
-            sources: how many draw noise. Where clients draw it one counts at least: that of the
-                target record's client, without whom there is nothing to hide.
+            clients: number of clients, or expected number in a round.
+            sources: number of sources. Where clients add noise at least one counts: the target's
+                client, without which there is nothing to hide.
         """
 
     @abstractmethod
@@ -51,10 +50,10 @@ class TrustModel(ABC):
         """Return whether a client's own noise hides the target from a vantage.
 
         Args:
-            vantage: who looks.
+            vantage: the observer.
             target: whether this client holds the target record, or is the target.
-            adversary: whether it is the curious participant.
-            colluder: whether it discloses its noise to the adversary and the server.
+            adversary: whether this client is the curious participant.
+            colluder: whether this client discloses its noise to the adversary and the server.
         """
 
     @abstractmethod
@@ -62,18 +61,18 @@ class TrustModel(ABC):
         """Return what a server or participant sees, in words.
 
         Args:
-            vantage: which of the two.
-            clients: how many there are, or are expected in a round.
-            in_the_clear: whether messages that ought to be summed securely are not.
+            vantage: server or participant.
+            clients: number of clients, or expected number in a round.
+            in_the_clear: whether messages that should be summed securely are not.
         """
 
     def played_by(self, clients: int) -> Sequence[int]:
         """Return the sources that stand for all noise of a round where one process plays all.
 
-        One source, where what the sources draw together has the law of one draw.
+        One source suffices where the noise of all sources together has the law of one draw.
 
         Args:
-            clients: how many there are.
+            clients: number of clients.
         """
         return [SERVER]
 
@@ -88,11 +87,11 @@ class TrustModel(ABC):
         """Return the sources of the noise that hides the target from a vantage.
 
         Args:
-            vantage: who looks.
+            vantage: the observer.
             participants: the clients that took part.
             target: the client that holds the target record, or is the target.
             adversary: the curious client.
-            colluders: the clients that disclose their noise to it.
+            colluders: the clients that disclose their noise to the adversary.
         """
         return frozenset(
             client
@@ -104,10 +103,10 @@ class TrustModel(ABC):
         """Return how many sources of noise hide the target from a vantage.
 
         Args:
-            vantage: who looks. The released model counts as the participant, who sees more.
-            participants: how many clients took part; target, adversary and colluders are counted
-                as if they had, which leaves least noise, so that the number may be negative.
-            colluders: how many disclose their noise.
+            vantage: the observer. The released model counts as the participant, who sees more.
+            participants: number of clients that take part. Target, adversary and colluders are
+                counted as if they did, which leaves the least noise; the result may be negative.
+            colluders: number of clients that disclose their noise.
         """
         seen_by = Vantage.SERVER if vantage is Vantage.SERVER else Vantage.PARTICIPANT
         crowd = (

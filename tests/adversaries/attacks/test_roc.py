@@ -94,7 +94,7 @@ def test_intervals_are_wider_where_the_pairs_of_a_model_go_together() -> None:
 def test_scores_that_are_no_probabilities_need_a_threshold(score: float) -> None:
     scores = np.array([[0.5, score], [0.2, 0.9]])
     members = np.array([[True, False], [False, True]])
-    with pytest.raises(InputError, match="no probabilities"):
+    with pytest.raises(InputError, match="not probabilities"):
         advantage(scores, members, 0.95, None)
     assert advantage(scores, members, 0.95, 0.4).point >= 0
 
@@ -134,8 +134,8 @@ def test_one_model_has_no_interval() -> None:
     [
         (np.zeros((2, 3)), np.zeros((2, 2), bool), "give both as"),
         (np.full((1, 2), np.nan), np.array([[True, False]]), "not a number"),
-        (np.zeros((2, 3)), np.ones((2, 3), bool), "only members"),
-        (np.zeros((2, 2)), np.array([[True, True], [False, True]]), "only members, or none"),
+        (np.zeros((2, 3)), np.ones((2, 3), bool), "members only"),
+        (np.zeros((2, 2)), np.array([[True, True], [False, True]]), "members only, or none"),
     ],
 )
 def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: str) -> None:

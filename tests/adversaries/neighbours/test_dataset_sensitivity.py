@@ -183,7 +183,7 @@ def test_a_lone_record_has_nobody_to_differ_from() -> None:
 
 @pytest.mark.parametrize("pool", [None, POOL[:0]])
 def test_replace_without_a_pool_is_refused(pool: np.ndarray | None) -> None:
-    with pytest.raises(InputError, match="no record is left in the pool"):
+    with pytest.raises(InputError, match="the pool has no record left"):
         select(D, pool, "ssim", "replace")
 
 
@@ -198,7 +198,7 @@ def test_unknown_options_are_refused() -> None:
 
 @pytest.mark.parametrize("top", [0, 16])
 def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
-    with pytest.raises(InputError, match=f"top is {top}, but there are 15"):
+    with pytest.raises(InputError, match=f"top is {top}, but only 15"):
         select(D, None, "manhattan", "add-remove", top=top)
 
 

@@ -135,7 +135,7 @@ def test_cosine_of_a_zero_record_is_1_but_to_another_zero_record() -> None:
 def test_an_unknown_measure_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"'euclidian'.*did you mean 'euclidean'"):
         measure("euclidian")
-    with pytest.raises(InputError, match="there are ssim, hamming"):
+    with pytest.raises(InputError, match="give one of ssim, hamming"):
         measure("zzz")
 
 
@@ -251,7 +251,7 @@ def test_gower_without_columns_takes_every_feature_for_one() -> None:
 
 
 def test_gower_of_numbers_that_are_not_scaled_is_refused() -> None:
-    with pytest.raises(InputError, match=r"scaled to \[0, 1\], but some lie outside"):
+    with pytest.raises(InputError, match=r"scaled to \[0, 1\], but a feature lies outside"):
         measure("gower")(noise(2, 3), noise(2, 3) + 1)
 
 

@@ -73,7 +73,7 @@ def test_a_bound_that_holds_always_is_less_than_one_that_holds_once() -> None:
     mu = e_process.betting_mu(worlds, log_odds, 0.95)
     assert 0.7 < mu / mu_of_epsilon(8.0, 1e-5) < 1
     # What is said to be refuted is, and nothing much above it.
-    counts = e_process._counted(worlds, log_odds)
+    counts = e_process.Accusations.of(worlds, log_odds)
     for value, refuted in ((always.epsilon, True), (always.epsilon + 1e-4, False)):
         log_e = counts.log_e(e_process._private(value, 1e-5))
         assert (log_e >= math.log(20)) == refuted

@@ -292,7 +292,7 @@ STEPS = np.ones((2, 3))
         (lambda: trial_mu(STEPS, -STEPS), "negative or not a number"),
         (lambda: predict(STEPS * np.nan, STEPS), "negative or not a number"),
         (lambda: simulate(STEPS, STEPS, STEPS, STEPS, 0.0, rng_of(0)), "sampling rate is 0.0"),
-        (lambda: simulate(STEPS, STEPS, STEPS, 0 * STEPS, 0.5, rng_of(0)), "meets no noise"),
+        (lambda: simulate(STEPS, STEPS, STEPS, 0 * STEPS, 0.5, rng_of(0)), "has no noise"),
         (lambda: simulate(-STEPS, STEPS, STEPS, STEPS, 0.5, rng_of(0)), "negative"),
         (lambda: scores(BITS, STEPS, STEPS[:, :2], STEPS[:, :2], rng_of(0)), "log-odds are"),
         (lambda: scores(BITS, ODDS, STEPS, STEPS, rng_of(0)), "as \\[trials, steps\\]"),

@@ -262,14 +262,17 @@ def test_what_holds_for_a_percentile_holds_for_that_share_of_records() -> None:
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda: bayesian.log_moments([0], 1.0, 1.0), "whole numbers from 1 up"),
-        (lambda: bayesian.log_moments([1.5], 1.0, 1.0), "whole numbers from 1 up"),
-        (lambda: bayesian.log_moments([], 1.0, 1.0), "whole numbers from 1 up"),
+        (lambda: bayesian.log_moments([0], 1.0, 1.0), "whole numbers of at least 1"),
+        (lambda: bayesian.log_moments([1.5], 1.0, 1.0), "whole numbers of at least 1"),
+        (lambda: bayesian.log_moments([], 1.0, 1.0), "whole numbers of at least 1"),
         (lambda: bayesian.log_moments([1], -1.0, 1.0), "a distance is negative"),
         (lambda: bayesian.log_moments([1], math.nan, 1.0), "a distance is negative or not finite"),
         (lambda: bayesian.log_moments([1], 1.0, -1.0), "sigma is negative"),
         (lambda: bayesian.log_moments([1], 1.0, 1.0, 0.0), "sampling rate is 0"),
-        (lambda: bayesian.step_costs([1], [0.5], 1.0, 10), "tell no spread.*at least 2"),
+        (
+            lambda: bayesian.step_costs([1], [0.5], 1.0, 10),
+            "too few to estimate a spread.*at least 2",
+        ),
         (lambda: bayesian.step_costs([1], [0.5, 1], 1.0, 0), "number of steps is 0"),
         (lambda: bayesian.step_costs([1], [0.5, 1], 1.0, 1, gamma=0.0), "gamma is 0"),
         (lambda: bayesian.epsilons([0.1], [1], 1e-15, 1e-14), "delta is 1e-15; .*give a larger"),

@@ -32,7 +32,7 @@ def test_the_noise_of_a_known_law_is_near_the_least_and_keeps_its_budget_as_ofte
         noise, _ = _noise(seed)
         # What fresh results are told, exactly enough: 1/2 E of their standardised squares.
         fresh = np.random.default_rng(10_000 + seed).standard_normal((4000, 4)) * DEVIATIONS + 7
-        told = noise.told(noise.coordinates(fresh)).mean() / 2
+        told = noise.squared_lengths(noise.coordinates(fresh)).mean() / 2
         kept.append(told <= noise.budget)
         sizes.append(noise.size)
     # At least 90 % of simulations, but for three standard errors of a hundred.
@@ -90,5 +90,5 @@ def test_a_mechanism_that_gives_nothing_to_learn_is_refused(
 
 def test_a_result_of_another_length_is_refused() -> None:
     noise, _ = _noise(6)
-    with pytest.raises(InputError, match="gave 5 numbers, and 4 in simulation"):
+    with pytest.raises(InputError, match="returned 5 numbers, but 4 in simulation"):
         black_box.release(noise, np.ones(5), np.random.default_rng(1))

@@ -51,7 +51,7 @@ def test_it_is_tighter_than_the_conversion_of_one_epsilon() -> None:
 def test_one_record_is_a_group_even_where_records_are_sampled() -> None:
     sampled = Releases((Rounds(1.0, 5, 0.1),))
     assert of_group(sampled, 1) == sampled
-    with pytest.raises(InputError, match="each of them is sampled by itself"):
+    with pytest.raises(InputError, match="each record is sampled by itself"):
         of_group(sampled, 2)
     with pytest.raises(InputError, match="give at least 1"):
         of_group(sampled, 0)

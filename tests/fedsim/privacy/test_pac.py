@@ -341,7 +341,7 @@ def test_no_noise_tells_everything() -> None:
         (lambda: pac.pair_information(-1.0), "noise multiplier is -1.0"),
         (lambda: pac.pair_information(1.0, 0.0), "sampling rate is 0.0"),
         (lambda: calibration.information_at_most(0.0), "mutual information is 0"),
-        (lambda: calibration.information_at_most(0.7), "all that there is to know"),
+        (lambda: calibration.information_at_most(0.7), "all the information in one bit"),
     ],
 )
 def test_impossible_values_are_refused_in_one_line(call, complaint: str) -> None:

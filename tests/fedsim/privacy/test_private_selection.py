@@ -130,5 +130,5 @@ def test_what_is_seen_of_all_trainings_composes_and_the_best_alone_costs_less() 
     replaced = [Mechanism.alike(z, 5, 0.5, Neighbouring.REPLACE) for z in (5.0, 6.0)]
     assert selection.search_cost(replaced, 1e-5).poisson is None
     assert "add-remove" in selection.search_cost(replaced, 1e-5).note
-    with pytest.raises(InputError, match="no settings"):
+    with pytest.raises(InputError, match="no setting"):
         selection.search_cost([], 1e-5)

@@ -1,4 +1,4 @@
-"""Arrow's files, Parquet among them, which may hold any number of values in a few bytes."""
+"""Arrow's files, such as Parquet, which may expand a few bytes into any number of values."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from fedsim.common import reading
 
 @contextmanager
 def limited(files: Sequence[Path]) -> Iterator[None]:
-    """Read Arrow's files inside of the block, and make objects of them, in limited memory.
+    """Limit the memory for reading Arrow's files and making objects of them inside of the block.
 
     Raises:
-        ArrowException, MemoryError, OSError: one is damaged, or takes more.
-        ValueError: one is no regular file.
+        ArrowException, MemoryError, OSError: a file is damaged, or takes more memory.
+        ValueError: a file is no regular file.
     """
     import pyarrow  # noqa: PLC0415  (an extra)
 
@@ -24,7 +24,7 @@ def limited(files: Sequence[Path]) -> Iterator[None]:
         with reading.opened(file):
             size += file.stat().st_size
     usual = pyarrow.default_memory_pool()
-    # Its own pool takes a gigabyte of addresses at once, used or not.
+    # Arrow's own pool reserves a gigabyte of addresses at once.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         with reading.memory(size):
@@ -51,5 +51,5 @@ def parquet_columns(path: Path) -> dict[str, list[Any]]:
 
     with reading.damage(refusal), limited([path]):
         table = parquet.ParquetFile(path, pre_buffer=False)
-        found = table.read(use_threads=False)
-        return {name: found[name].to_pylist() for name in found.column_names}
+        columns = table.read(use_threads=False)
+        return {name: columns[name].to_pylist() for name in columns.column_names}

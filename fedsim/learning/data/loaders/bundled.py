@@ -16,7 +16,7 @@ def digits(source: Source) -> Dataset:
 
 
 def breast_cancer(source: Source) -> Dataset:
-    """Return 569 tumours of 30 measurements, each scaled from 0 to 1."""
+    """Return 569 tumours with 30 measurements, each scaled from 0 to 1."""
     from sklearn.datasets import load_breast_cancer  # noqa: PLC0415  (only this dataset needs it)
 
     bunch = load_breast_cancer()

@@ -1,7 +1,7 @@
-"""CIFAR-10, from its binary version or from torchvision's folder, whose pickles are not executed.
+"""CIFAR-10, from its binary version or from torchvision's folder of pickles, without running them.
 
-A pickle is a program for a small machine that can call anything. `pickletools.genops` reads the
-instructions without carrying them out, and the images are the operand of one of them.
+A pickle is a program that can call anything. `pickletools.genops` reads its instructions without
+executing them, and the images are the operand of one of them.
 """
 
 import pickletools
@@ -18,7 +18,7 @@ from fedsim.learning.data.loaders.source import Source
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
 EACH = 1000
-"""Images of each class in the test batch and, on average, in each of the five others."""
+"""Images of each class in the test batch and, on average, in each of the five other batches."""
 
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 
@@ -26,8 +26,8 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 def cifar10(source: Source) -> Dataset:
     """Return CIFAR-10: 50,000 and 10,000 images [3, 32, 32] in [0, 1].
 
-    The files of the binary version have no published checksum: their sizes are compared, and the
-    number of images of each class. torchvision's have, and must be those.
+    The files of the binary version have no published checksum: their sizes and the number of images
+    of each class are checked. torchvision's files are checked by their checksums.
 
     source: its folder, and whether to download.
     Raises InputError if a file is missing or not the original.
@@ -61,8 +61,8 @@ def cifar10(source: Source) -> Dataset:
     for records, path, each in ((train, paths[0], 5 * EACH), (test, paths[-1], EACH)):
         if np.bincount(records.labels).tolist() != [each] * 10:
             raise InputError(
-                f"{originals.not_original(path, 'of CIFAR-10')}, or one beside it is: there are "
-                f"not {each} images of each of ten classes; {originals.remedy('npz')}"
+                f"{originals.not_original(path, 'of CIFAR-10')}, or a file beside it is: each of "
+                f"the ten classes must have {each} images; {originals.remedy('npz')}"
             )
     return Dataset(source.name, train, test, 10, "image")
 
@@ -90,11 +90,11 @@ def _pickled(path: Path, expected: str) -> Batch:
 def operands(content: bytes) -> tuple[bytes, npt.NDArray[np.uint8]]:
     """Return the longest string of a pickle, and the small integers that follow "labels" in it.
 
-    Instructions are read, none is executed.
+    No instruction is executed.
 
     content: a pickle, as Python 2 wrote it.
-    Returns: of a batch of CIFAR-10, the pixels, and the labels uint8 [n].
-    Raises ValueError if it is no pickle.
+    Returns: for a batch of CIFAR-10, the pixels, and the labels uint8 [n].
+    Raises ValueError if the content is no pickle.
     """
     longest, labels, last = "", bytearray(), ""
     for instruction, operand, _ in pickletools.genops(content):
@@ -103,7 +103,7 @@ def operands(content: bytes) -> tuple[bytes, npt.NDArray[np.uint8]]:
             longest = max(longest, last, key=len)
         elif instruction.name == "BININT1" and last == "labels":
             labels.append(int(str(operand)))
-    # Python 2's strings are bytes, which genops gives as Latin-1.
+    # Python 2's strings are bytes, which genops returns as Latin-1.
     return longest.encode("latin-1"), np.frombuffer(bytes(labels), dtype=np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""What a dataset is: labelled records, and what they must be like before anything is computed."""
+"""Datasets of labelled records, and checks before anything is computed on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 GREY_OR_COLOUR = (1, 3)
 
 MOST_CLASSES = 1000
-"""More are taken for a numeric column that was named as the label by mistake."""
+"""More classes suggest that a numeric column was named as the label by mistake."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +39,7 @@ class Records:
         return len(self.labels)
 
     def take(self, indices: Indices) -> "Records":
-        """Return a copy of some records, in the order asked for.
-
-        indices: [n], their positions.
-        """
+        """Return a copy of the records at some positions [n], in this order."""
         return Records(self.features[indices], self.labels[indices])
 
 
@@ -51,18 +48,18 @@ class Dataset:
     """A dataset.
 
     Attributes:
-        name: as a configuration names it.
+        name: its name in a configuration.
         train: the paper's U.
-        test: held out; None where the authors give none.
+        test: held-out records; None where the authors give none.
         classes: the number of labels.
         kind: of the records.
         attributes: the name of each feature, empty for images.
-        columns: the original values of `train` by column, [N] each, read-only, the text itself
-            where they are read from text, among them columns that are no features.
-        column_of: int64 [features], the position in `columns` of the one that a feature comes from;
-            empty for images.
+        columns: the original values of `train` by column, [N] each, read-only, as text where the
+            file is text; columns that are not features are included.
+        column_of: int64 [features], the position in `columns` of each feature's column; empty for
+            images.
         categorical: the columns of unordered values.
-        dropped: how many rows of the original had missing values and were left out.
+        dropped: number of rows of the original that had missing values and were left out.
         target: the range of the number that a regression predicts; None where labels are classes.
     """
 
@@ -84,13 +81,13 @@ class Dataset:
 
 
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
-    """Return the records of some classes alone, which are numbered anew.
+    """Return the records of some classes, which are numbered anew.
 
     classes: two or more different labels, as text; the first becomes 0.
-    Raises InputError if they are others.
+    Raises InputError for other classes.
     """
-    known = {str(label): label for label in range(dataset.classes)}
-    if unknown := [label for label in classes if label not in known]:
+    number_of = {str(label): label for label in range(dataset.classes)}
+    if unknown := [label for label in classes if label not in number_of]:
         raise InputError(
             f"data.classes names '{unknown[0]}', but the labels of {dataset.name} are 0 to "
             f"{dataset.classes - 1}"
@@ -101,7 +98,7 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
             "'0,1', or \"\" for all"
         )
     number = np.full(dataset.classes, -1)
-    number[[known[label] for label in classes]] = np.arange(len(classes))
+    number[[number_of[label] for label in classes]] = np.arange(len(classes))
 
     def kept(records: Records) -> tuple[npt.NDArray[np.intp], Records]:
         rows = np.flatnonzero(number[records.labels] >= 0)
@@ -120,22 +117,21 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
 def class_numbers(
     values: npt.NDArray[Any], path: Path, label: str
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the class of each record, and the number of classes.
+    """Return the class of each record, int64 [N], and the number of classes, at least 2.
 
-    values: [N], the different ones of which, in order, are classes 0 and on.
-    Returns: int64 [N], and at least 2.
-    Raises InputError if there is one class, or there are too many.
+    values: [N]; the distinct values, in order, are classes 0 and on.
+    Raises InputError for one class, or too many.
     """
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
-            f"'{path}' has the same '{label}' for all {len(values)} records; name the labels' "
-            "column, or give data with two classes or more"
+            f"'{path}' has the same '{label}' for all {len(values)} records; name the column of "
+            "the labels, or give data with two or more classes"
         )
     if len(classes) > MOST_CLASSES:
         raise InputError(
             f"'{label}' of '{path}' has {len(classes)} different values, more than "
-            f"{MOST_CLASSES} classes; name the labels' column, or group its values"
+            f"{MOST_CLASSES} classes; name the column of the labels, or group its values"
         )
     return numbers.astype(np.int64), len(classes)
 
@@ -143,29 +139,24 @@ def class_numbers(
 def numbered_labels(
     values: npt.NDArray[Any], path: Path, label: str, target: Target | None
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the label of each record, and the number of classes.
+    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
 
-    values: [N], as they are in the file.
-    target: the range of a number that is predicted; None for classes.
-    Returns: int64 [N], and 1 class of numbers.
-    Raises InputError as `class_numbers` does, or for values that are no finite numbers.
+    values: [N], as in the file.
+    target: the range of a predicted number; None for classes.
+    Raises InputError for one class or too many, or for values that are not finite numbers.
     """
     if target is None:
         return class_numbers(values, path, label)
     if values.dtype.kind not in "buif" or not np.isfinite(values).all():
         raise InputError(
-            f"'{label}' of '{path}' holds values that are not finite numbers; data.target takes a "
+            f"'{label}' of '{path}' has values that are not finite numbers; data.target needs a "
             "column of numbers"
         )
     return target.steps(values), 1
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
-    """Return features as float32.
-
-    features: [N, ...].
-    Raises InputError if one is not a finite number.
-    """
+    """Return features [N, ...] as float32; InputError if one is not a finite number."""
     with np.errstate(over="ignore"):
         numbers = features.astype(np.float32)
     wrong = ~np.isfinite(numbers)

@@ -1,4 +1,4 @@
-"""A data set of Hugging Face from a local directory: pictures, lists of numbers, or a table."""
+"""A Hugging Face data set in a local directory: pictures, lists of numbers, or a table."""
 
 import io
 from pathlib import Path
@@ -17,31 +17,30 @@ if TYPE_CHECKING:
     import datasets
 
 SAVED, SAVED_SPLITS = "state.json", "dataset_dict.json"
-"""The files by which a directory is known that `save_to_disk` wrote, of one split or of several."""
+"""The files that identify a directory written by `save_to_disk`, with one split or several."""
 
 TRAIN = "train"
-"""The split that is read where there are several."""
+"""The split that is read if there are several."""
 
 
 def own(source: Source) -> Dataset:
     """Return the data set of a directory that `save_to_disk` wrote, or of Parquet files.
 
-    Its pictures are the features, or its lists of numbers; where it has neither, all columns but
-    the label are, as of a CSV file. What is no feature stays a column, to divide the records by.
+    Its pictures or its lists of numbers are the features. A data set with neither is a table: all
+    columns except the label are features. Other columns are kept, for dividing the records.
 
-    source: the directory, the label's column, and those that are no features.
-    Raises InputError if the library is not installed, or the directory holds no such data set.
+    Raises InputError if the library is not installed, or the directory has no such data set.
     """
     path = source.path
     files = _files(path)
 
     def refusal(reason: str) -> InputError:
-        return InputError(f"'{path}' is damaged, or no data set of Hugging Face ({reason})")
+        return InputError(f"'{path}' is damaged, or no Hugging Face data set ({reason})")
 
     with reading.damage(refusal), arrow.limited(files):
-        found = _read(path, files)
-        features, columns = _columns(source, found)
-        values = _values(found, features, path, source.image_size) if features else None
+        split = _read(path, files)
+        features, columns = _columns(source, split)
+        values = _values(split, features, path, source.image_size) if features else None
     if values is None:
         texts = [["" if value is None else str(value) for value in of] for of in columns.values()]
         rows = [list(row) for row in zip(*texts, strict=True)]
@@ -59,31 +58,28 @@ def own(source: Source) -> Dataset:
     return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays, source.target)
 
 
-def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, list[Any]]]:
-    """Return the name of the column of features, "" for a table, and the values of the others.
-
-    Raises InputError.
-    """
+def _columns(source: Source, split: "datasets.Dataset") -> tuple[str, dict[str, list[Any]]]:
+    """Return the name of the column of features, "" for a table, and the values of the others."""
     path = source.path
-    named = ", ".join(found.column_names)
+    named = ", ".join(split.column_names)
     for key, chosen in (("data.label", (source.label,)), ("data.exclude", source.exclude)):
         for column in chosen:
-            if column not in found.column_names:
+            if column not in split.column_names:
                 raise InputError(f"{key} names '{column}', but the columns of '{path}' are {named}")
     features = [
         name
-        for name, kind in found.features.items()
+        for name, kind in split.features.items()
         if name not in {source.label, *source.exclude} and _is_array(kind)
     ]
     if len(features) > 1:
         raise InputError(
-            f"'{path}' has several columns of pictures or lists: {', '.join(features)}; leave all "
-            "but one out with data.exclude"
+            f"'{path}' has several columns of pictures or lists: {', '.join(features)}; leave out "
+            "all but one with data.exclude"
         )
-    scalars = [name for name, kind in found.features.items() if _is_scalar(kind)]
+    scalars = [name for name, kind in split.features.items() if _is_scalar(kind)]
     if source.label not in scalars:
         raise InputError(f"column '{source.label}' of '{path}' is no label; name one in data.label")
-    columns = {name: found.with_format("python")[name][:] for name in scalars}
+    columns = {name: split.with_format("python")[name][:] for name in scalars}
     for name, values in columns.items() if features else ():
         if None in values:
             raise InputError(
@@ -96,7 +92,7 @@ def _columns(source: Source, found: "datasets.Dataset") -> tuple[str, dict[str, 
 def _files(path: Path) -> list[Path]:
     try:
         import datasets  # noqa: F401, PLC0415
-        from PIL import Image  # noqa: F401, PLC0415  (nothing is imported in limited memory)
+        from PIL import Image  # noqa: F401, PLC0415  (import before memory is limited)
         from pyarrow import parquet  # noqa: F401, PLC0415
     except ImportError as error:
         raise InputError(
@@ -120,7 +116,7 @@ def _was_saved(path: Path) -> bool:
 
 
 def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
-    """Return the one split, or that for training. Raises of `reading.DAMAGE`, or InputError."""
+    """Return the only split, or the training split. Raises of `reading.DAMAGE`, or InputError."""
     import datasets  # noqa: PLC0415
     from pyarrow import concat_tables, parquet  # noqa: PLC0415
 
@@ -132,14 +128,14 @@ def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
         return loaded
     if TRAIN not in loaded and len(loaded) > 1:
         raise InputError(
-            f"'{path}' has the splits {', '.join(loaded)} and none is called {TRAIN}; save the one "
-            "that is meant by itself"
+            f"'{path}' has the splits {', '.join(loaded)}, but no split {TRAIN}; save the wanted "
+            "split by itself"
         )
     return loaded[TRAIN] if TRAIN in loaded else next(iter(loaded.values()))
 
 
 def _is_scalar(kind: Any) -> bool:
-    """Return whether a column has one number, word or class for each record."""
+    """Return whether a column has a single number, word or class for each record."""
     from datasets import ClassLabel, Value  # noqa: PLC0415
 
     return isinstance(kind, ClassLabel | Value)
@@ -157,19 +153,19 @@ def _is_array(kind: Any) -> bool:
 
 
 def _values(
-    found: "datasets.Dataset", name: str, path: Path, size: int
+    split: "datasets.Dataset", name: str, path: Path, size: int
 ) -> npt.NDArray[np.number[Any]]:
-    """Return pictures as uint8 [N, C, H, W], or lists as numbers [N, ...]. Raises InputError."""
+    """Return pictures as uint8 [N, C, H, W], or lists as numbers [N, ...]."""
     from datasets import Image  # noqa: PLC0415
 
-    if isinstance(found.features[name], Image):
-        # Undecoded: what is decoded here is in the file, and no path or address in it is followed.
-        raw = found.cast_column(name, Image(decode=False))[name]
+    if isinstance(split.features[name], Image):
+        # Decoded here, from bytes in the file: no path or address in the data set is followed.
+        raw = split.cast_column(name, Image(decode=False))[name]
         names = [f"{name} of record {number}" for number in range(len(raw))]
         pictures = [_picture(one, of, size) for one, of in zip(raw, names, strict=True)]
         return image_folder.stack(pictures, names)
     try:
-        return np.asarray(found.with_format("python")[name][:])
+        return np.asarray(split.with_format("python")[name][:])
     except ValueError:
         raise InputError(
             f"lists of column '{name}' of '{path}' differ in length; make them equal, or leave the "
@@ -180,7 +176,7 @@ def _values(
 def _picture(stored: Any, name: str, size: int) -> npt.NDArray[np.uint8]:
     if not stored or not stored.get("bytes"):
         raise InputError(
-            f"{name} is not in the file; save the data set anew with its pictures embedded "
+            f"{name} is not in the file; save the data set again with its pictures embedded "
             "(save_to_disk does, and push_to_hub)"
         )
     with (

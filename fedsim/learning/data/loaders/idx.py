@@ -1,4 +1,4 @@
-"""MNIST's format, IDX: MNIST and Fashion-MNIST, known by their checksums, and anybody's files."""
+"""MNIST's format, IDX: MNIST and Fashion-MNIST, checked by checksums, and the user's own files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ FASHION_MNIST_SHA256 = {
     "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
-"""Of the unpacked files: packers differ."""
+"""Checksums of the unpacked files, because packers differ."""
 
 
 def mnist(source: Source) -> Dataset:
@@ -40,7 +40,7 @@ def fashion_mnist(source: Source) -> Dataset:
 
 
 def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
-    """Return a dataset whose files are known by what they hold; `name` is torchvision's."""
+    """Return a dataset whose files are checked by their checksums; `name` is torchvision's."""
 
     def fetch(root: Path) -> object:
         from torchvision import datasets  # noqa: PLC0415  (slow to import)
@@ -54,7 +54,7 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 
 
 def own(source: Source) -> Dataset:
-    """Return images [1, H, W] in [0, 1] from anybody's IDX files of MNIST's names.
+    """Return images [1, H, W] in [0, 1] from the user's IDX files with MNIST's names.
 
     The test files may be missing. Classes are 0 to the largest label.
 
@@ -75,8 +75,8 @@ def _dataset(name: str, paths: list[Path]) -> Dataset:
     shapes = [records.features.shape[1:] for records in parts]
     if shapes[0] != shapes[-1]:
         raise InputError(
-            f"the images of '{paths[0]}' are {_size(shapes[0])}, those of '{paths[2]}' "
-            f"{_size(shapes[-1])}; give both one size"
+            f"the images of '{paths[0]}' are {_size(shapes[0])}, but the images of '{paths[2]}' "
+            f"are {_size(shapes[-1])}; give both the same size"
         )
     classes = 1 + max(int(records.labels.max(initial=0)) for records in parts)
     return Dataset(name, train, test, classes, "image")
@@ -90,7 +90,7 @@ def _records(images_path: Path, labels_path: Path) -> Records:
             f"'{images_path}'; give two files that belong together"
         )
     if not images.size:
-        raise InputError(f"'{images_path}' has no images; give a file with some")
+        raise InputError(f"'{images_path}' has no images; give a file with images")
     features = np.divide(images[:, None], 255, dtype=np.float32)
     return Records(features, labels.astype(np.int64))
 
@@ -105,9 +105,9 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     The format: bytes 0, 0, 8 (uint8) and the number of dimensions; each dimension as a big-endian
     uint32; the data.
 
-    path: of the file, gzipped if it is named so.
-    Returns: uint8 of the shape that the file says.
-    Raises InputError if not all of it is as it says.
+    path: of the file, gzipped if its name says so.
+    Returns: uint8 of the shape in the file's header.
+    Raises InputError if the file does not match its header.
     Source: LeCun, The MNIST database.
     """
     content = originals.read(path)

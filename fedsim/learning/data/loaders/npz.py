@@ -1,4 +1,4 @@
-"""Arrays of the user's own, in NumPy's .npz; objects in it, which are pickles, are refused."""
+"""The user's own arrays in NumPy's .npz; Python objects, which are pickles, are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,20 @@ def own(source: Source) -> Dataset:
     """Return the dataset of an archive's `features` and `labels`.
 
     features: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
-    between 0 and 1, or a table [N, F], which is taken as it is; labels: [N] numbers or text, or
-    one-hot [N, classes]. Every other array of length N is a column.
+    between 0 and 1, or a table [N, F], which is used unchanged.
+    labels: [N] numbers or text, or one-hot [N, classes]. Every other array of length N is a column.
 
-    Raises InputError if an array is missing, or not of such a kind.
+    Raises InputError if an array is missing, or of another kind.
     """
     path = source.file
-    found = arrays(path)
-    if missing := {"features", "labels"} - set(found):
+    others = arrays(path)
+    if missing := {"features", "labels"} - set(others):
         raise InputError(
-            f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(found)) or 'none'}; "
-            "save it with numpy.savez(file, features=..., labels=...)"
+            f"'{path}' has no array '{min(missing)}', it has {', '.join(sorted(others)) or 'none'};"
+            " save it with numpy.savez(file, features=..., labels=...)"
         )
-    features, labels = found.pop("features"), numbered(found.pop("labels"))
-    return of_arrays(source.name, path, features, labels, found, source.target)
+    features, labels = others.pop("features"), numbered(others.pop("labels"))
+    return of_arrays(source.name, path, features, labels, others, source.target)
 
 
 def of_arrays(
@@ -44,23 +44,23 @@ def of_arrays(
     path: Path,
     values: npt.NDArray[Any],
     raw_labels: npt.NDArray[Any],
-    found: dict[str, npt.NDArray[Any]],
+    columns: dict[str, npt.NDArray[Any]],
     target: Target | None = None,
 ) -> Dataset:
     """Return the dataset of features, labels and other columns.
 
-    values: the features, as of `own`.
+    values: the features, with the shapes of `own`.
     raw_labels: [N] numbers or text.
-    found: the other columns [N], by name.
+    columns: the other columns [N], by name.
     target: the range of the number that is predicted; None where labels are classes.
-    Raises InputError if an array is not of such a kind.
+    Raises InputError if an array is of another kind.
     """
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
             f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "
             "images [N, H, W] or [N, C, H, W]"
         )
-    for column, array in (("labels", raw_labels), *found.items()):
+    for column, array in (("labels", raw_labels), *columns.items()):
         if array.ndim != 1 or len(array) != len(values):
             raise InputError(
                 f"{column} of '{path}' have shape {array.shape}; give one value for each of the "
@@ -71,12 +71,10 @@ def of_arrays(
     labels, classes = numbered_labels(raw_labels, path, "labels", target)
     if values.ndim > 2:
         records = Records(_images(values, path), labels)
-        return Dataset(name, records, None, classes, "image", columns=found, target=target)
+        return Dataset(name, records, None, classes, "image", columns=columns, target=target)
     names = tuple(f"x{number}" for number in range(values.shape[1]))
-    if twice := set(names) & set(found):
-        raise InputError(
-            f"array '{min(twice)}' of '{path}' has the name of a feature; give it another"
-        )
+    if twice := set(names) & set(columns):
+        raise InputError(f"array '{min(twice)}' of '{path}' has the name of a feature; rename it")
     return Dataset(
         name,
         Records(finite(values, path), labels),
@@ -84,22 +82,19 @@ def of_arrays(
         classes,
         "tabular",
         attributes=names,
-        columns=dict(zip(names, values.T, strict=True)) | found,
+        columns=dict(zip(names, values.T, strict=True)) | columns,
         column_of=np.arange(len(names), dtype=np.int64),
-        categorical=frozenset(name for name, array in found.items() if array.dtype.kind in "US"),
+        categorical=frozenset(name for name, array in columns.items() if array.dtype.kind in "US"),
         target=target,
     )
 
 
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the named arrays of a .npz file.
-
-    Raises InputError if it is none, or has Python objects.
-    """
+    """Return the named arrays of a .npz file; InputError for other files, or Python objects."""
 
     def refusal(reason: str) -> InputError:
         return InputError(
-            f"'{path}' is damaged or no .npz of plain arrays ({reason}); save it with "
+            f"'{path}' is damaged, or no .npz of plain arrays ({reason}); save it with "
             "numpy.savez, without objects"
         )
 
@@ -108,7 +103,7 @@ def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def numbered(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return labels [N] as they are, and the position of the 1 in one-hot ones [N, classes]."""
+    """Return labels [N] unchanged, and one-hot labels [N, classes] as the position of the 1."""
     one_hot = (
         labels.ndim == 2
         and labels.shape[1] > 1

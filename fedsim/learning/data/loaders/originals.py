@@ -1,4 +1,4 @@
-"""The original files of public datasets: finding, fetching, unpacking and recognising them."""
+"""Original files of public datasets: finding, downloading, unpacking and checking them."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ from fedsim.common import reading
 from fedsim.learning.data.loaders.source import Source
 
 ENDINGS = ("", ".gz")
-"""What may follow a file's name: files are read packed or plain."""
+"""Endings of a file's name: files are read packed or plain."""
 
 
 def find(
@@ -21,40 +21,36 @@ def find(
     fetch: Callable[[Path], object] | None = None,
     endings: Sequence[str] = ENDINGS,
 ) -> list[Path]:
-    """Return the files of some names, each from the first folder that has it.
+    """Return the path of each named file, from the first folder that has it.
 
-    source: with the root folder, and whether what is missing may be fetched.
+    source: has the root folder, and whether missing files may be downloaded.
     names: of the files, without endings.
-    fetch: downloads into the root folder, once; None where there is no way to.
-    endings: what may follow a name, in order of preference.
-    Returns: a path for each name.
+    fetch: downloads all files into the root folder; None where that is impossible.
+    endings: endings of the names, in order of preference.
     Raises InputError if a file is missing; the message names it and the folder.
     """
     root = source.path
-    found = _look_up(root, names, folders, endings)
-    if None in found and fetch is not None and source.download:
+    paths = _look_up(root, names, folders, endings)
+    if None in paths and fetch is not None and source.download:
         _fetch(source.name, root, folders, fetch)
-        found = _look_up(root, names, folders, endings)
-    paths = [path for path in found if path is not None]
-    if len(paths) == len(names):
-        return paths
+        paths = _look_up(root, names, folders, endings)
+    found = [path for path in paths if path is not None]
+    if len(found) == len(names):
+        return found
     if not root.is_dir():
         problem = f"there is no folder '{root}'"
     else:
-        missing = " or ".join(f"'{names[found.index(None)]}{ending}'" for ending in endings)
+        missing = " or ".join(f"'{names[paths.index(None)]}{ending}'" for ending in endings)
         within = [f"its {folder}/" for folder in folders if folder != "."]
         problem = f"{source.name}: {missing} is not in {', '.join([repr(str(root)), *within])}"
-    advice = f"name the folder that holds {source.name}'s files with data.root=PATH"
+    advice = f"set data.root=PATH to the folder with {source.name}'s files"
     if fetch is not None:
         advice += ", or let fedsim download them there with data.download=true"
     raise InputError(f"{problem}; {advice}")
 
 
 def present(source: Source, names: Sequence[str], folders: Sequence[str]) -> bool:
-    """Return whether all files of some names are there, as `find` would find them.
-
-    names: of the files, without endings.
-    """
+    """Return whether `find` would find all the named files without a download."""
     return None not in _look_up(source.path, names, folders, ENDINGS)
 
 
@@ -72,7 +68,7 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
     places = [root / folder for folder in folders]
     absent = {path for place in places for path in (place, *place.parents) if not path.exists()}
     try:
-        # Standard output may be a JSON document.
+        # Keep standard output clean: it may be a JSON document.
         with contextlib.redirect_stdout(sys.stderr):
             fetch(root)
     except (RuntimeError, OSError) as error:
@@ -81,17 +77,14 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
             f"cannot download {name} to '{root}' ({reason}); put its files there yourself"
         ) from None
     finally:
-        # What it made, but left empty: inner folders before those that they are in.
+        # Remove the folders that the download made and left empty, inner ones first.
         for path in sorted(absent, key=lambda path: len(path.parts), reverse=True):
             with contextlib.suppress(OSError):
                 path.rmdir()
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz.
-
-    Raises InputError if it is damaged or cannot be read.
-    """
+    """Return the content of a file, unpacked if its name ends in .gz; InputError if damaged."""
 
     def refusal(reason: str) -> InputError:
         return InputError(
@@ -108,11 +101,9 @@ def read(path: Path) -> bytes:
 def check(
     content: bytes, path: Path, what: str, expected: str, own: str, algorithm: str = "sha256"
 ) -> None:
-    """Check that a file is the original.
+    """Raise InputError unless a file's digest shows that it is the original.
 
-    algorithm: of the digest. MD5 is what some authors publish; it tells a damaged file from a whole
-    one, not a forged one.
-    Raises InputError if its digest is another.
+    algorithm: of the digest. Some authors publish MD5, which detects damage but not forgery.
     """
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
@@ -123,10 +114,10 @@ def check(
 
 
 def not_original(path: Path, what: str) -> str:
-    """Return how a complaint about a file begins."""
+    """Return the beginning of an error about a file that is not the original."""
     return f"'{path}' is damaged or not the original {what}"
 
 
 def remedy(own: str) -> str:
-    """Return how such a complaint ends; `own` is a data.name without a check."""
-    return f'put the original in its place, or read data of your own with data.name = "{own}"'
+    """Return the end of such an error; `own` is a data.name without checks."""
+    return f'put the original in its place, or read your own data with data.name = "{own}"'

@@ -24,9 +24,9 @@ FILES = ("dataset_purchase", "dataset_purchase.gz", "shokri_purchases_100_classe
 def purchase100(source: Source) -> Dataset:
     """Return Purchase-100 as one pool of 600 binary features.
 
-    From the authors' comma-separated file, a label 1 to 100 and 600 bits a row, or from the .npz of
-    the same: features, and labels as numbers or one-hot. There is no published checksum; numbers of
-    rows, products and clusters are compared.
+    The authors' comma-separated file has a label 1 to 100 and 600 bits a row. The .npz has
+    features, and labels as numbers or one-hot. There is no published checksum: the numbers of
+    rows, products and clusters are checked.
 
     Raises InputError if the file is missing or not the original.
     Source: Shokri et al., 2017.
@@ -83,7 +83,7 @@ def _archive(path: Path) -> Arrays:
 def read_text(path: Path) -> Arrays:
     """Return features uint8 [N, F] and labels [N] of a file in the original's format.
 
-    Raises InputError if it is not in that format.
+    Raises InputError for another format.
     """
 
     def refusal(reason: str) -> InputError:

@@ -1,4 +1,4 @@
-"""Where a dataset is read from, as a configuration says it."""
+"""The source of a dataset in a configuration."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +9,16 @@ from fedsim.learning.data.loaders.targets import Target
 
 @dataclass(frozen=True)
 class Source:
-    """What a loader is told: the keys of [data] that say what to read, not how to divide it.
+    """The keys of [data] that tell a loader what to read.
 
     Attributes:
         name: of the dataset.
         root: the folder or file.
         label: of a table, the column of the labels.
-        exclude: of a table, the columns that are no features.
-        image_size: the side of the squares that pictures are brought to, 0 to leave them.
-        download: whether missing originals may be fetched into `root`.
-        length: of texts, the tokens that each has; what is longer is cut.
+        exclude: of a table, the columns that are not features.
+        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
+        download: whether missing originals may be downloaded into `root`.
+        length: of texts, number of tokens in each; longer texts are cut.
         tokenizer: of texts, the directory of their tokenizer.
         target: the range of the number that a regression predicts; None where labels are classes.
     """
@@ -35,19 +35,19 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """The folder or file that the user named. Raises InputError if none is named."""
+        """The folder or file that the user named; raises InputError if none is named."""
         if not self.root:
             raise InputError(
-                f"{self.name} is read from files: say where they are with data.root=PATH "
+                f"{self.name} is read from files: set data.root=PATH to their place "
                 "(docs/how-to/data.md)"
             )
         return Path(self.root).expanduser()
 
     @property
     def file(self) -> Path:
-        """The one file that the user named. Raises InputError if it is not there."""
+        """The file that the user named; raises InputError if it does not exist."""
         if not self.path.is_file():
             raise InputError(
-                f"there is no file '{self.path}'; name {self.name}'s with data.root=PATH"
+                f"there is no file '{self.path}'; set data.root=PATH to {self.name}'s file"
             )
         return self.path

@@ -16,68 +16,68 @@ from fedsim.learning.data.loaders.dataset import Dataset, Records, numbered_labe
 from fedsim.learning.data.loaders.targets import Target
 
 MISSING = ("", "?", "na", "nan")
-"""What stands for a missing value, in whichever case."""
+"""Texts that mean a missing value, in any case."""
 
 MOST_CATEGORIES = 1000
-"""More are taken for names or dates, which one-hot columns do not tell anything of."""
+"""A text column with more values probably holds names or dates, which one-hot cannot describe."""
 
 NUMBER = re.compile(
     r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:inf(?:inity)?|nan)",
     re.IGNORECASE,
 )
-"""What is plainly a number: leading zeros (007) are those of a name, and 1_0 is none."""
+"""Plain numbers: leading zeros (007) belong to a name, and 1_0 is no number."""
 
 WHOLE = re.compile(r"[+-]?([0-9]+)")
 
 MOST_WHOLE = 2**53
-"""Beyond it, different whole numbers are the same in float64."""
+"""Larger whole numbers are not exact in float64."""
 
 
 def rows(text: str, path: Path) -> list[list[str]]:
-    """Return the rows of comma-separated text, without blank ones; values are stripped.
+    """Return the rows of comma-separated text, stripped and without blank rows.
 
-    Raises InputError if a row has more or fewer values than the first, or a value is too long for a
+    Raises InputError if a row is longer or shorter than the first, or a value is too long for a
     table.
     """
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
-    found: list[list[str]] = []
+    table: list[list[str]] = []
     widest = 0
     try:
         for row in reader:
             values = [value.strip() for value in row]
             if values in ([], [""]):
                 continue
-            if found and len(row) != len(found[0]):
+            if table and len(row) != len(table[0]):
                 raise InputError(
                     f"line {reader.line_num} of '{path}' has {len(row)} values, but the first has "
-                    f"{len(found[0])}; mend that line"
+                    f"{len(table[0])}; mend that line"
                 )
-            found.append(values)
+            table.append(values)
             widest = max(widest, *map(len, values))
     except csv.Error as error:
         raise InputError(
             f"line {reader.line_num} of '{path}' is not comma-separated values ({error}); "
             "mend that line"
         ) from None
-    # Columns of text are as wide as their widest value.
-    if 4 * widest * len(found) > reading.most_unpacked(len(text)):
+    # NumPy stores a column of text with the width of its widest value.
+    if 4 * widest * len(table) > reading.most_unpacked(len(text)):
         raise InputError(
-            f"'{path}' has a value of {widest} characters, too long for a table of {len(found)} "
+            f"'{path}' has a value of {widest} characters, too long for a table of {len(table)} "
             "rows; shorten it, or leave its column out of the file"
         )
-    return found
+    return table
 
 
 def columns_of(
     names: Iterable[str], rows: list[list[str]], path: Path
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """Return the columns of text [N] by name, and how many rows had missing values.
+    """Return the columns of text [N] by name, and the number of rows with missing values.
 
-    Those rows are left out. Raises InputError if no row is without.
+    Those rows are left out. Raises InputError if every row has one.
     """
     whole = [row for row in rows if not any(value.lower() in MISSING for value in row)]
     if not whole:
-        raise InputError(f"no row of '{path}' is without missing values; give whole ones")
+        raise InputError(f"every row of '{path}' has a missing value; give complete rows")
     values = zip(*whole, strict=True)
     columns = {
         name: np.asarray(column, dtype=np.str_) for name, column in zip(names, values, strict=True)
@@ -86,15 +86,15 @@ def columns_of(
 
 
 def typed(values: Iterable[str]) -> npt.NDArray[Any]:
-    """Return a column [N] as int64 if all its values are such, else as float64, else as text.
+    """Return a column [N] as int64 if all its values are whole numbers, as float64, or as text.
 
-    Text where a value is not plainly a number, or is a whole one beyond 2^53: it may be a name, and
-    as numbers different names could be one.
+    A column with a value that is not plainly a number, or a whole one beyond 2^53, stays text: it
+    may hold names, and different names could become the same number.
     """
     text = np.asarray(list(values), dtype=np.str_)
     different = set(text.tolist())
     whole = [match[1] for value in different if (match := WHOLE.fullmatch(value))]
-    # The length first: Python refuses to read thousands of digits.
+    # Check the length first: Python refuses to read thousands of digits.
     too_long = any(len(d) > len(str(MOST_WHOLE)) or int(d) > MOST_WHOLE for d in whole)
     if too_long or not all(NUMBER.fullmatch(value) for value in different):
         return text
@@ -110,14 +110,13 @@ def encode(
     dropped: int,
     target: Target | None = None,
 ) -> Dataset:
-    """Return a dataset of columns of text, one of which is the label.
+    """Return the dataset of columns of text [N] by name, one of which is the label.
 
-    The dataset's columns are that text, so that a natural key stays what it is. A numeric column
-    becomes one feature, from 0 at its least to 1 at its largest value; one of text becomes a
-    feature for each value, in order, 1 where the record has it.
+    The dataset's columns keep the text, so that a natural key stays unchanged. A numeric column
+    becomes one feature, from 0 at its least to 1 at its largest value. A text column becomes a
+    feature for each value, in order, which is 1 where the record has it.
 
-    columns: [N] by name.
-    Raises InputError if a column says nothing, or too much.
+    Raises InputError for a column with one value only, or with too many.
     """
     labels, classes = numbered_labels(typed(columns[label]), path, label, target)
     kept = {name: values for name, values in columns.items() if name != label}
@@ -136,7 +135,7 @@ def encode(
         attributes += names
         column_of += [position] * len(names)
     if not blocks:
-        raise InputError(f"'{path}' has no columns besides '{label}' that are features; give some")
+        raise InputError(f"'{path}' has no feature columns besides '{label}'; give some")
     return Dataset(
         name,
         Records(np.concatenate(blocks, axis=1), labels),
@@ -160,7 +159,7 @@ def _features(
     categories = np.unique(values)
     if len(categories) == 1:
         raise InputError(
-            f"column '{column}' of '{path}' has one value only, {categories[0]!s}; {leave_out}"
+            f"column '{column}' of '{path}' has only one value, {categories[0]!s}; {leave_out}"
         )
     if values.dtype.kind != "U":
         numbers = values.astype(np.float64)

@@ -10,7 +10,7 @@ ADULT_SHA256 = {
     "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
     "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
 }
-"""Of the unpacked files: packers differ."""
+"""Checksums of the unpacked files, because packers differ."""
 
 ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
@@ -30,31 +30,31 @@ YOUNG = 9
 
 
 def adult(source: Source) -> Dataset:
-    """Return Adult as one pool: 45,222 people of the US census of 1994, of 104 features.
+    """Return Adult as one pool: 45,222 people of the US census of 1994, with 104 features.
 
-    The class is whether each earned more than $50,000. Both files, one after the other, without the
-    rows of missing values; numbers are scaled by the least and the largest of these records, the
-    others one-hot. Source: Becker & Kohavi, 1996, UCI.
+    The class is whether a person earned more than $50,000. Both files are joined, without rows that
+    have missing values. Numbers are scaled by the least and the largest of these records, and text
+    is one-hot. Source: Becker & Kohavi, 1996, UCI.
 
     Raises InputError if a file is missing or not the original.
     """
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     paths = originals.find(source, tuple(ADULT_SHA256))
     for path, (name, expected) in zip(paths, ADULT_SHA256.items(), strict=True):
         content = originals.read(path)
         originals.check(content, path, f"Adult file {name}", expected, "csv")
         # The test file begins with a comment, and its labels end in a dot.
         lines = [line for line in content.decode("ascii").splitlines() if not line.startswith("|")]
-        found += [[*row[:-1], row[-1].rstrip(".")] for row in table.rows("\n".join(lines), path)]
-    columns, dropped = table.columns_of(ADULT_COLUMNS, found, paths[0])
+        rows += [[*row[:-1], row[-1].rstrip(".")] for row in table.rows("\n".join(lines), path)]
+    columns, dropped = table.columns_of(ADULT_COLUMNS, rows, paths[0])
     return table.encode(source.name, paths[0], columns, "income", exclude=(), dropped=dropped)
 
 
 def abalone(source: Source) -> Dataset:
-    """Return Abalone as one pool: 4,177 sea snails of 10 features and two classes.
+    """Return Abalone as one pool: 4,177 sea snails with 10 features and two classes.
 
-    The class is whether there are more than nine rings, and the rings are no feature. The sex is
-    one-hot; the seven measurements are scaled by the least and the largest of these records.
+    The class is whether a snail has more than nine rings; the rings are not a feature. The sex is
+    one-hot, and the seven measurements are scaled by the least and the largest of these records.
     Source: Nash et al., 1994, UCI; two classes as in Triastcyn and Faltings, 2020, B.1.
 
     Raises InputError if the file is missing or not the original.
@@ -62,7 +62,7 @@ def abalone(source: Source) -> Dataset:
     (path,) = originals.find(source, ("abalone.data",))
     content = originals.read(path)
     originals.check(content, path, "Abalone file abalone.data", ABALONE_SHA256, "csv")
-    found = table.rows(content.decode("ascii"), path)
-    columns, dropped = table.columns_of(ABALONE_COLUMNS, found, path)
+    rows = table.rows(content.decode("ascii"), path)
+    columns, dropped = table.columns_of(ABALONE_COLUMNS, rows, path)
     columns["old"] = np.where(columns.pop("rings").astype(np.int64) > YOUNG, "yes", "no")
     return table.encode(source.name, path, columns, "old", exclude=(), dropped=dropped)

@@ -277,7 +277,9 @@ def test_a_budget_of_information_is_met_by_the_noise_that_is_found() -> None:
     assert answer["pac"]["advantage_bound"] > answer["rho_alpha"]
     printed = text(f"account --noise-multiplier {z!r} --rounds 30 --delta 1e-5")
     assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
-    assert "all that there is to know" in refusal("calibrate --mutual-information 1 --rounds 30")
+    assert "all the information in one bit" in refusal(
+        "calibrate --mutual-information 1 --rounds 30"
+    )
 
 
 def test_an_adversary_that_hardly_suspected_it_is_bounded_from_there() -> None:

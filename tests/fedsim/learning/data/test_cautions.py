@@ -20,7 +20,7 @@ def test_identifiers_and_rows_with_gaps_are_named(tmp_path: Path) -> None:
     assert gaps == "7 of 200 rows have a missing value and are left out"
     assert "'patient_id' has 193 different values" in named
     assert 'data.exclude = "patient_id"' in named
-    assert "'number' has another whole number in every row" in numbered
+    assert "'number' has a different whole number in every row" in numbered
     clean = load("csv", str(path), exclude=("patient_id", "number"))
     assert cautions(clean) == [gaps]
 

@@ -148,7 +148,7 @@ def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> 
     source = dataclasses.replace(known, columns=columns)
     assert distribution.columns_of(source)["label"] is source.train.labels
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
-    with pytest.raises(InputError, match=r"is 'label', .* people also has a column of that name"):
+    with pytest.raises(InputError, match=r"is 'label', .* people also has a column of this name"):
         distribution.divide(
             config.federation, config.data.seed, distribution.draw(config.data, source)
         )

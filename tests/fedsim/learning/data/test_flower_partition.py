@@ -66,7 +66,7 @@ def test_what_a_partitioner_cannot_do_is_one_line(
 
 
 def test_options_are_refused_where_a_scheme_has_none() -> None:
-    with pytest.raises(InputError, match="'iid', which has none"):
+    with pytest.raises(InputError, match="'iid', which has no options"):
         partition(LABELS, 3, "iid", 0.5, 0, options="shuffle=false")
 
 

@@ -109,7 +109,7 @@ def test_a_folder_without_a_data_set_says_how_to_have_one(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="neither a data set that save_to_disk wrote nor Parquet"):
         load("hf", str(tmp_path))
     (tmp_path / "train.parquet").write_bytes(b"no parquet")
-    with pytest.raises(InputError, match="is damaged, or no data set of Hugging Face"):
+    with pytest.raises(InputError, match="is damaged, or no Hugging Face data set"):
         load("hf", str(tmp_path), "other")
 
 

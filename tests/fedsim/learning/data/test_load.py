@@ -64,7 +64,7 @@ def test_a_dataset_is_loaded_once_and_cannot_be_changed() -> None:
 def test_an_unknown_dataset_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"data.name is 'minst'.*did you mean 'mnist'"):
         load("minst")
-    with pytest.raises(InputError, match=r"there are digits, breast-cancer, mnist, .*, images"):
+    with pytest.raises(InputError, match=r"give one of digits, breast-cancer, mnist, .*, images"):
         load("zzz")
 
 

@@ -108,7 +108,7 @@ def test_a_function_of_the_owner_is_called_where_it_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = f"{__name__}:crafted"
-    with pytest.raises(InputError, match="code that nobody allowed on this machine"):
+    with pytest.raises(InputError, match="code that this machine does not allow"):
         own_records.records(name, IMAGES)
     monkeypatch.setenv(registry.ALLOWED, name)
     assert own_records.records(name, IMAGES).labels.tolist() == [2, 1]
@@ -122,8 +122,11 @@ def test_a_function_of_the_owner_is_called_where_it_is_allowed(
         (["nan", "private", "low"], r"column 'age': no value \(record 2\)"),
         (["old", "private", "low"], r"column 'age': no number: 'old' \(record 2\)"),
         (["20", "?", "low"], r"column 'work': no value \(record 2\)"),
-        (["20", "army", "low"], r"column 'work': 'army' is none of state, private, .*record 2"),
-        (["20", "state", "middle"], r"column 'income': the label 'middle' is none of .*record 2"),
+        (["20", "army", "low"], r"column 'work': 'army' is not one of state, private, .*record 2"),
+        (
+            ["20", "state", "middle"],
+            r"column 'income': the label 'middle' is not one of .*record 2",
+        ),
     ],
 )
 def test_a_value_that_the_schema_does_not_have_is_named_in_a_line(
@@ -149,14 +152,17 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("classes = ['a', 'b']", "columns. of a table, .image. of pictures or .text"),
+        ("classes = ['a', 'b']", "columns. of a table, .image. or .text"),
         ("classes = ['a', 'a']\n[columns]\nx = [0, 1]", "has a label twice"),
         ("classes = ['a', 'b']\n[columns]\nx = [1, 0]", "column 'x': its range is"),
-        ("classes = ['a', 'b']\n[columns]\nx = [0, 1e25]", "goes beyond 1e.15; narrow it"),
+        ("classes = ['a', 'b']\n[columns]\nx = [0, 1e25]", "exceeds 1e.15; narrow it"),
         ("classes = ['a', 'b']\n[columns]\nx = ['u', 'u']", "column 'x': values has a value twice"),
-        ("classes = ['a', 'b']\n[columns]\nlabel = [0, 1]", "is the label, and no feature"),
+        ("classes = ['a', 'b']\n[columns]\nlabel = [0, 1]", "is the label, and not a feature"),
         ("classes = ['a', 'b']\n[columns]\nx = 3", "column 'x': a column is .least, largest"),
-        ("classes = ['a', 'b']\n[columns]\nx = { unit = 'kg' }", "has one of range, values, date"),
+        (
+            "classes = ['a', 'b']\n[columns]\nx = { unit = 'kg' }",
+            "needs exactly one of range, values, date",
+        ),
         (
             "classes = ['a', 'b']\n[columns]\nx = { range = [0, 9], missing = 12 }",
             "column 'x': missing is 12, outside of the range",
@@ -271,8 +277,8 @@ def test_every_problem_is_said_once_with_its_records(tmp_path: Path) -> None:
     found = own_records.inspect(path, HOSPITAL)
     assert [str(each) for each in found.problems if each.drop] == [
         "column 'age': no value (record 2)",
-        "column 'sex': 'x' is none of f, m (record 3)",
-        "column 'readmitted': the label '' is none of no, yes (record 4)",
+        "column 'sex': 'x' is not one of f, m (record 3)",
+        "column 'readmitted': the label '' is not one of no, yes (record 4)",
     ]
     assert [str(each) for each in found.refused] == [
         "column 'weight': no number: 'heavy' (7 records: 5, 6, 7, 8, 9, …)",
@@ -288,7 +294,7 @@ def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_predict
 ) -> None:
     path = _hospital(tmp_path, {}, {"age": ""}, {"readmitted": "?"})
     found = own_records.inspect(path, HOSPITAL)
-    assert found.said.startswith("1 of 3 records; left out: column 'age': no value (record 2)")
+    assert found.summary.startswith("1 of 3 records; left out: column 'age': no value (record 2)")
     assert len(own_records.records(path, HOSPITAL).labels) == 1
     with pytest.raises(InputError, match=r"column 'age': no value \(record 2\)"):
         own_records.records(path, HOSPITAL, labelled=False)
@@ -299,4 +305,4 @@ def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_predict
 def test_a_date_outside_of_its_days_is_refused_with_them(tmp_path: Path) -> None:
     path = _hospital(tmp_path, {"admitted": "02.01.2021"})
     (problem,) = own_records.inspect(path, HOSPITAL).refused
-    assert problem.what == "outside of 2020-01-01 to 2021-01-01: '02.01.2021'"
+    assert problem.message == "outside of 2020-01-01 to 2021-01-01: '02.01.2021'"

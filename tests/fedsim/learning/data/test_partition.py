@@ -135,7 +135,7 @@ def test_a_key_with_fewer_values_than_clients_is_refused() -> None:
 
 
 def test_a_key_that_nobody_named_is_refused() -> None:
-    with pytest.raises(InputError, match=r"name one with federation.partition-key"):
+    with pytest.raises(InputError, match=r"set federation.partition-key"):
         partition(np.zeros(4, np.int64), 3, "key", 1.0, 0)
 
 
@@ -182,5 +182,5 @@ def test_a_concentration_that_is_not_positive_is_refused(alpha: float) -> None:
 def test_an_unknown_scheme_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"'dirichelt'.*did you mean 'dirichlet'"):
         partition(np.zeros(9, dtype=np.int64), 3, "dirichelt", 1.0, seed=0)
-    with pytest.raises(InputError, match="there are iid, dirichlet, quantity, key"):
+    with pytest.raises(InputError, match="give one of iid, dirichlet, quantity, key"):
         partition(np.zeros(9, dtype=np.int64), 3, "zzz", 1.0, seed=0)

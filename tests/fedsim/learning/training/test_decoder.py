@@ -249,7 +249,7 @@ def test_a_model_of_a_file_of_texts_predicts_another_file(game: Config, tmp_path
     public = fedsim.train(from_run_config(JOBS["training"](values))) / "public"
     assert len(fedsim.predict(public, tmp_path / "0.txt").tokens) == 30
     (tmp_path / "blank.txt").write_text("\n\n")
-    with pytest.raises(InputError, match="has no text; give one a line"):
+    with pytest.raises(InputError, match="has no text; give one text a line"):
         fedsim.predict(public, tmp_path / "blank.txt")
 
 

@@ -197,7 +197,7 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "w"
     _saved(path, 5, 3)
     start = Tuning(str(path))
-    with pytest.raises(InputError, match=r"other shapes of '1.weight', '1.bias'"):
+    with pytest.raises(InputError, match=r"the shapes differ for '1.weight', '1.bias'"):
         build("mlp", (4,), 3, 6, tuning=start)
     with pytest.raises(InputError, match=r"has no '1.weight'.*network has no '0.weight'"):
         save_file({"0.weight": torch.ones(2)}, path)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedsim.privacy.participation import rule, sampling
-from fedsim.privacy.participation.everybody import Everybody
+from fedsim.privacy.participation.full import Full
 from fedsim.privacy.participation.hidden_clients import HiddenClients
 from fedsim.privacy.participation.histories import histories, most_together
 from fedsim.privacy.participation.joining_clients import JoiningClients
-from fedsim.privacy.participation.rule import EVERYBODY, Participation, Setting
+from fedsim.privacy.participation.rule import ALL_CLIENTS, Participation, Setting
 from fedsim.privacy.participation.sampled_records import SampledRecords
 
 CLIENT_OF = np.arange(24) % 4
@@ -22,8 +22,8 @@ def _setting(**changes: float) -> Setting:
 @pytest.mark.parametrize(
     ("changes", "kind", "rate", "joining_rate", "divisor"),
     [
-        ({}, Everybody, 1, 1, 24),
-        ({"by_client": True, "record_rate": 0.5}, Everybody, 1, 1, 4),
+        ({}, Full, 1, 1, 24),
+        ({"by_client": True, "record_rate": 0.5}, Full, 1, 1, 4),
         ({"record_rate": 0.25}, SampledRecords, 0.25, 1, 6),
         ({"by_client": True, "client_rate": 0.5}, HiddenClients, 0.5, 1, 2),
         ({"client_rate": 0.5}, JoiningClients, 1, 0.5, 12),
@@ -54,7 +54,7 @@ def test_a_setting_has_one_rule_with_its_rates(
 
 def test_hidden_clients_are_charged_alike_and_each_trial_has_the_targets_own_coin() -> None:
     found = rule(_setting(by_client=True, client_rate=0.5))
-    assert found.charged(2) == (EVERYBODY,) == (found.account_of(1),)
+    assert found.charged(2) == (ALL_CLIENTS,) == (found.account_of(1),)
     coins = found.coins(range(50), 2, 1, 1, CLIENT_OF)
     assert coins is not None
     assert 0 < coins[:, 1].mean() < 1

@@ -63,7 +63,7 @@ def test_the_command_releases_what_a_module_of_ones_own_makes(
     [
         ("raise KeyError('age')", "failed on a subset of .* records: KeyError: 'age'"),
         ("return features[0, 0, 0, 0, 0]", "failed on a subset of .* records: IndexError"),
-        ("return labels", "gives from .* to .* numbers, by the data"),
+        ("return labels", "returns .* to .* numbers, depending on the data"),
         ("return labels * float('nan')", "numbers that are not finite"),
         ("return 'words'", "no array of numbers"),
     ],

@@ -91,7 +91,7 @@ def test_lines_of_spaces_are_blank(tmp_path: Path) -> None:
 
 def test_a_column_may_be_constant_where_it_is_no_feature(tmp_path: Path) -> None:
     text = "a,b,label\n1,5,x\n2,5,y\n"
-    with pytest.raises(InputError, match=r"'b' .* one value only, 5; .*data.exclude = \"b\""):
+    with pytest.raises(InputError, match=r"'b' .* only one value, 5; .*data.exclude = \"b\""):
         written(tmp_path, text)
     assert written(tmp_path, text, exclude="b").attributes == ("a",)
 
@@ -118,12 +118,12 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
         ("a,b\n1,2\n", r"no column 'label': .* first line \(a, b\) or, .* c0 to c1"),
         ("a,label\n1,x\n2\n", "line 3 of .* has 1 values, but the first has 2"),
         ('a,label\n1,x\n"2"x,y\n', "line 3 of .* is not comma-separated values"),
-        ("a,a,label\n1,2,x\n2,1,y\n", "a, a, label in .*; give each a name of its own"),
-        ("a,label\n?,x\n,y\n", "no row of .* without missing values"),
+        ("a,a,label\n1,2,x\n2,1,y\n", "a, a, label; give each a different name"),
+        ("a,label\n?,x\n,y\n", "every row of .* has a missing value"),
         ("a,label\n1,x\n2,x\n", "the same 'label' for all 2 records"),
         ("a,label\n1,x\ninf,y\n", "column 'a' .* infinite value"),
         ("a,label\n-1.7e308,x\n1.7e308,y\n", "column 'a' .* too large a range"),
-        ("label\nx\ny\n", "no columns besides 'label'"),
+        ("label\nx\ny\n", "no feature columns besides 'label'"),
     ],
 )
 def test_a_wrong_table_is_refused_by_name(tmp_path: Path, text: str, complaint: str) -> None:

@@ -230,7 +230,7 @@ def test_anybodys_test_files_are_held_out(tmp_path: Path) -> None:
         (IMAGES, b"\0\0\x0d\x03" + small_files()[IMAGES][4:], "not an IDX file"),
         (IMAGES, small_files()[IMAGES][:10], "not an IDX file"),
         (IMAGES, b"", "not an IDX file"),
-        (IMAGES, written(np.zeros((12, 32, 32), dtype=np.uint8)), "are 32×32, those of .* 28×28"),
+        (IMAGES, written(np.zeros((12, 32, 32), dtype=np.uint8)), "are 32×32, but .* are 28×28"),
         (IMAGES, written(np.zeros((12, 0, 0), dtype=np.uint8)), "has no images"),
         (LABELS, written(np.zeros(11, dtype=np.uint8)), "has 11 labels for the 12 images"),
         (LABELS, written(np.zeros(12, dtype=np.uint8)), "the same 'label' for all 12"),

@@ -47,7 +47,7 @@ def test_one_picture_in_colour_gives_all_of_them_three_channels(tmp_path: Path) 
 def test_pictures_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png", (5, 7))
     picture(tmp_path / "b" / "1.png", (9, 8))
-    with pytest.raises(InputError, match=r"1.png' has 7×5 pixels and .* 8×9; give data.image-size"):
+    with pytest.raises(InputError, match=r"1.png' has 7×5 pixels and .* 8×9; set data.image-size"):
         load("images", str(tmp_path))
     assert load("images", str(tmp_path), image_size=6).train.features.shape == (2, 1, 6, 6)
 

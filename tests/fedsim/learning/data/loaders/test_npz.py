@@ -108,7 +108,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
 def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "own.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"own.npz' is damaged or no .npz of plain arrays"):
+    with pytest.raises(InputError, match=r"own.npz' is damaged, or no .npz of plain arrays"):
         load("npz", str(path))
 
 

@@ -1,10 +1,10 @@
-"""Everybody: every client and every record takes part in every step."""
+"""Full participation: every client and every record takes part in every step."""
 
 from fedsim.privacy.participation.rule import Participation, Setting
 
 
-class Everybody(Participation):
-    """Full participation."""
+class Full(Participation):
+    """Every client and every record takes part."""
 
     @classmethod
     def applies(cls, setting: Setting) -> bool:
