@@ -114,7 +114,7 @@ def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
 
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    assert live_words.verdict(report).startswith("Not measured. No round was seen")
+    assert live_words.verdict(report).startswith("Not measured. The auditor has not yet seen")
     assert report["belief"] is None
     assert "1 &lt;b&gt;" in live_words.render_html(report)
 

@@ -381,7 +381,7 @@ def test_the_report_of_a_pair_bounds_the_success_and_claims_no_dp(
     assert said["success"] == (1 + report["empirical"]["advantage"]) / 2
     assert report["prediction"]["advantage"] == pytest.approx(gaussian.advantage(math.sqrt(2.4)))
     page = (directory.path / "report.html").read_text()
-    assert "on average over the stated prior, not for each person" in page
+    assert "an average over the stated prior: it does not hold for each person" in page
     assert "PAC noise, not a DP guarantee." in page
     for wrong in ("no noise hides the record", "is slack", "ε ≤ ∞", "Naming which"):
         assert wrong not in page, wrong
