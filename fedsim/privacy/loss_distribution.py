@@ -69,17 +69,30 @@ class LossDistribution:
         """Return the least epsilon >= 0 with delta(epsilon) <= delta; inf if none exists."""
         if self.infinite >= delta:
             return math.inf
-        first = max(0, -self.lowest)  # the loss 0
-        masses, losses = self.masses[first:], self.losses[first:]
-        # Between l_(i-1) and l_i, delta(epsilon) = u - e^(epsilon - l_i) w, where u sums the masses
-        # from l_i on, and w the masses times e^(l_i - loss).
-        upper = self.infinite + np.cumsum(masses[::-1])[::-1]
-        weighted = scipy.signal.lfilter([1.0], [1.0, -math.exp(-self.width)], masses[::-1])[::-1]
+        upper, weighted = self._sums()
         (above,) = np.nonzero(upper - math.exp(-self.width) * weighted > delta)
         if len(above) == 0:
             return 0.0
         i = int(above[-1])
-        return max(0.0, float(losses[i] + math.log((upper[i] - delta) / weighted[i])))
+        loss = self.losses[max(0, -self.lowest) + i]
+        return max(0.0, float(loss + math.log((upper[i] - delta) / weighted[i])))
+
+    def profile(self) -> Array:
+        """Return delta(epsilon) at 0, width, 2 width, ... up to the largest loss, float64 [n]."""
+        upper, weighted = self._sums()
+        deltas = np.append(upper[1:] - math.exp(-self.width) * weighted[1:], self.infinite)
+        return np.maximum(deltas, self.infinite)  # which rounding may undercut
+
+    def _sums(self) -> tuple[Array, Array]:
+        """Return u and w at every loss l_i >= 0, float64 [n] each.
+
+        Between l_(i-1) and l_i, delta(epsilon) = u_i - e^(epsilon - l_i) w_i, where u_i sums the
+        masses from l_i on, and w_i the masses times e^(l_i - loss).
+        """
+        masses = self.masses[max(0, -self.lowest) :][::-1]
+        upper = self.infinite + np.cumsum(masses)
+        weighted = scipy.signal.lfilter([1.0], [1.0, -math.exp(-self.width)], masses)
+        return upper[::-1], weighted[::-1]
 
     def tail(self, epsilon: float) -> float:
         """Return Pr[loss > epsilon] of the distribution that the grid stands for.
