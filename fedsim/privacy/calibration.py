@@ -12,7 +12,7 @@ import scipy
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import MOST_STEPS, Mechanism, Neighbouring
 
@@ -78,6 +78,33 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
         lambda mechanism: math.log(identifiability.rho_alpha(mechanism)) - math.log(rho_alpha),
         lambda mechanism: f"an advantage of {identifiability.rho_alpha(mechanism):.4g}",
         ("rho_alpha", rho_alpha),
+    )
+
+
+def success_at_most(risk: float, baseline: float) -> Requirement:
+    """Require that no attack with some success without the release exceeds a success with it.
+
+    The same number is the largest true-positive rate at a false-positive rate of the baseline.
+
+    risk: success with the release, in (baseline, 1).
+    baseline: success without it, in (0, 1), such as 1/n for naming one of n people.
+    Returns: the requirement.
+    Raises InputError unless 0 < baseline < risk < 1.
+    """
+    if not 0 < baseline < 1:
+        raise InputError(
+            f"the baseline risk is {baseline}; give the success of an attack without the release, "
+            "above 0 and below 1, for example 0.001"
+        )
+    if not baseline < risk < 1:
+        raise InputError(
+            f"the largest risk is {risk}; give a number between the baseline risk, {baseline:g}, "
+            "and 1"
+        )
+    return Requirement(
+        f"success at most {risk:.4g} from a baseline of {baseline:.4g}",
+        lambda mechanism: math.log(risks.success(mechanism, baseline)) - math.log(risk),
+        lambda mechanism: f"a success of {risks.success(mechanism, baseline):.4g}",
     )
 
 

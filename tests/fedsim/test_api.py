@@ -154,7 +154,7 @@ def test_a_model_predicts_and_its_evidence_is_verified(
     said = printed("predict", trained, tmp_path / "some.npz", "--json")
     assert said["predicted"] == list(found.predicted)
     assert said["probabilities"] == found.probabilities.tolist()
-    with pytest.raises(InputError, match=r"takes finite ones of shape \[1, 8, 8\]"):
+    with pytest.raises(InputError, match=r"give finite numbers of shape \[1, 8, 8\]"):
         fedsim.predict(trained, features[:, 0])
     with pytest.raises(SystemExit, match="0"):
         main(["sign", "--new-key", str(tmp_path / "key.pem")])
@@ -262,7 +262,7 @@ def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def below_usual(targets: Observations, shadows: Observations | None) -> Floats:
-    return membership_attacks.calibrated_loss(targets, shadows)
+    return membership_attacks.ATTACKS["calibrated"].score(targets, shadows)
 
 
 def own_records() -> tuple[Floats, npt.NDArray[np.int64]]:
@@ -343,7 +343,7 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
         (lambda: fedsim.trials({}, advantage=0.2), "the configuration' says .* and so does 0.2"),
         (lambda: fedsim.trials(advantage=1.5), "the advantage is 1.5; give a number of at least 0"),
         (lambda: fedsim.trials(advantage=0.2, share=2), "the share is 2; give a number between"),
-        (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds: for a Flower app; this is a tr"),
+        (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds: only for a Flower app"),
         (lambda: fedsim.audit("mine.py:train", trials=20), "mine.py"),
         (lambda: fedsim.audit("server.fedt"), "server.fedt"),
     ],

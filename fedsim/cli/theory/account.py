@@ -120,6 +120,7 @@ def _print(found: Guarantee, console: Console, assumed: bool) -> None:
             f"{guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: at most "
             f"{guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1, of pure epsilon)."
         )
+        guarantees.print_risks(document["risks"], console)
         guarantees.print_pac(document["pac"], console)
         if suspected := document.get("from_prior"):
             after = suspected["pac_success_bound"]

@@ -121,6 +121,8 @@ def calibrate(
     rho_alpha: options.RhoAlpha = None,
     epsilon: options.Epsilon = None,
     mutual_information: options.MutualInformation = None,
+    max_risk: options.MaxRisk = None,
+    baseline_risk: options.BaselineRisk = None,
     delta: options.Deltas = None,
     rounds: options.RoundsSought = None,
     noise_multiplier: options.NoiseMultiplierSought = None,
@@ -140,6 +142,10 @@ def calibrate(
 
     Example, 30 rounds after which an adversary is at most 90 % sure about any person:
     fedsim calibrate --rho-beta 0.9 --delta 0.01 --rounds 30
+
+    An attacker who names one of 1,000 people rightly by chance names at most 5 of 1,000:
+
+    fedsim calibrate --max-risk 0.005 --baseline-risk 0.001 --rounds 30
 
     How many rounds does this noise allow?
 
@@ -164,6 +170,7 @@ def calibrate(
                 "rho-alpha": rho_alpha,
                 "epsilon": epsilon,
                 "mutual-information": mutual_information,
+                "max-risk": max_risk,
             },
             accountant,
         )
@@ -175,11 +182,13 @@ def calibrate(
         rho_alpha=rho_alpha,
         epsilon=epsilon,
         mutual_information=mutual_information,
+        max_risk=max_risk,
+        baseline_risk=baseline_risk,
         delta=deltas[0] if deltas else None,
         accountant=accountant,
         **known,
     )
-    same = rho_alpha is None and mutual_information is None
+    same = rho_alpha is None and mutual_information is None and max_risk is None
     _print(found, json_, same, guarantees.assumed(found.bounds.delta, delta is None))
 
 
@@ -212,6 +221,7 @@ def _print_answer(found: Calibrated, title: str, columns: Sequence[str]) -> None
     rows = found.document["accountants"]
     shown = {name: COLUMNS.get(name, name) for name in columns}
     guarantees.print_accountants(title, rows, shown, console)
+    guarantees.print_risks(found.document["risks"], console)
 
 
 FOUND = {"rounds": "Most rounds:", "sampling_rate": "Highest sampling rate:"}

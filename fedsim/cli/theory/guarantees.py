@@ -102,6 +102,18 @@ def print_accountants(
             console.print(Text(f"{name}: {row['note']}"))
 
 
+def print_risks(rows: Sequence[Row], console: Console) -> None:
+    """Print how often an attack succeeds at most, by its success without the release."""
+    shown = [[_in_cases(row["baseline"]), f"{100 * row['at_most']:.3g} %"] for row in rows]
+    title = "Any attack: re-identification, attribute inference, reconstruction"
+    headings = ["right without the release", "right with it, at most"]
+    console.print(terminal.table(tabulated(headings, shown), title))
+
+
+def _in_cases(baseline: float) -> str:
+    return f"1 in {round(1 / baseline):,}"
+
+
 def print_pac(row: Row, console: Console) -> None:
     """Print what PAC privacy says of the secret: which of the two worlds, unless row has others."""
     nats = cell(row["mutual_information"])

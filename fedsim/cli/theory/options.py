@@ -106,6 +106,17 @@ MutualInformation = Annotated[
         "nats, 0 to 0.69. Bounds an average; not a DP guarantee."
     ),
 ]
+MaxRisk = Annotated[
+    float | None,
+    typer.Option(help="Largest success of an attack that succeeds with --baseline-risk by itself."),
+]
+BaselineRisk = Annotated[
+    float | None,
+    typer.Option(
+        help="Success of an attack without the release, such as 0.001 for naming one of 1,000 "
+        "people. Default: 0.001."
+    ),
+]
 Deltas = Annotated[
     str | None,
     typer.Option(

@@ -286,6 +286,7 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
         "rho_alpha_by_route": identifiability.rho_alpha_by_route(mechanism, bounds.epsilon, delta),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
+        "risks": statements.risks_of(mechanism),
         "pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta)),
         "to_whom": statements.to_whom(releases, delta),
         "belief_curve": None

@@ -27,6 +27,9 @@ Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 
 DEFAULT_ACCOUNTANT = "pld"
 
+BASELINE_RISK = 0.001
+"""Success of an attack without the release, if none is given: naming one of 1,000 people."""
+
 REPEATED = (
     *("noise_multiplier", "rounds", "sampling_rate"),
     *("effective_noise_multiplier", "rho_alpha"),
@@ -163,6 +166,8 @@ def calibrate(
     rho_alpha: float | None = None,
     epsilon: float | None = None,
     mutual_information: float | None = None,
+    max_risk: float | None = None,
+    baseline_risk: float | None = None,
     delta: float | None = None,
     rounds: int | None = None,
     noise_multiplier: float | None = None,
@@ -185,6 +190,10 @@ def calibrate(
         rho_alpha: by how much it may do better than guessing, 0 to 1.
         epsilon: the bound on belief as epsilon, instead of rho_beta.
         mutual_information: nats that all rounds may tell of which world it is (PAC privacy).
+        max_risk: largest success of any attack whose success without the release is
+            `baseline_risk`, 0 to 1; also the largest true-positive rate at that rate of false
+            positives.
+        baseline_risk: such as 1/n for naming one of n people; None for 0.001.
         delta: probability with which the guarantee may fail; None for 1e-5.
         rounds: k, noisy sums that leave a client or the server.
         noise_multiplier: noise standard deviation over the sensitivity of a sum.
@@ -218,11 +227,17 @@ def calibrate(
         "rho-alpha": rho_alpha,
         "epsilon": epsilon,
         "mutual-information": mutual_information,
+        "max-risk": max_risk,
     }
     check_targets(targets, accountant)
+    if baseline_risk is not None and max_risk is None:
+        raise InputError("baseline-risk belongs to max-risk; give both, or leave it out")
     at = ASSUMED if delta is None else delta
     if rho_alpha is not None:
         return _met(sought, calibration.advantage_at_most(rho_alpha), at)
+    if max_risk is not None:
+        baseline = BASELINE_RISK if baseline_risk is None else baseline_risk
+        return _met(sought, calibration.success_at_most(max_risk, baseline), at)
     if mutual_information is not None:
         required = calibration.information_at_most(mutual_information)
         return _met(sought, required, at, by_pac=True)
@@ -244,11 +259,11 @@ def check_targets(targets: Mapping[str, object], accountant: str) -> None:
     given = [name for name, value in targets.items() if value is not None]
     if len(given) != 1:
         raise InputError(
-            "give exactly one of rho-beta, rho-alpha, epsilon and mutual-information, for "
-            "example rho-beta 0.9"
+            "give exactly one of rho-beta, rho-alpha, epsilon, max-risk and mutual-information, "
+            "for example rho-beta 0.9"
         )
     find_accountant(accountant)
-    if given[0] in ("rho-alpha", "mutual-information"):
+    if given[0] in ("rho-alpha", "mutual-information", "max-risk"):
         refuse_accountant(accountant, f"it has no say in {given[0]}")
 
 
@@ -315,6 +330,7 @@ def _calibrated(
         "tail_limit": statements.tail_limit(found.towards(sought.vantage), bounds.epsilon),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
+        "risks": statements.risks_of(found.towards(sought.vantage)),
         **allowed,
     }
     return Calibrated(found, sought.vantage, bounds, document, unknown=sought.unknown)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import ACCOUNTANTS, accountant
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism
@@ -104,6 +104,15 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
         }
 
     return {name: or_refusal(row, name) for name in ACCOUNTANTS}
+
+
+def risks_of(mechanism: Mechanism) -> list[Row]:
+    """Return the largest success of any attack for several successes without the release."""
+    largest = risks.true_positives(mechanism, risks.BASELINES)
+    return [
+        {"baseline": baseline, "at_most": float(at_most)}
+        for baseline, at_most in zip(risks.BASELINES, largest, strict=True)
+    ]
 
 
 def tail_limit(mechanism: Mechanism, epsilon: float) -> float:

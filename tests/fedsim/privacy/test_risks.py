@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from fedsim.privacy import identifiability, risks
+from adversaries.errors import InputError
+from fedsim.privacy import calibration, identifiability, risks
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 RATES = np.array([1e-4, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.8, 0.99])
@@ -87,3 +88,21 @@ def test_riskcal_has_the_same_curve() -> None:
         theirs = [1 - riskcal.analysis.get_beta_from_pld(losses, float(one)) for one in RATES]
         found = risks.true_positives(Mechanism.alike(noise, steps, rate), RATES)
         np.testing.assert_allclose(found, theirs, atol=1e-3, rtol=0)
+
+
+def test_calibration_to_a_risk_has_the_least_noise_that_meets_it() -> None:
+    """A Gaussian's multiplier follows from mu = Phi^-1(risk) - Phi^-1(baseline)."""
+    mu = ndtri(0.005) - ndtri(0.001)
+    found = calibration.noise_multiplier(calibration.success_at_most(0.005, 0.001), 30)
+    assert found == pytest.approx(np.sqrt(30) / mu, rel=1e-8)
+    sampled = calibration.noise_multiplier(calibration.success_at_most(0.005, 0.001), 30, 0.1)
+    reached = risks.success(Mechanism.alike(sampled, 30, 0.1), 0.001)
+    assert 0.005 * (1 - 1e-6) <= reached <= 0.005
+
+
+@pytest.mark.parametrize(
+    ("risk", "baseline", "why"), [(0.01, 0.01, "largest risk"), (0.5, 0.0, "baseline risk is 0")]
+)
+def test_a_risk_that_no_release_can_have_is_refused(risk: float, baseline: float, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        calibration.success_at_most(risk, baseline)

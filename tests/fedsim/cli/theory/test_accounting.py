@@ -215,9 +215,9 @@ def test_help_teaches_with_an_example(command: str) -> None:
     [
         (
             "calibrate --delta 0.01 --rounds 30",
-            "exactly one of rho-beta, rho-alpha, epsilon and",
+            "exactly one of rho-beta, rho-alpha, epsilon, max-risk",
         ),
-        (f"{CALIBRATE} --epsilon 1", "exactly one of rho-beta, rho-alpha, epsilon and"),
+        (f"{CALIBRATE} --epsilon 1", "exactly one of rho-beta, rho-alpha, epsilon, max-risk"),
         ("calibrate --rho-beta 1.2 --delta 0.01 --rounds 30", "rho_beta is 1.2"),
         ("calibrate --epsilon -1 --delta 0.01 --rounds 30", "epsilon is -1"),
         ("calibrate --rho-beta 0.9 --delta 1 --rounds 30", "delta is 1"),
@@ -468,7 +468,7 @@ def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> N
     assert answer["dp_guarantee"] is False
     assert "run's seed" in answer["dp_note"]
     printed = text(f"account {seeded}")
-    assert printed.index("No DP guarantee. Noise came from") < printed.index("An adversary there")
+    assert printed.index("No DP guarantee. The noise came from") < printed.index("An adversary there")
     honest = written(tmp_path, content + 'noise-source = "system"\n')
     assert document(f"account {honest}")["dp_guarantee"] is True
     assert "A DP guarantee. Noise was keyed" in text(f"account {honest}")
