@@ -154,7 +154,7 @@ def test_a_model_predicts_and_its_evidence_is_verified(
     said = printed("predict", trained, tmp_path / "some.npz", "--json")
     assert said["predicted"] == list(found.predicted)
     assert said["probabilities"] == found.probabilities.tolist()
-    with pytest.raises(InputError, match=r"takes finite ones of shape \[1, 8, 8\]"):
+    with pytest.raises(InputError, match=r"give finite numbers of shape \[1, 8, 8\]"):
         fedsim.predict(trained, features[:, 0])
     with pytest.raises(SystemExit, match="0"):
         main(["sign", "--new-key", str(tmp_path / "key.pem")])
