@@ -262,7 +262,7 @@ def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def below_usual(targets: Observations, shadows: Observations | None) -> Floats:
-    return membership_attacks.calibrated_loss(targets, shadows)
+    return membership_attacks.ATTACKS["calibrated"].score(targets, shadows)
 
 
 def own_records() -> tuple[Floats, npt.NDArray[np.int64]]:
