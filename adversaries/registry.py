@@ -77,9 +77,7 @@ def allow(names: Iterable[str]) -> None:
     Names may come from the command line's options or a node's own configuration, which the
     machine's owner wrote; never from an experiment's configuration or a message.
 
-    Args:
-        names: each of the form "package.module:name".
-
+    names: each of the form "package.module:name".
     Raises InputError for a name of another form.
     """
     listed = [name.strip() for name in names if name.strip()]

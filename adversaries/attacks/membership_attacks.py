@@ -315,9 +315,7 @@ ATTACKS: dict[str, Attack] = {
 def chosen(names: str) -> dict[str, Attack]:
     """Return the attacks that a configuration names, by name.
 
-    Args:
-        names: separated by commas, or "all", or "none".
-
+    names: separated by commas, or "all", or "none".
     Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
     no attack.
     """
@@ -351,9 +349,7 @@ def _as_attack(code: object, name: str) -> Attack:
 def needed(names: str) -> frozenset[str]:
     """Return the union of `Attack.needs` over the named attacks.
 
-    Args:
-        names: separated by commas, or "all", or "none".
-
+    names: separated by commas, or "all", or "none".
     Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
     no attack.
     """

@@ -273,8 +273,7 @@ def bystander_projections(release: Release, count: int, generator: np.random.Gen
 def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
     """Return the rounds whose noise is so far above rounding that its shape can be judged.
 
-    Args:
-        releases: one for each round.
+    releases: one for each round.
     """
     noisy = [release for release in releases if not release.noiseless]
     least = CLEAR_OF_ROUNDING * math.sqrt(sum(release.fingerprint.size for release in noisy))

@@ -109,8 +109,7 @@ def residual(
 def nothing(trials: int) -> Residual:
     """Return the statistics of a step for which nothing is known.
 
-    Args:
-        trials: T.
+    trials: T.
     """
     zero = torch.zeros(trials, dtype=torch.float64)
     return Residual(zero, zero, zero, zero, zero, zero)
@@ -175,9 +174,7 @@ def geary(coordinates: int) -> tuple[float, float]:
     independent of the root mean square (Basu), so both follow from moments of chi, whose mean over
     sqrt(n) is 1 - gap.
 
-    Args:
-        coordinates: n, number of normals.
-
+    coordinates: n, number of normals.
     Source: Geary, "The ratio of the mean deviation to the standard deviation as a test of
     normality", 1935.
     """

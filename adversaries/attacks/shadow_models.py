@@ -61,8 +61,7 @@ class Observations:
     def of(self, chosen: npt.NDArray[Any]) -> "Observations":
         """Return the observations of some models.
 
-        Args:
-            chosen: their numbers, or bool [N].
+        chosen: their numbers, or bool [N].
         """
         return Observations(
             self.losses[chosen],
@@ -103,9 +102,7 @@ def confidence(losses: Floats) -> Floats:
 
     After this logit scaling the values of many models are nearly normal.
 
-    Args:
-        losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`.
-
+    losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`.
     Source: Carlini et al., "Membership inference attacks from first principles", 2022, section
     IV.C.
     """

@@ -68,8 +68,7 @@ def closed(log_e: Floats) -> Floats:
     belong to e-processes on the same observations, the probability is at most alpha that any true
     hypothesis ever reaches log 1/alpha.
 
-    Args:
-        log_e: float64 [k], at one time; 0 for a process that has not begun.
+    log_e: float64 [k], at one time; 0 for a process that has not begun.
     Source:
         Vovk and Wang, 2021, Algorithm 2.
     """
@@ -123,8 +122,7 @@ class Accusations:
     def log_e(self, curve: Curve) -> float:
         """Return the log of the e-process against TPR <= curve(FPR).
 
-        Args:
-            curve: the largest true positive rate at every false positive rate.
+        curve: the largest true positive rate at every false positive rate.
         """
         low, high, smallest = GRID[:-1], GRID[1:], math.inf
         for _ in range(PASSES):

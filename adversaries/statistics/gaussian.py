@@ -123,9 +123,7 @@ def advantage(mu: float) -> float:
 
     It is the total variation distance between the two worlds, and delta at epsilon = 0.
 
-    Args:
-        mu: >= 0, may be infinite.
-
+    mu: >= 0, may be infinite.
     Raises InputError unless mu >= 0.
     Source: Bernau et al., "Quantifying identifiability", Eq. 14.
     """
@@ -136,9 +134,7 @@ def advantage(mu: float) -> float:
 def mu_of_advantage(advantage: float) -> float:
     """Return the mu whose best test has this advantage: 2 Phi^-1((1 + advantage) / 2).
 
-    Args:
-        advantage: in [0, 1]; 1 gives infinity.
-
+    advantage: in [0, 1]; 1 gives infinity.
     Raises InputError unless 0 <= advantage <= 1.
     """
     if not 0 <= advantage <= 1:

@@ -82,9 +82,7 @@ class LowerBound:
 def significance(confidence: float) -> float:
     """Return alpha = 1 - confidence.
 
-    Args:
-        confidence: in (0, 1).
-
+    confidence: in (0, 1).
     Raises InputError unless 0 < confidence < 1.
     """
     if not 0 < confidence < 1:

@@ -84,9 +84,7 @@ class NoiseLimit:
 
         It is valid after every round, and at a round that was chosen by looking.
 
-        Args:
-            confidence: in (0, 1).
-
+        confidence: in (0, 1).
         Raises InputError for confidence out of range.
         """
         refuted = self._highest >= -math.log(significance(confidence))

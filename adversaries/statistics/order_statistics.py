@@ -131,8 +131,7 @@ def order_bounds(included: Bools, scores: Floats, delta: float, confidence: floa
 def counted(canaries: int) -> tuple[int, int]:
     """Return the number of guesses that count twice, and the number that count at all.
 
-    Args:
-        canaries: m, at least `FEWEST`.
+    canaries: m, at least `FEWEST`.
     """
     return int(SUREST * canaries), int(SURE * canaries)
 

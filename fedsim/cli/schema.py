@@ -62,7 +62,7 @@ def schema(
 
 def _asked(proposal: "Proposal", console: Terminal) -> "Proposal":
     """Return what the owner of the records makes of a proposal."""
-    console.print(f"{proposal.name}: {proposal.seen}", markup=False)
+    console.print(f"{proposal.name}: {proposal.description}", markup=False)
     while True:
         words = f"  {proposal.rule or proposal.kind}"
         try:

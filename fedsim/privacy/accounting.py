@@ -303,9 +303,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
 def accountant(name: str) -> Accountant:
     """Return the accountant of this name.
 
-    Args:
-        name: one of `ACCOUNTANTS`, or a user's own "package.module:name".
-
+    name: one of `ACCOUNTANTS`, or a user's own "package.module:name".
     Raises InputError if the name is unknown, or the user did not allow this code.
     """
     return lookup(ACCOUNTANTS, name, "the accountant")

@@ -39,14 +39,14 @@ class Proposal:
         name: of the column.
         kind: "numbers", "values", "date", "identifier", or "ignored".
         rule: the entry, in TOML; "" for identifiers and ignored columns.
-        seen: a description of its values, for the owner only.
+        description: of its values, for the owner only.
         discloses: what the rule would disclose about the records, "" for nothing.
     """
 
     name: str
     kind: str
     rule: str
-    seen: str
+    description: str
     discloses: str = ""
 
     def with_range(self, least: float, largest: float) -> "Proposal":
@@ -91,32 +91,38 @@ def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
     present = [value for value in values if value.strip().lower() not in MISSING]
     gaps = len(values) - len(present)
-    seen = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
+    description = f"{gaps:,} of {len(values):,} missing" if gaps else "none missing"
     if not present:
         return Proposal(name, "ignored", "", "no values")
     for form in FORMATS:
         if days := _days(present, form):
             first, last = date(min(days).year, 1, 1), date(max(days).year + 1, 1, 1)
             rule = f'{{ date = [{first}, {last}], format = "{form}"{_gaps(gaps, values)} }}'
-            seen = f"dates {min(days)} to {max(days)}, {seen}"
-            return Proposal(name, "date", rule, seen, "the years of the first and the last date")
+            description = f"dates {min(days)} to {max(days)}, {description}"
+            return Proposal(
+                name, "date", rule, description, "the years of the first and the last date"
+            )
     different, numbers = Counter(present), _numbers(present)
     words = name.lower().replace("_", " ").replace("-", " ").split()
     unique = len(different) == len(values) > FEWEST_RECORDS and ("id" in words or not numbers)
     if unique or (not numbers and len(different) > MOST_VALUES):
-        return Proposal(name, "identifier", "", f"{len(different):,} different values, {seen}")
+        return Proposal(
+            name, "identifier", "", f"{len(different):,} different values, {description}"
+        )
     if numbers:
         least, largest = _rounded(min(numbers), max(numbers))
         rule = f"{{ range = [{least:g}, {largest:g}]{_gaps(gaps, values)} }}"
-        seen = f"numbers {min(numbers):g} to {max(numbers):g}, {seen}"
-        return Proposal(name, "numbers", rule, seen, "about the least and the largest value")
+        description = f"numbers {min(numbers):g} to {max(numbers):g}, {description}"
+        return Proposal(name, "numbers", rule, description, "about the least and the largest value")
     common = sorted(value for value, count in different.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
         return Proposal(name, "ignored", "", f"no two values in {FEWEST_RECORDS} records each")
     missing = ', missing = "category"' if gaps else ""
     rule = f'{{ values = [{", ".join(map(_quoted, common))}], other = "other"{missing} }}'
-    seen = f"{len(different)} different values, {seen}"
-    return Proposal(name, "values", rule, seen, f"which values {FEWEST_RECORDS} records have")
+    description = f"{len(different)} different values, {description}"
+    return Proposal(
+        name, "values", rule, description, f"which values {FEWEST_RECORDS} records have"
+    )
 
 
 def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -> str:

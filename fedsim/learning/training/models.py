@@ -27,8 +27,7 @@ from fedsim.learning.training.trainable import freeze, train_only
 class ChannelAffine(nn.Module):
     """A scale and a shift for each channel: BatchNorm in inference mode, which ignores the batch.
 
-    Args:
-        channels: the length of the input's second axis.
+    channels: the length of the input's second axis.
     """
 
     def __init__(self, channels: int) -> None:
@@ -320,8 +319,7 @@ def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
 def refuse_batch_statistics(model: nn.Module) -> None:
     """Raise InputError if a layer mixes the records of a batch, so that none has its own gradient.
 
-    Args:
-        model: the network to check.
+    model: the network to check.
     """
     for name, layer in model.named_modules():
         if _mixes_records(layer):
@@ -335,8 +333,7 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 def refuse_random_layers(model: nn.Module) -> None:
     """Raise InputError if a layer draws random numbers: clients and adversary would differ.
 
-    Args:
-        model: the network to check.
+    model: the network to check.
     """
     for name, layer in model.named_modules():
         # torchvision's stochastic depth is recognised by name, because its import is slow.

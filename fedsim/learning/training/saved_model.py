@@ -125,16 +125,7 @@ def write(
     """Write a model's files, with its trained values theta, float32 [P]."""
     description = Description(
         fedsim=fedsim.__version__,
-        network=Network(
-            name=chosen.name,
-            hidden=chosen.hidden,
-            batch_norm=chosen.batch_norm,
-            frozen=chosen.frozen,
-            weights_sha256=chosen.weights_sha256,
-            trainable=chosen.trainable,
-            lora_rank=chosen.lora_rank,
-            task=chosen.task,
-        ),
+        network=Network(**{key: getattr(chosen, key) for key in Network.model_fields}),
         input=Input(
             shape=list(dataset.train.features.shape[1:]),
             classes=dataset.classes,

@@ -19,6 +19,9 @@ _remembered = lru_cache(maxsize=4)(sampling.clients)
 class HiddenClients(Participation):
     """The server samples clients; their secret coins amplify their privacy."""
 
+    public = False
+    complete = False
+
     @classmethod
     def applies(cls, setting: Setting) -> bool:
         return setting.by_client and setting.server_draws and setting.client_rate < 1
@@ -30,14 +33,6 @@ class HiddenClients(Participation):
     @property
     def secret(self) -> bool:
         return True
-
-    @property
-    def public(self) -> bool:
-        return False
-
-    @property
-    def complete(self) -> bool:
-        return False
 
     @property
     def accounts(self) -> Sequence[int]:

@@ -18,6 +18,8 @@ from fedsim.privacy.participation.rule import Coins, Participation, Setting
 class JoiningClients(Participation):
     """Clients join rounds in public; the records of clients that join may be sampled in secret."""
 
+    complete = False
+
     @classmethod
     def applies(cls, setting: Setting) -> bool:
         hidden = setting.by_client and setting.server_draws
@@ -30,10 +32,6 @@ class JoiningClients(Participation):
     @property
     def secret(self) -> bool:
         return self.rate < 1
-
-    @property
-    def complete(self) -> bool:
-        return False
 
     @property
     def joining_rate(self) -> float:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +50,13 @@ class Participation(ABC):
 
     Attributes:
         setting: the federation's settings.
+        public: whether the adversary may know who joins a round.
+        complete: whether every client joins every round.
     """
 
     setting: Setting
+    public: ClassVar[bool] = True
+    complete: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -67,16 +72,6 @@ class Participation(ABC):
     def secret(self) -> bool:
         """Whether a secret coin decides if the target takes part in a step."""
         return False
-
-    @property
-    def public(self) -> bool:
-        """Whether the adversary may know who joins a round."""
-        return True
-
-    @property
-    def complete(self) -> bool:
-        """Whether every client joins every round."""
-        return True
 
     @property
     def varying(self) -> bool:
@@ -110,24 +105,21 @@ class Participation(ABC):
     def participants(self, round: int) -> tuple[int, ...]:
         """Return the clients whose messages a round sums if no client is missing.
 
-        Args:
-            round: counts from 1.
+        round: counts from 1.
         """
         return tuple(range(self.setting.clients))
 
     def charged(self, round: int) -> tuple[int, ...]:
         """Return the accounts that a round is charged to.
 
-        Args:
-            round: counts from 1.
+        round: counts from 1.
         """
         return self.participants(round) if self.varying else tuple(self.accounts)
 
     def shares(self, round: int) -> int:
         """Return the least number of noise shares in a round, with as many missing as allowed.
 
-        Args:
-            round: counts from 1.
+        round: counts from 1.
         """
         setting = self.setting
         if setting.server_draws or not self.varying:

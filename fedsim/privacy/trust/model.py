@@ -71,8 +71,7 @@ class TrustModel(ABC):
 
         One source suffices where the noise of all sources together has the law of one draw.
 
-        Args:
-            clients: number of clients.
+        clients: number of clients.
         """
         return [SERVER]
 

@@ -105,7 +105,7 @@ def test_a_range_that_everybody_knows_leaves_typing_errors_out(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["patients.csv"], "has no column 'label'; name the labels' with --label"),
+        (["patients.csv"], "has no column 'label'; set --label to"),
         (["nowhere.csv"], "there is no table"),
         (["reviews.txt"], "write the schema yourself, with a [text] table"),
         (["patients.csv", "--label", "patient id"], "different labels"),

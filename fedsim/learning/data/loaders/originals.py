@@ -99,7 +99,7 @@ def read(path: Path) -> bytes:
 
 
 def check(
-    content: bytes, path: Path, what: str, expected: str, own: str, algorithm: str = "sha256"
+    content: bytes, path: Path, title: str, expected: str, own: str, algorithm: str = "sha256"
 ) -> None:
     """Raise InputError unless a file's digest shows that it is the original.
 
@@ -108,14 +108,14 @@ def check(
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
         raise InputError(
-            f"{not_original(path, what)} ({algorithm} {digest[:16]}… instead of "
+            f"{not_original(path, title)} ({algorithm} {digest[:16]}… instead of "
             f"{expected[:16]}…); {remedy(own)}"
         )
 
 
-def not_original(path: Path, what: str) -> str:
+def not_original(path: Path, title: str) -> str:
     """Return the beginning of an error about a file that is not the original."""
-    return f"'{path}' is damaged or not the original {what}"
+    return f"'{path}' is damaged or not the original {title}"
 
 
 def remedy(own: str) -> str:

@@ -110,7 +110,7 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "nonsense"], "KEY=VALUE"),
         (["--set", "audit.attacks=bayes"], "lira-offline"),
         (["--set", "audit.attacks="], ", all, none"),
-        (["--set", "audit.attacks=lira,none"], "'none' stands alone; drop it, or all others"),
+        (["--set", "audit.attacks=lira,none"], "'none' must stand alone; drop it, or all others"),
         (
             ["--set", "training.sampling-rate=.1"],
             "is '.1', which is text and no number; TOML wants 0.1",
