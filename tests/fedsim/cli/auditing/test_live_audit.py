@@ -236,7 +236,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the recorded run"),
         ((recorded, "--delta", "1e-3"), "leave it out"),
-        ((recorded, "--claimed-epsilon", "1"), "give both"),
+        ((recorded, "--claimed-epsilon", "1"), "needs both"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
         ((recorded, "--no-challenge"), "give their seeds with --canary-seed-file"),
         ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),
