@@ -61,7 +61,7 @@ def test_an_alarm_says_whose_noise_and_how_much() -> None:
     assert said.startswith("The messages of client-3 have less than 0.594 times the claimed noise")
     # Accused before its own limit is below 1.
     (said,) = alarms(["sum"], {"sum": 1.09})
-    assert said.startswith("The released sums have less noise than is claimed")
+    assert said.startswith("The released sums have less noise than claimed")
 
 
 def test_where_some_clients_join_those_expected_add_the_noise_together(
