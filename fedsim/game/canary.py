@@ -112,7 +112,7 @@ def random_texts(
 
 
 def added(
-    canaries: Canaries, known: Federation, parameters: Tensor, trials: range, round: int
+    canaries: Canaries, federation: Federation, parameters: Tensor, trials: range, round: int
 ) -> Tensor:
     """Return what one client's canaries add to its clean sum of a round.
 
@@ -120,11 +120,11 @@ def added(
     Returns: float64 [T, P], on the device of the models.
     """
     if canaries.kind == DIRECTION:
-        norm, size = known.clipper.clipping_norm, parameters.shape[1]
+        norm, size = federation.clipper.clipping_norm, parameters.shape[1]
         return torch.from_numpy(canaries.total(trials, round, size, norm)).to(parameters.device)
-    words: Any = known.model.config
-    length = known.split.dataset.train.features.shape[1]
-    tokens = canaries.texts(words.vocab_size, words.pad_token_id, length).to(known.device)
-    labels = torch.zeros(len(tokens), dtype=torch.int64, device=known.device)
+    words: Any = federation.model.config
+    length = federation.split.dataset.train.features.shape[1]
+    tokens = canaries.texts(words.vocab_size, words.pad_token_id, length).to(federation.device)
+    labels = torch.zeros(len(tokens), dtype=torch.int64, device=federation.device)
     weights = torch.from_numpy(canaries.coins(trials)).to(parameters)
-    return known.clipper.clipped_sum(parameters, tokens, labels, weights)
+    return federation.clipper.clipped_sum(parameters, tokens, labels, weights)

@@ -37,11 +37,13 @@ class KnownRound:
         return cls(rules, federation, game, parameters, coins_of(rules, federation, game))
 
 
-def coins_of(rules: GameRules, known: Federation, game: RoundGame, step: int = 1) -> Tensor | None:
+def coins_of(
+    rules: GameRules, federation: Federation, game: RoundGame, step: int = 1
+) -> Tensor | None:
     """Return which records of D, bool [T, n], or clients, bool [T, m], take part in a local step.
 
     None if all do.
     """
     streams, rule = rules.trials.streams(game.trials), rules.scheme.participation
-    drawn = rule.coins(streams, game.round, step, game.target_client, known.client_of)
-    return None if drawn is None else torch.from_numpy(drawn).to(known.device)
+    drawn = rule.coins(streams, game.round, step, game.target_client, federation.client_of)
+    return None if drawn is None else torch.from_numpy(drawn).to(federation.device)

@@ -285,19 +285,19 @@ def _accumulated(optimizer: Any) -> int:
 def _noise(optimizer: Any) -> dict[str, Scalar]:
     """Return the configured clipping and noise of the next step."""
     multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
-    found: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
+    keys: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
     if optimizer.expected_batch_size:
-        found["expected_batch_size"] = float(optimizer.expected_batch_size)
+        keys["expected_batch_size"] = float(optimizer.expected_batch_size)
     count = getattr(optimizer, "unclipped_num_std", None)
     if count is not None:
         # The count has a part of the budget: this multiplier is left for the sum.
-        found |= {"adaptive": True, "clipped_count_std": float(count)}
+        keys |= {"adaptive": True, "clipped_count_std": float(count)}
         if multiplier:
-            found["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
+            keys["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
     adjusted = getattr(optimizer, "_adjusted_noise_multiplier", None)
     if adjusted is not None:
-        found |= {"adaptive": True, "noise_multiplier": float(adjusted)}
-    return found
+        keys |= {"adaptive": True, "noise_multiplier": float(adjusted)}
+    return keys
 
 
 def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:
