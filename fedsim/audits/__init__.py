@@ -1,1 +1,1 @@
-"""What somebody can conclude of a training: from a run, a recording, an app, a loop, live."""
+"""Audits of a training: of a run, a recording, an app, a loop, or a running federation."""

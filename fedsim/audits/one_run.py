@@ -1,4 +1,4 @@
-"""One-run audits: which canaries a configuration plants, their scores, and what these prove."""
+"""One-run audits: planted canaries, their scores, and what these prove about epsilon."""
 
 import csv
 import math
@@ -28,23 +28,23 @@ if TYPE_CHECKING:  # torch takes a second
     from fedsim.game.one_run import Scored
 
 COLUMNS = ("trial", "canary", "included", "score")
-"""Of a file of scores. `trial` may be missing where there is one."""
+"""Columns of a file of scores. `trial` may be missing for a single trial."""
 
 HEADINGS = ("how", "ε", "guesses", "assumes")
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """What the canaries of one training say of epsilon.
+    """What the canaries of one training prove about epsilon.
 
     Attributes:
-        trial: whose canaries they are.
-        included: whether each was in the training, bool [m].
-        scores: of each, float64 [m].
+        trial: trial of the canaries.
+        included: whether each canary was in the training, bool [m].
+        scores: score of each canary, float64 [m].
         delta: at which epsilon is stated.
-        confidence: of each bound by itself: the largest of several proves less.
+        confidence: of each bound by itself; the largest of several proves less.
         bounds: lower bounds on epsilon, by name.
-        estimate: what the canaries suggest; it proves nothing.
+        estimate: estimate from the canaries; it proves nothing.
     """
 
     trial: int
@@ -57,25 +57,25 @@ class OneRun:
 
     @property
     def title(self) -> str:
-        """How many canaries there are and at which delta, in words."""
+        """Number of canaries, and delta, as text."""
         included = int(self.included.sum())
         return f"{self.scores.size} canaries, {included} of them in, δ = {self.delta:g}"
 
     @property
     def caption(self) -> str:
-        """What bounds and estimate are, in words."""
+        """Note on bounds and estimate."""
         return f"Bounds and interval at {self.confidence:.1%}; the estimate proves nothing."
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return how, epsilon, guesses and assumptions of every bound and of the estimate."""
-        made = []
+        lines = []
         for bound in self.bounds.values():
             details = bound.details
             guesses = f"{details['right']:g} of {details['guesses']:g} right"
-            made.append((bound.method, f"at least {bound.epsilon:.3f}", guesses, bound.assumes))
-        said, between = self.estimate, self.estimate.epsilon_interval
-        value = f"{said.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
-        return [*made, (said.method, said.reason or value, "", said.assumes)]
+            lines.append((bound.method, f"at least {bound.epsilon:.3f}", guesses, bound.assumes))
+        estimate, between = self.estimate, self.estimate.epsilon_interval
+        value = f"{estimate.epsilon:.3f} ({between.low:.3f} to {between.high:.3f})"
+        return [*lines, (estimate.method, estimate.reason or value, "", estimate.assumes)]
 
     def _repr_html_(self) -> str:
         return html_table(HEADINGS, self.rows(), f"{self.title}. {self.caption}")
@@ -90,14 +90,14 @@ def estimate(
     guesses: int = 0,
     orthogonal: bool = False,
 ) -> OneRun:
-    """Return what canaries prove of epsilon and what they suggest.
+    """Return what canaries prove about epsilon, and what they suggest.
 
     included: whether each canary was in the training, by a fair coin, bool [m].
-    scores: made without the coins, float64 [m].
-    guesses: how many canaries to guess about; 0 for one in eight, -1 to try and pay for several.
-    orthogonal: whether canaries lie along orthogonal directions: a third bound, by order
+    scores: computed without the coins, float64 [m].
+    guesses: number of canaries to guess; 0 for one in eight, -1 for the best of several numbers.
+    orthogonal: whether canaries lie along orthogonal directions, which allows a bound by order
     statistics.
-    Raises InputError for what no bound can be made of.
+    Raises InputError for values that allow no bound.
     """
     from adversaries.statistics import one_run as estimators  # noqa: PLC0415
     from adversaries.statistics.order_statistics import order_bound  # noqa: PLC0415
@@ -113,8 +113,8 @@ def estimate(
     return OneRun(trial, included, scores, delta, confidence, bounds, suggested)
 
 
-def drawn(game: GameRules, known: "Federation") -> dict[str, Any]:
-    """Return which canaries an experiment plants, at whom, and the coins of every trial.
+def drawn(game: GameRules, federation: "Federation") -> dict[str, Any]:
+    """Return the canaries of an experiment, their clients, and the coins of every trial.
 
     Raises InputError if it plants none, or cannot plant them.
     """
@@ -122,8 +122,8 @@ def drawn(game: GameRules, known: "Federation") -> dict[str, Any]:
 
     canaries = game.canaries
     if not canaries.count:
-        raise InputError("canaries.count is 0; set canaries.count to how many, such as 1000")
-    one_run.check(canaries, known)
+        raise InputError("canaries.count is 0; set it to the number of canaries, such as 1000")
+    one_run.check(canaries, federation)
     coins = one_run.included(canaries.count, game.seed, range(game.trials.count))
     return {
         "kind": canaries.kind,
@@ -132,58 +132,51 @@ def drawn(game: GameRules, known: "Federation") -> dict[str, Any]:
         "norm": game.scheme.training.clipping_norm,
         "seed": game.seed,
         "clients": one_run.hosts(game).tolist(),
-        **one_run.described(canaries, game.seed, known),
-        # A character for each canary: 1 if it is in the training of the trial.
+        **one_run.described(canaries, game.seed, federation),
+        # One character for each canary: 1 if it is included in the trial.
         "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],
     }
 
 
 def scored(path: Path, data_root: Path | None = None) -> "Scored":
-    """Return every canary's score: how far it shows in the released sums of all rounds.
+    """Return every canary's score: its trace in the released sums of all rounds.
 
     path: a run directory, or an auditor's transcript.
-    data_root: where the run's data are, for canaries that are scored with records.
+    data_root: folder of the run's data, for canaries that are scored with records.
     Raises InputError if the run planted no canaries.
     """
-    return _of_run(path) if path.is_dir() else _of_transcript(path, data_root)
+    if not path.is_dir():
+        from fedsim.federation.transcripts.one_run_scores import (  # noqa: PLC0415
+            transcript_scores,
+        )
 
-
-def _of_run(path: Path) -> "Scored":
+        root = "" if data_root is None else str(data_root.expanduser().absolute())
+        with Reader(path) as reader:
+            return transcript_scores(reader.rounds(), root)
     from fedsim.game.one_run import Scored  # noqa: PLC0415
 
     arrays = run_transcript.read(RunDirectory.open(path))
     if "canary_scores" not in arrays:
         raise InputError(
-            f"the run in '{path}' planted no canaries; set canaries.count before it begins"
+            f"the run in '{path}' planted no canaries; set canaries.count before the run"
         )
     scores = arrays["canary_scores"]
     return Scored(np.arange(len(scores)), arrays["canaries_included"], scores)
 
 
-def _of_transcript(path: Path, data_root: Path | None) -> "Scored":
-    from fedsim.federation.transcripts.one_run_scores import transcript_scores  # noqa: PLC0415
-
-    root = "" if data_root is None else str(data_root.expanduser().absolute())
-    with Reader(path) as reader:
-        return transcript_scores(reader.rounds(), root)
-
-
 def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
-    """Read the scores of a trial's m canaries.
+    """Return a trial, the coins bool [m] and the scores float64 [m] of its canaries.
 
     Args:
         path: a CSV with the columns `included` and `score`, and perhaps `trial` and `canary`.
-        trial: whose canaries are read, from 0; None for the lowest in the file.
-
-    Returns:
-        The trial, its coins bool [m] and its scores float64 [m].
+        trial: trial to read, from 0; None for the lowest in the file.
 
     Raises:
-        InputError: the file cannot be read, has no such trial, or a line with another coin than 0
-            or 1, a score that is not finite, or a canary that was there before.
+        InputError: the file cannot be read, lacks the trial, or has a bad line: a coin other than 0
+            or 1, a score that is not finite, or a canary for the second time.
     """
     try:
-        # A spreadsheet begins its files with a mark of their encoding.
+        # Spreadsheets start their files with a byte order mark.
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             header = [name.strip() for name in rows.fieldnames or ()]
@@ -217,12 +210,12 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
 def _line(
     row: Mapping[str | None, Any], place: str, seen: set[tuple[int, str]]
 ) -> tuple[int, bool, float]:
-    """Return trial, coin and score of a row, and add its trial and canary to those `seen`.
+    """Return trial, coin and score of a row, and add its trial and canary to `seen`.
 
-    Raises InputError that says where it is.
+    Raises InputError that names the place.
     """
     if not {"included", "score"} <= row.keys():
-        return 0, False, 0.0  # the header is at fault, and refused
+        return 0, False, 0.0  # the caller refuses the header
     if None in row:
         raise InputError(f"{place}: more fields than the header has; give one score a row")
     trial, canary, included, score = ((row.get(name) or "").strip() for name in COLUMNS)
@@ -239,7 +232,7 @@ def _line(
     number = int(trial or 0)
     if canary and (number, canary) in seen:
         raise InputError(
-            f"{place}: canary {canary!r} of trial {number} is there twice, but it had one coin; "
+            f"{place}: canary {canary!r} of trial {number} occurs twice, but it had one coin; "
             "keep one row of each"
         )
     seen.add((number, canary))

@@ -1,4 +1,4 @@
-"""The challenge: a pair of neighbouring datasets (D, D'), and the world each trial trains on."""
+"""The challenge: a pair of neighbouring datasets (D, D'), and each trial's world."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,19 +23,19 @@ from fedsim.privacy.mechanism import Neighbouring
 
 @dataclass(frozen=True)
 class Challenge:
-    r"""Who must be identified, who holds them, and who tries.
+    r"""The target, the client that holds it, and the adversary.
 
     Attributes:
         record: position of x^ in D; None where the target is a client.
-        replacement: position of x^' in the pool U \ D; None under add-remove and without a record.
+        replacement: position of x^' in the pool U \ D; None under add-remove, or without a record.
         client: the target client: it holds the record, or is the target itself.
-        adversary: the partition of the curious participant.
+        adversary: partition of the curious participant.
         measure: how the pair was chosen: a dissimilarity, "given" or "crafted".
-        distance: of the pair by that measure, None where none was computed.
-        kind: "record", or what was crafted to stand in its place.
-        copies: how often D has the challenge.
-        label: of a crafted record, which stands at the position `record` and whose original is then
-            the replacement; None where no record was crafted.
+        distance: distance of the pair by that measure; None where none was computed.
+        kind: "record", or how the target was crafted.
+        copies: number of copies of the target in D.
+        label: label of a crafted record, which is at position `record`; its original is then the
+            replacement. None where no record was crafted.
     """
 
     record: int | None
@@ -50,17 +50,17 @@ class Challenge:
 
 
 NOBODY = Challenge(None, None, -1, -1, "none", None)
-"""The challenge of a training, in which nobody attacks and no client is the target."""
+"""The challenge of a training, which has no adversary and no target."""
 
 
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
-    """Return the pair, chosen by dissimilarity or as given, and who attacks.
+    """Return the challenge: a pair chosen by dissimilarity or configured, and the adversary.
 
-    Where challenge.client is given, its own records alone are compared. Where the unit of privacy
-    is a client, it is the one whose records lie farthest from those of the others. The adversary is
-    the configured client, or else the highest-numbered one that does not hold x^: its own records
-    are no secret to it. A pure function of the configuration, cached because a search through a
-    large pool takes its time.
+    With challenge.client, only that client's records are compared. Where the unit of privacy is a
+    client, the target is the client whose records lie farthest from the others'. The adversary is
+    the configured client, or the highest-numbered one that does not hold x^, since its own records
+    are no secret to it. The result depends only on the configuration, and is cached because a
+    search through a large pool is slow.
 
     Raises InputError if the configured challenge or adversary does not fit the data.
     Source: Bernau et al., Eq. 18 and Eq. 20.
@@ -72,7 +72,7 @@ def choose(config: Config, progress: Progress | None = None) -> Challenge:
 
 @dataclass(frozen=True)
 class _Reporting:
-    """Where progress is reported; no part of what is chosen, nor of the key of a cache."""
+    """A progress callback that does not count in the key of a cache."""
 
     progress: Progress | None = field(compare=False)
 
@@ -126,7 +126,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
 
 
 def _choose_client(config: Config, known: Federation, progress: Progress | None) -> Challenge:
-    """Return the challenge whose target is a client. Raises InputError."""
+    """Return the challenge of a target client. Raises InputError if the pool is too small."""
     given, client = config.challenge, config.challenge.client
     measure = "given"
     distance: float | None = None
@@ -154,11 +154,11 @@ def _choose_client(config: Config, known: Federation, progress: Progress | None)
 def compared_features(
     rules: GameRules, known: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
-    """Return what distances are between: the features, or what the model makes of them.
+    """Return the values that distances compare: features [N, *shape], or the model's embedding.
 
     features: float32 [N, *shape].
-    Returns: [N, *shape], or [N, E] of an embedding.
-    Raises InputError if the measure is one of raw features, or the model has no embedding.
+    Returns: [N, *shape], or [N, E] for an embedding.
+    Raises InputError if the measure needs raw features, or the model has no embedding.
     """
     given = rules.challenge
     if given.space == "features":
@@ -172,7 +172,7 @@ def compared_features(
 
 
 def columns_of(known: Federation) -> Columns | None:
-    """Return which column each feature comes from; None where features are no columns."""
+    """Return the column of each feature; None where features are not columns."""
     columns = known.split.dataset.column_of
     return columns if len(columns) else None
 
@@ -181,10 +181,10 @@ def _seat(federation: FederationConfig, unit: str, client: int) -> int:
     """Return the partition of the adversary, which is not the target client."""
     adversary = federation.adversary
     if adversary == client:
-        what = "record" if unit == "record" else "data"
+        target = "record" if unit == "record" else "data"
         raise InputError(
-            f"federation.adversary is {adversary}, the target client {what}, to whom it "
-            "is no secret; name another client, or -1 to let fedsim choose"
+            f"federation.adversary is {adversary}, the target client, which knows the target "
+            f"{target} already; name another client, or -1 to let fedsim choose"
         )
     if adversary < 0:
         return max(j for j in range(federation.clients) if j != client)
@@ -192,25 +192,23 @@ def _seat(federation: FederationConfig, unit: str, client: int) -> int:
 
 
 def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[int]:
-    """Return which clients disclose what they know: `federation.colluding` of them.
+    """Return the clients that disclose what they know: `federation.colluding` of them.
 
-    federation: who holds the records, who adds the noise, where the adversary sits.
-    challenge: whose client and adversary are none of them; they are the lowest-numbered others.
+    They are the lowest-numbered clients except the target's and the adversary.
     """
     others = set(range(federation.clients)) - {challenge.client, challenge.adversary}
     return frozenset(sorted(others)[: federation.colluding])
 
 
 def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
-    """Return the world bit of every trial: half of them D, shuffled, or all D.
+    """Return the world of every trial: half of them D, in random order, or all of them D.
 
-    The bits are drawn for the whole campaign: a trial's world does not depend on its batch of
-    trials.
+    The worlds are drawn for the whole campaign: they do not depend on the batches of trials.
 
     mode: "d-only" for D in all trials.
-    shuffled: an even number of trials, the first of them, that are balanced as a whole; None for
-    all. Of the others trials 2i and 2i + 1 are in opposite worlds, in an order that has a coin of
-    its own: more trials leave the worlds of those before them as they are.
+    shuffled: number of first trials, even, that are balanced as a whole; None for all. Later trials
+    2i and 2i + 1 are in opposite worlds, in an order by their own coin, so that more trials leave
+    the worlds of earlier ones unchanged.
     Returns: bool [T], True for D.
     """
     if mode == "d-only":

@@ -1,4 +1,4 @@
-"""What a client computes: its clipped sums, its noise, the challenge's part in them."""
+"""A client's computations: its clipped sums, its noise, and the target's part in them."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -18,25 +18,25 @@ from fedsim.privacy.participation.sampling import groups
 
 
 def _canaries(seen: KnownRound, clients: Collection[int]) -> Tensor | None:
-    """Return what the canaries of some clients add to a sum, as of `one_run.planted`."""
+    """Return what the canaries of some clients add to a sum; None without canaries."""
     if not seen.rules.canaries.count:
         return None
-    from fedsim.game import one_run  # noqa: PLC0415  (for canaries alone)
+    from fedsim.game import one_run  # noqa: PLC0415  (only for canaries)
 
     trials = seen.game.trials
     return one_run.planted(seen.rules, seen.federation, clients, seen.parameters, trials)
 
 
 def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
-    """Return what a client adds to the sum of a round, by the unit of privacy.
+    """Return a client's part of the sum of a round: its clipped gradients or its clipped update.
 
-    Its clipped gradients' sum, or its clipped update, and the canaries that are planted at it.
+    Canaries that are planted at it are included.
 
-    worlds: bool [T], for the target client only: False where a trial trains on D'.
+    worlds: bool [T], only for the target client: False where a trial trains on D'.
     Returns: float64 [T, P].
     """
     if seen.rules.scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
+        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
 
         own = client_level.contribution(seen, client, worlds)
     else:
@@ -49,19 +49,17 @@ def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) ->
 
 
 def challenge_contributions(seen: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return what the challenge adds to the sum under D and under D'.
+    """Return the target's part of the sum under D and under D': float64 [T, P], twice.
 
-    A record's clipped gradients, or a client's clipped updates, by the unit of privacy; nothing
-    where it is public that the target's client does not join.
-
-    Returns: float64 [T, P], twice.
+    It is a record's clipped gradients or a client's clipped updates, by the unit of privacy. It is
+    0 where it is public that the target's client does not join.
     """
     game, scheme = seen.game, seen.rules.scheme
     if game.target_client not in scheme.participation.participants(game.round):
         nothing = torch.zeros_like(seen.parameters, dtype=torch.float64)
         return nothing, nothing.clone()
     if scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
+        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
 
         return client_level.challenge_contributions(seen)
     return challenge_gradients(seen.federation, seen.parameters, game.the_record, game.replacement)
@@ -70,21 +68,20 @@ def challenge_contributions(seen: KnownRound) -> tuple[Tensor, Tensor]:
 def common_part(seen: KnownRound, clients: Collection[int]) -> Tensor:
     """Return what some clients add to a sum in both worlds, float64 [T, P].
 
-    Of the target client the other records count, where the target is a record; planted canaries
-    do.
+    The target record is left out. The target client's other records, and canaries, are included.
     """
     federation, game = seen.federation, seen.game
     if seen.rules.scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (for whole clients alone)
+        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
 
-        known = client_level.total(seen, set(clients) - {game.target_client})
+        common = client_level.total(seen, set(clients) - {game.target_client})
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
         positions = np.flatnonzero(inside)
-        known = federation.clipped_sum(seen.parameters, positions, seen.participation)
+        common = federation.clipped_sum(seen.parameters, positions, seen.participation)
     added = _canaries(seen, clients)
-    return known if added is None else known + added
+    return common if added is None else common + added
 
 
 def clean_sum(
@@ -96,17 +93,16 @@ def clean_sum(
     worlds: Tensor | None = None,
     participation: Tensor | None = None,
 ) -> Tensor:
-    """Return a client's sum of clipped gradients.
+    """Return a client's sum of clipped gradients, float64 [T, P].
 
-    The challenge counts as often as D has it, and a crafted vector in its stead.
+    The target counts as often as D has it, and a crafted vector replaces its gradient.
 
     parameters: float32 [T, P].
-    record: position of the challenge record in D, if the client has it.
-    replacement: position in the pool of what D' has in its place, None for nothing.
-    worlds: bool [T]; where False, the record is left out, or replaced. None for D.
-    participation: bool [T, n], which records of D take part, None for all; the replacement does
-    where the record does.
-    Returns: float64 [T, P].
+    record: position of the target record in D, if the client has it.
+    replacement: position in the pool of its replacement in D', None for nothing.
+    worlds: bool [T]; where False, the record is left out or replaced. None for D.
+    participation: bool [T, n], which records of D take part, None for all. The replacement takes
+    part where the record does.
     """
     positions = federation.owned_by(client)
     features, labels = federation.members(positions)
@@ -115,14 +111,14 @@ def clean_sum(
         if weights is None:
             weights = torch.ones(len(parameters), len(positions), device=parameters.device)
         (column,) = np.flatnonzero(positions == record)
-        # A crafted gradient comes in place of the record's, as often as the record takes part.
+        # A crafted gradient replaces the record's, as often as the record takes part.
         if federation.direction is not None:
-            there = weights[:, column, None].double()
+            taking_part = weights[:, column, None].double()
             weights[:, column] = 0
             total = federation.clipper.clipped_sum(parameters, features, labels, weights)
             present, absent = challenge_gradients(federation, parameters, record, replacement)
-            return total + there * torch.where(worlds[:, None], present, absent)
-        # The record where the world is D, and the replacement, one column more, where it is D'.
+            return total + taking_part * torch.where(worlds[:, None], present, absent)
+        # The record counts in world D, and the replacement, in one more column, in world D'.
         taking_part = federation.copies * weights[:, column]
         weights[:, column] = taking_part * worlds
         features, labels = _and_replacement(federation, features, labels, replacement)
@@ -150,14 +146,14 @@ def candidate_masks(
 ) -> Bools:
     """Return which of a client's records each candidate of the stated prior has.
 
-    record: position of the challenge record in D, None unless the client has it.
-    replacement: position in the pool of what D' has in its place, None for nothing.
-    adversary: whether the client is the adversary, who would recognise its own records, so that
+    record: position of the target record in D, None unless the client has it.
+    replacement: position in the pool of its replacement in D', None for nothing.
+    adversary: whether the client is the adversary. It would recognise its own records, so that
     every candidate has them.
-    Returns: bool [m, n], or [1, n] where all candidates have the same; [m, n + 1] where the client
-    of the challenge also has a replacement, the last column.
+    Returns: bool [m, n], or [1, n] where all candidates are equal; [m, n + 1] where the target's
+    client also has a replacement, in the last column.
     """
-    from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (PAC noise alone)
+    from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (only for PAC noise)
 
     positions = federation.owned_by(client)
     if rules.scheme.privacy.pac_prior == "halves" and not adversary:
@@ -175,12 +171,11 @@ def candidate_sums(
     masks: Bools,
     replacement: int | None = None,
 ) -> Tensor:
-    """Return a client's sums of clipped gradients under every candidate.
+    """Return a client's sums of clipped gradients under every candidate, float64 [T, m, P].
 
     parameters: float32 [T, P].
-    masks: bool [m, n] as of `candidate_masks`, or [m, n + 1] with a replacement.
+    masks: bool [m, n] from `candidate_masks`, or [m, n + 1] with a replacement.
     replacement: position in the pool of the record of the last column, None for none.
-    Returns: float64 [T, m, P].
     """
     records = federation.members(federation.owned_by(client))
     features, labels = _and_replacement(federation, *records, replacement)
@@ -191,16 +186,16 @@ def candidate_sums(
 def challenge_gradients(
     federation: Federation, parameters: Tensor, record: int, replacement: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped gradients of the challenge record and of what D' has in its place.
+    """Return the clipped gradients of the target record and of its replacement in D'.
 
-    As often as D has the challenge. A crafted vector is C long, and opposed
-    where it is replaced.
+    They count as often as D has the target. A crafted vector has length C, and is opposed where it
+    is replaced.
 
     parameters: float32 [T, P].
     replacement: position in the pool, None for nothing.
     Returns: float64 [T, P], twice; the second is zero where D' has nothing in its place.
     Raises AssertionError if a gradient is longer than the clipping norm, on which every statement
-    about privacy rests; where clipping is off, that is infinite and no such statement is made.
+    about privacy rests. Without clipping the norm is infinite, and there is no such statement.
     """
     if federation.direction is not None:
         assert federation.crafted is not None
@@ -229,14 +224,12 @@ def gradient_distances(
     trials: range,
     round: int,
 ) -> Tensor | None:
-    """Return what the Bayesian accountant asks of a client in a round.
+    """Return how far records move the sum, for the Bayesian accountant.
 
-    How far a record moves the sum, for `audit.bayesian-pairs` random pairs of the client's records
-    of D, or as many as are disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it
-    is replaced.
+    It compares `audit.bayesian-pairs` random pairs of the client's records of D, or as many as are
+    disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it is replaced.
 
-    bayesian_pairs: how many pairs of its records each client compares in a round, in the evaluated
-    trials, for the Bayesian accountant.
+    bayesian_pairs: number of pairs in a round, in the evaluated trials.
     parameters: float32 [E, P], the models of the evaluated trials.
     Returns: float64 [E, m]; None where the client has fewer than two records.
     """
@@ -255,9 +248,9 @@ def noise(
 ) -> Tensor:
     """Return N(0, std^2 I), independent for every trial.
 
-    seed: of the run; None draws from the operating system's entropy.
-    round: of the seed tree, as of `Participation.step_number`.
-    partition: who draws: a client, or `SERVER`.
+    seed: seed of the run; None draws from the operating system's entropy.
+    round: round of the seed tree, from `Participation.step_number`.
+    partition: source of the noise: a client, or `SERVER`.
     std: [T], on any device.
     Returns: float64 [T, P], on the device of `std`.
     """
@@ -266,7 +259,7 @@ def noise(
 
 
 def noise_sources(federation: FederationConfig) -> Sequence[int]:
-    """Return whose noise stands for that of a round, where one place plays all: partitions."""
+    """Return the partitions whose noise one process draws for a round when it plays all parties."""
     return federation.trust.model.played_by(federation.clients)
 
 
@@ -277,15 +270,15 @@ def local_steps(
     step_size: float,
     noise: Callable[[int], Tensor] | None = None,
 ) -> Tensor:
-    """Return R = r_1 + ... + r_L: what a client sends after L steps of its own.
+    """Return R = r_1 + ... + r_L, which a client sends after L steps of its own.
 
     r_l = clean(theta_{l-1}, l) + noise(l), theta_l = theta_{l-1} - step_size r_l.
 
-    clean: maps models [T, P], and the number of the step, to the client's clipped sums, float64 [T,
-    P], which are overwritten.
+    clean: maps models [T, P] and the number of the step to the client's clipped sums, float64
+    [T, P], which are overwritten.
     parameters: theta_0, float32 [T, P].
-    noise: of step l, counted from 1, [T, P]; None for the replay without noise that the adversary
-    linearises around.
+    noise: noise of step l, from 1, [T, P]. None: the replay without noise around which the
+    adversary linearises.
     Returns: float64 [T, P].
     """
 
@@ -303,10 +296,10 @@ def local_steps(
 
 
 def local_step_size(scheme: Scheme, round: int) -> float:
-    """Return what a client multiplies a clipped sum with to step its own model.
+    """Return the factor of a clipped sum in a client's step on its own model.
 
-    eta_local m / (q n): the records that one client takes are q n/m of the public n on average,
-    and with the server's learning rate the mean of the clients' models is the server's next one.
+    It is eta_local m / (q n). A client takes q n/m of the public n records on average; with the
+    server's learning rate, the mean of the clients' models is the server's next model.
 
     Source: FedAvg: McMahan et al., 2017, Algorithm 1.
     """

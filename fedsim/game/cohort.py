@@ -1,8 +1,8 @@
-"""Clients that one process plays in one round: they train as one batch, in blocks that fit memory.
+"""Clients of one process that train as one batch, in blocks that fit memory.
 
-Where whole clients are the unit, and a runtime that has several messages to answer says so, the
-first of the clients to be asked trains some others with it, whose turn is later. What each sends
-is the same function of its own message.
+Where whole clients are the unit, a runtime with several messages can announce them. The first
+client to train then trains some later ones with it. The message of each client is still a function
+of its own received message.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from fedsim.game.known_round import KnownRound
 
 @dataclass
 class _Cohort:
-    """The clients that are still to be asked, and what those send that trained already."""
+    """The announced clients whose turn is still to come, and updates trained in advance."""
 
     waiting: set[int]
     played_with: tuple[GameRules, int] | None = None
@@ -28,7 +28,7 @@ class _Cohort:
     trained: dict[int, Tensor] = field(default_factory=dict)
 
     def is_of(self, seen: KnownRound) -> bool:
-        """Whether a client's message is like those that the others trained for."""
+        """Return whether a client's message equals the one that the others trained for."""
         played_with = seen.rules, id(seen.federation)
         game = seen.game.round, seen.game.trials
         if self.parameters is None:
@@ -51,7 +51,7 @@ def played(clients: Iterable[int]) -> Iterator[None]:
 
 
 def sent(seen: KnownRound, client: int) -> Tensor:
-    """Return what a client sends of its own data, float64 [T, P].
+    """Return a client's message from its own data, float64 [T, P].
 
     Raises FloatingPointError if a client's training diverges.
     """
@@ -62,20 +62,20 @@ def sent(seen: KnownRound, client: int) -> Tensor:
         if client not in cohort.trained:
             _train_with(cohort, seen, client)
         update = cohort.trained.pop(client)
-    # Clipped one by one: an update that is not finite is its own client's failure alone.
+    # Clipped one by one, so that an update that is not finite fails only its own client.
     return local_training.clip(update, seen.rules.scheme.training.clipping_norm)
 
 
 def _train_with(cohort: _Cohort, seen: KnownRound, client: int) -> None:
-    """Train a client, and those that wait and train as one batch with it."""
+    """Train a client, and waiting clients that fit into one batch with it."""
     waiting = cohort.waiting | {client}
     groups = local_training.alike(seen.federation, waiting, seen.parameters)
     batch = next(group for group in groups if client in group)
     try:
-        found = local_training.trained(seen, batch)
+        updates = local_training.trained(seen, batch)
     except FloatingPointError:
-        # Somebody's training diverges: from here on everybody trains, and fails, alone.
+        # One client's training diverges: from now on each client trains, and fails, by itself.
         cohort.waiting, batch = set(), [client]
-        found = local_training.trained(seen, batch)
-    cohort.trained |= dict(zip(batch, found, strict=True))
+        updates = local_training.trained(seen, batch)
+    cohort.trained |= dict(zip(batch, updates, strict=True))
     cohort.waiting -= set(batch)

@@ -1,7 +1,7 @@
-"""What is put into D to be noticed: poisoned records, and a gradient that no record has.
+"""Crafted targets in D that are easy to notice: poisoned records, and a gradient of no record.
 
-A function of the configuration, the records of D and the first model, so that everybody who forms
-D forms the same. The record of D whose place it takes is given, or drawn from the data's seed.
+They are a function of the configuration, the records of D and the first model, so that all parties
+craft the same. The record of D that a target replaces is configured, or drawn from the data's seed.
 Sources: Jagielski, Ullman and Oprea, 2020 (backdoor, ClipBKD); Nasr et al., "Adversary
 instantiation: lower bounds for differentially private machine learning", 2021 (mislabelled, and
 the Dirac canary in gradient space); Nasr et al., "Tight auditing of differentially private machine
@@ -29,29 +29,29 @@ from fedsim.privacy.mechanism import Neighbouring
 
 Image = npt.NDArray[np.float32]
 Logits = Callable[[Image], npt.NDArray[np.float64]]
-"""Features of one record -> logits [c] of the first model."""
+"""Maps the features of one record to logits [c] of the first model."""
 
 STAMP = 0.2
-"""The side of a backdoor's square, as a share of the image's: 5 of 28 pixels."""
+"""Side of a backdoor's square over the image's: 5 of 28 pixels."""
 
 COLUMNS = 0.1
-"""The share of a table's features that a backdoor sets."""
+"""Share of a table's features that a backdoor sets."""
 
 PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
-"""Rounds of the seed tree: what is drawn with a random stream of the role."""
+"""Rounds of the seed tree, one for each thing that is drawn with the role's stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class Crafted:
-    """What takes the place of a record of D: another record, or a gradient.
+    """The replacement of a record of D: another record, or a gradient.
 
     Attributes:
-        record: the position in D whose place it takes.
-        features: float32 [*shape] of a record, None of a gradient.
-        label: of a record, None of a gradient.
-        direction: of a gradient, a unit vector float64 [P] that the sum gets C times where it would
-            get the record's clipped gradient; None of a record.
-        opposed: whether the sum gets -C times the direction under D', and not nothing.
+        record: position in D that it takes.
+        features: float32 [*shape] of a record, None for a gradient.
+        label: label of a record, None for a gradient.
+        direction: unit vector float64 [P] of a gradient: the sum gets C times it instead of the
+            record's clipped gradient. None for a record.
+        opposed: whether the sum gets -C times the direction under D', instead of nothing.
     """
 
     record: int
@@ -63,21 +63,15 @@ class Crafted:
 
 @dataclass(frozen=True, eq=False)
 class Planted(Split):
-    """A split whose member at one position was replaced by a crafted record.
-
-    `members` still says whose place it takes.
-
-    Attributes:
-        crafted: the record and its position.
-    """
+    """A split with a crafted record in place of a member; `members` still has the original."""
 
     crafted: Crafted
 
     @classmethod
     def of(cls, split: Split, crafted: Crafted, replaced: bool) -> "Planted":
-        """Return a split with a crafted record in it.
+        """Return the split with a crafted record.
 
-        replaced: whether D' has the original, which is then at the end of the pool.
+        replaced: whether D' has the original, which is then appended to the pool.
         """
         inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
         if replaced:
@@ -87,7 +81,7 @@ class Planted(Split):
 
     @cached_property
     def members_records(self) -> Records:
-        """The records of D, with the crafted one, in the order of `members`."""
+        """Records of D with the crafted one, in the order of `members`."""
         original = self.dataset.train.take(self.members)
         features, labels = original.features.copy(), original.labels.copy()
         assert self.crafted.features is not None
@@ -100,10 +94,10 @@ class Planted(Split):
 def place(
     challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: npt.NDArray[np.int64]
 ) -> int:
-    """Return the position in D of the record that makes room.
+    """Return the position in D of the record that a target replaces.
 
-    challenge.record, or one drawn from the records of challenge.client, or else of all clients but
-    the configured adversary, who would know its own.
+    It is challenge.record, or drawn from the records of challenge.client, or else of all clients
+    except the configured adversary, which would know its own.
 
     client_of: int64 [n], the client of each record of D.
     """
@@ -116,13 +110,13 @@ def place(
 
 
 def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
-    """Return the crafted record that takes the place of one of D.
+    """Return the crafted record that replaces one of D.
 
-    Its label is challenge.label, or what the first model likes least: the class other than that of
-    the record that makes room where its features are that record's, any class otherwise.
+    Its label is challenge.label, or the class that the first model likes least. Where its features
+    are the replaced record's, that record's own class is excluded.
 
     logits: the first model's, for features of one record.
-    Raises InputError if there is no such kind or class, or the record has that label already.
+    Raises InputError if there is no such kind or class, or the record already has that label.
     """
     kind, classes = rules.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
@@ -134,8 +128,8 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
         label = least_liked(logits(features), own if kind in RELABELLED else None)
     elif label == own and kind in RELABELLED:
         raise InputError(
-            f"challenge.label is {label}, which is the label that record {record} of D has "
-            f"already; give another for a {kind} record"
+            f"challenge.label is {label}, which record {record} of D already has; give another "
+            f"label for a {kind} record"
         )
     return Crafted(record, features, label)
 
@@ -143,11 +137,11 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
 def direction(
     coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
 ) -> Crafted:
-    """Return a gradient that takes the place of a record's: a coordinate or a random direction.
+    """Return a gradient that replaces a record's in all trials and rounds.
 
-    The same in all trials and rounds.
+    It is along a coordinate, or along a random direction for a coordinate below 0.
 
-    neighbouring: whether that record or client is missing, or replaced by another.
+    neighbouring: whether D' lacks the gradient or has its opposite.
     Raises InputError if the model has no such coordinate.
     """
     if coordinate >= parameters:
@@ -164,14 +158,14 @@ def direction(
     return Crafted(record, direction=unit, opposed=neighbouring is Neighbouring.REPLACE)
 
 
-def _stream(data_seed: int, what: int) -> np.random.Generator:
-    return generator(data_seed, Role.CRAFTED, round=what)
+def _stream(data_seed: int, drawn: int) -> np.random.Generator:
+    return generator(data_seed, Role.CRAFTED, round=drawn)
 
 
 def _backdoor(rules: GameRules, split: Split, record: int) -> Image:
     """Return the record with a pattern: the brightest square in a corner, or a table's columns.
 
-    Of a table, a tenth of the features, drawn from the seed, have their largest value in D.
+    A tenth of a table's features, drawn from the seed, get their largest value in D.
     """
     members = split.members_records.features
     crafted = members[record].copy()
@@ -187,7 +181,7 @@ def _backdoor(rules: GameRules, split: Split, record: int) -> Image:
 
 
 def _clipbkd(rules: GameRules, split: Split, record: int) -> Image:
-    """Return m V_d of the records of D as they were, m their mean norm (Algorithm 4)."""
+    """Return m V_d of the original records of D, where m is their mean norm (Algorithm 4)."""
     members = split.members_records.features
     rows = members.reshape(len(members), -1)
     towards = _stream(rules.data_seed, TOWARDS).standard_normal(rows.shape[1])
@@ -201,7 +195,7 @@ KINDS: dict[str, Callable[[GameRules, Split, int], Image]] = {
     "mislabelled": lambda rules, split, record: split.members_records.features[record].copy(),
     "blank": lambda rules, split, record: np.zeros_like(split.members_records.features[record]),
 }
-"""By challenge.kind: a function of rules, split and position -> features [*shape]."""
+"""Functions of rules, split and position that return features [*shape], by challenge.kind."""
 
 RELABELLED = frozenset({"backdoor", "mislabelled"})
-"""The kinds that keep features of the record whose place they take, and not its label."""
+"""Kinds that keep the features of the replaced record, but not its label."""

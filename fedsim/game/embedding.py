@@ -1,6 +1,6 @@
-"""What the last layer of the model sees of a record: where two records can be compared besides.
+"""The embedding of a record: the input of the model's last linear layer, to compare records.
 
-At initial parameters, so that a pair is chosen before training, as dataset sensitivity does.
+It uses the initial parameters, so that a pair is chosen before training, as in dataset sensitivity.
 """
 
 import copy
@@ -19,18 +19,17 @@ from fedsim.game.federation import Federation
 from fedsim.learning.training import models
 
 BLOCK_SCALARS = 2**20
-"""Scalars of the records that are embedded at once."""
+"""Scalars of the records that are embedded at a time."""
 
 
 @torch.no_grad()
 def embed(
     known: Federation, features: npt.NDArray[np.float32], parameters: Tensor
 ) -> npt.NDArray[np.float32]:
-    """Return the input of the model's last linear layer.
+    """Return the input of the model's last linear layer, float32 [N, E].
 
     features: float32 [N, *shape].
     parameters: [P], of one model.
-    Returns: float32 [N, E].
     Raises InputError if the model has no linear layer, or uses the last one more than once.
     """
     model = copy.deepcopy(known.model).to(parameters.device)
@@ -40,11 +39,11 @@ def embed(
     if not linear:
         raise InputError(
             'challenge.space is "embedding", the input of the last linear layer, but the model has '
-            'none; set challenge.space = "features"'
+            'no linear layer; set challenge.space = "features"'
         )
     seen: list[Tensor] = []
     linear[-1].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
-    found = []
+    embedded = []
     at_once = max(1, BLOCK_SCALARS // features[:1].size)
     for part in slices(len(features), at_once):
         with one_thread():
@@ -54,10 +53,10 @@ def embed(
                 'challenge.space is "embedding", but the model uses its last linear layer '
                 f'{len(seen)} times for a record; set challenge.space = "features"'
             )
-        found.append(seen.pop().flatten(1).float().cpu().numpy())
-    return np.concatenate(found)
+        embedded.append(seen.pop().flatten(1).float().cpu().numpy())
+    return np.concatenate(embedded)
 
 
 def initial_parameters(rules: GameRules, known: Federation) -> Tensor:
-    """Return theta_0 of trial 0, float32 [P], on the CPU, where all parties compute the same."""
+    """Return theta_0 of trial 0, float32 [P], on the CPU, so that all parties compute the same."""
     return federation.initial_parameters(rules, known, range(1))[0]

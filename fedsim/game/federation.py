@@ -1,7 +1,7 @@
-"""What a process knows of a federation before the first message: data, clients, model.
+"""A federation before the first message: data, clients and model. This module does not use Flower.
 
-Nothing here knows Flower. In a simulation every process can read the whole dataset, but a client
-takes only its own records out of it, and the adversary those that its background knowledge covers.
+In a simulation every process can read the whole dataset. A client uses only its own records, and
+the adversary only those that its background knowledge covers.
 """
 
 import copy
@@ -38,18 +38,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The records of D and who holds them; the model that all clients train.
+    """The records of D, the clients that hold them, and the model that they train.
 
     Attributes:
         split: D, the pool and the held-out records.
         client_of: int64 [n], the client of each record of D.
-        model: the structure, and the values of what is not trained.
-        clipper: of the gradients of that model.
-        device: where parameters and records are computed on.
-        crafted: what takes the place of a record of D as the challenge, None where the
-            target is one of its records.
-        copies: how often D has the challenge.
-        start: [P], the first model of all trials, None where each draws its own.
+        model: structure, with the values of parameters that are not trained.
+        clipper: clips the gradients of that model.
+        device: device of parameters and records.
+        crafted: crafted target that replaces a record of D; None where the target is a record of D.
+        copies: number of copies of the target in D.
+        start: [P], first model of all trials; None where each trial draws its own.
     """
 
     split: data.Split
@@ -63,22 +62,22 @@ class Federation:
     _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     def members(self, positions: npt.NDArray[np.intp]) -> tuple[Tensor, Tensor]:
-        """Return features and labels of the records of D at `positions`, on the device."""
+        """Return features and labels of records of D, on the device."""
         return self._tensors("members_records", positions)
 
     def pool(self, positions: list[int]) -> tuple[Tensor, Tensor]:
-        """Return features and labels of the records of the pool at `positions`, on the device."""
+        """Return features and labels of records of the pool, on the device."""
         return self._tensors("pool_records", np.asarray(positions, dtype=np.intp))
 
     def held_out(self) -> tuple[Tensor, Tensor]:
-        """Return features and labels of the records that nobody trains on, on the device."""
+        """Return features and labels of the held-out records, on the device."""
         return self._tensors("held_out_records")
 
     def on_cpu(self) -> "Federation":
         """Return the same federation with its model and records on the CPU.
 
-        What a server and its clients each compute, and must agree on, is computed there: a CPU and
-        a GPU round differently.
+        Values that server and clients each compute, and must agree on, are computed there: a CPU
+        and a GPU round differently.
         """
         cpu = torch.device("cpu")
         return replace(self, model=copy.deepcopy(self.model).to(cpu), device=cpu)
@@ -89,7 +88,7 @@ class Federation:
 
     @cached_property
     def _owned(self) -> dict[int, npt.NDArray[np.intp]]:
-        """The positions of every client's records, in order; of those that have any."""
+        """Positions of every client's records, in order, for clients with records."""
         order = np.argsort(self.client_of, kind="stable")
         clients, first = np.unique(self.client_of[order], return_index=True)
         return dict(zip(clients.tolist(), np.split(order, first[1:]), strict=True))
@@ -100,10 +99,10 @@ class Federation:
         positions: npt.NDArray[np.intp],
         participation: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of the clipped gradients of records of D, whoever holds them.
+        """Return the sum of the clipped gradients of records of D, of any clients.
 
         parameters: float32 [T, P].
-        positions: of the records in D, [m].
+        positions: positions in D, [m].
         participation: bool [T, n], which of all records of D take part; None for all.
         Returns: float64 [T, P].
         """
@@ -115,74 +114,53 @@ class Federation:
     def evaluate(
         self, parameters: Tensor, features: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the losses and the scores of models, as their task has them.
-
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        labels: [n] integers.
-        Returns: losses, float64 [T, n], and scores, float32 [T, n], as of `evaluation.evaluate`.
-        """
+        """Return losses float64 [T, n] and scores float32 [T, n] of models [T, P] by task."""
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
         return evaluation.evaluate(self.model, parameters, features, labels, self.clipper.threads)
 
     def measures(self, parameters: Tensor) -> dict[str, Tensor]:
-        """Return further measures of models on the records held out, as their task has them.
-
-        parameters: float32 [T, P].
-        Returns: [T, ...] each, by the names of a transcript.
-        """
+        """Return further measures [T, ...] of models [T, P] on held-out records, by name."""
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
         classes, threads = self.split.dataset.classes, self.clipper.threads
         return evaluation.measures(self.model, parameters, *self.held_out(), classes, threads)
 
     def outputs(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the outputs [T, n, c] of models for any number of records.
-
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        """
+        """Return the outputs [T, n, c] of models [T, P] for any number of records [n, *shape]."""
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
         return evaluation.outputs(self.model, parameters, features, self.clipper.threads)
 
     @cached_property
     def baseline(self) -> dict[str, float]:
-        """What a model reaches that has learnt nothing, of the records held out.
-
-        The share that it gets right, and its mean loss where the task compares losses.
-        """
-        found = task_of(self.model).baseline(self.model, *self.held_out())
-        loss = {} if found.loss is None else {"baseline_loss": found.loss}
-        return {"majority": found.score} | loss
+        """Score of a model that has learnt nothing, and its loss where the task compares losses."""
+        baseline = task_of(self.model).baseline(self.model, *self.held_out())
+        loss = {} if baseline.loss is None else {"baseline_loss": baseline.loss}
+        return {"majority": baseline.score} | loss
 
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the outputs [T, n, c] of models.
-
-        parameters: float32 [T, P].
-        features: [n, *shape].
-        """
+        """Return the logits [T, n, c] of models [T, P] for records [n, *shape]."""
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)
 
         return evaluation.logits(self.model, parameters, features)
 
     @property
     def direction(self) -> Tensor | None:
-        """The unit vector [P] that was crafted in place of a record's gradient, None for none."""
+        """Unit vector [P] of a crafted gradient; None without one."""
         if self.crafted is None or self.crafted.direction is None:
             return None
         return self.crafted.direction.to(self.device)
 
     def fallbacks(self) -> dict[str, str]:
-        """Return which layers go through `torch.func`, and why, by the layer's name."""
-        found = self.clipper.fallbacks(*self._example())
-        return {name or "the whole model": reason for name, reason in found.items()}
+        """Return the layers that use `torch.func`, by name, with the reason."""
+        reasons = self.clipper.fallbacks(*self._example())
+        return {name or "the whole model": reason for name, reason in reasons.items()}
 
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
         """Return how the records of the largest client are cut into blocks.
 
-        sampled: whether every trial has records of its own.
+        sampled: whether every trial has its own records.
         Raises InputError if memory does not allow for one record.
         """
         most = int(np.bincount(self.client_of).max())
@@ -195,17 +173,16 @@ class Federation:
     def _tensors(
         self, name: str, positions: npt.NDArray[np.intp] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return features and labels of records of the split, on the device.
+        """Return features and labels of the split's records of this name, on the device.
 
-        name: of the split's property.
-        positions: among these records; None for all.
+        positions: positions among these records; None for all.
         """
         records: data.Records = getattr(self.split, name)
         if self.device.type == "cpu":
             some = records if positions is None else records.take(positions)
-            # The arrays are shared and read-only; torch wants a copy of its own.
+            # The arrays are shared and read-only, but torch needs its own copy.
             return torch.tensor(some.features), torch.tensor(some.labels)
-        # A GPU keeps all of them, and is sent positions alone in each round.
+        # A GPU keeps all records, so that each round sends only positions.
         if name not in self._kept:
             whole = torch.tensor(records.features), torch.tensor(records.labels)
             self._kept[name] = whole[0].to(self.device), whole[1].to(self.device)
@@ -218,26 +195,25 @@ class Federation:
 
 @lru_cache(maxsize=1024)
 def digest(config: Config, client: int, records: bool = True) -> str:
-    """Return the SHA-256, in hexadecimal, of what a client holds of D.
+    """Return the SHA-256, in hexadecimal, of the data of D that a client holds.
 
-    Cached, as `load` is: a worker is asked with each batch of trials.
+    Nodes with different files would cut them differently without noticing. A client's files do not
+    need the records of others. Clients with records of their own share only the schema. The result
+    is cached, since a worker needs it with each batch of trials.
 
-    Nodes whose files differ would cut them by index, each another way, without noticing. A client's
-    files need no records of others. Clients with records of their own have the schema in common.
-
-    records: whether what the records are counts, and not only where they are in D and their shape.
+    records: whether the records' values count, and not only their positions in D and their shape.
     """
     if config.data.name == OWN:
         return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
-    known = load(config)
-    mine = known.owned_by(client)
-    own = known.split.members_records.take(mine)
-    found = hashlib.sha256(np.ascontiguousarray(mine).data)
+    federation = load(config)
+    positions = federation.owned_by(client)
+    own = federation.split.members_records.take(positions)
+    digested = hashlib.sha256(np.ascontiguousarray(positions).data)
     for array in (own.features, own.labels):
-        found.update(f"{array.dtype.str} {array.shape}".encode())
+        digested.update(f"{array.dtype.str} {array.shape}".encode())
         if records:
-            found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
+            digested.update(np.ascontiguousarray(array).data)
+    return digested.hexdigest()
 
 
 def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
@@ -246,10 +222,7 @@ def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
 
 
 def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return a configured network for records of one shape.
-
-    Raises InputError as of `models.build`.
-    """
+    """Return a configured network for records of one shape. Raises InputError as `models.build`."""
     return models.build(
         model.name,
         shape,
@@ -267,12 +240,11 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
 def load(config: Config, client: int | None = None) -> Federation:
     """Return the federation that a configuration describes.
 
-    A function of the configuration, and of the device's memory where that binds; cached because a
-    client is called once for each message.
+    It depends on the configuration, and on the device's memory where that limits it. It is cached
+    because Flower calls a client once for each message.
 
-    client: who reads its own records, where clients have such; else None.
-    Raises InputError if the data, the network or the device are not as the configuration needs
-    them.
+    client: the client that reads its own records, where clients have such; else None.
+    Raises InputError if the data, the network or the device do not fit the configuration.
     """
     split, client_of = distribution.held(config, client)
     dataset = split.dataset
@@ -289,7 +261,7 @@ def load(config: Config, client: int | None = None) -> Federation:
     device.check_precision(config.run.precision, where)
     clipper = Clipper(
         model,
-        # Of whole updates no single gradient is clipped.
+        # A client's update is clipped as a whole, not its gradients.
         config.training.clipping_norm
         if config.training.clipping and config.privacy.unit == "record"
         else math.inf,
@@ -303,10 +275,7 @@ def load(config: Config, client: int | None = None) -> Federation:
 
 
 def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Tensor:
-    """Return theta_0 of some trials, as model.initialisation says.
-
-    Returns: float32 [T, P], on the CPU.
-    """
+    """Return theta_0 of some trials by model.initialisation: float32 [T, P], on the CPU."""
     if known.start is not None:
         return known.start.expand(len(trials), -1).contiguous()
     return models.initial_parameters(
@@ -315,14 +284,14 @@ def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Te
 
 
 def _with_challenge(rules: GameRules, known: Federation) -> Federation:
-    """Return the federation with its first model and a crafted challenge. Raises InputError.
+    """Return the federation with its first model and a crafted target. Raises InputError.
 
-    The first model does not depend on the challenge, which may depend on it.
+    The crafted target may depend on the first model, but not the reverse.
     """
     challenge, client_of = rules.challenge, known.client_of
     if challenge.kind == "record" and rules.model.initialisation == "random":
         return known
-    from fedsim.game import crafting  # noqa: PLC0415  (an audit's alone)
+    from fedsim.game import crafting  # noqa: PLC0415  (only for audits)
 
     record, neighbouring = challenge.record, rules.scheme.privacy.neighbouring
     if challenge.kind != "record":
@@ -332,7 +301,7 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
     theta = initial_parameters(rules, known, range(1))[0]
     host = known.on_cpu()
     if rules.model.initialisation == "worst-case":
-        from fedsim.learning.training import fitting  # noqa: PLC0415  (an audit's alone)
+        from fedsim.learning.training import fitting  # noqa: PLC0415  (only for audits)
 
         others = np.delete(np.arange(len(client_of)), record)
         with device.one_thread():
@@ -358,5 +327,5 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
 
 
 def memory_limit(limit: int | None, where: torch.device) -> int:
-    """Return the bytes that may be used: as configured, or what the device has left."""
+    """Return the bytes that may be used: the configured limit, or the device's free memory."""
     return spare(where) if limit is None else limit

@@ -1,8 +1,8 @@
 """Classes, functions and arrays of this Python process, under names that a configuration can hold.
 
-`fedsim.run(model=Net, data=(x, y), attacks=[f])` gives them to `adversaries.registry`. Each gets a
-name such as "given:Net_1f3a…" with a digest in it, so that the same call continues its run and
-another one is refused. Other processes know the name, but not the object, and refuse it.
+`fedsim.run(model=Net, data=(x, y), attacks=[f])` registers them with `adversaries.registry`. Each
+gets a name with a digest, such as "given:Net_1f3a…": the same call continues its run, and another
+call is refused. Other processes know the name, but not the object, and refuse it.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ from fedsim.learning.data.loaders.dataset import Dataset
 from fedsim.learning.data.loaders.source import Source
 
 _tokens: dict[int, tuple[Any, str]] = {}
-"""Random digests by an object's identity, with the object, so that no later one has the same."""
+"""Random digests by an object's identity; each keeps its object, so that no later one reuses it."""
 
 
 def values(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted keys whose values are scalars: given objects are replaced by their names.
+    """Return dotted keys with scalar values, with objects replaced by their names.
 
     Args:
         keys: "model.name" may be a class or function, "data.name" a pair of arrays, "audit.attacks"
-            a list of functions; all else stays as it is.
+            a list of functions; all other values stay the same.
 
     Raises:
-        InputError: an object of another kind.
+        InputError: an object is of another kind.
     """
     rules: dict[str, Callable[[Any], str]] = {
         "model.name": model,
@@ -55,7 +55,7 @@ def model(build: Callable[..., Any]) -> str:
             or nothing.
 
     Raises:
-        InputError: it takes something else, or is a network already.
+        InputError: it takes other arguments, or is a network itself.
     """
     if isinstance(build, type) or inspect.isroutine(build):
         for takes, builder in ((3, build), (0, lambda *_: build())):
@@ -75,17 +75,14 @@ def model(build: Callable[..., Any]) -> str:
 
 
 def data(arrays: Sequence[npt.ArrayLike]) -> str:
-    """Return a name for records.
-
-    Args:
-        arrays: (features, labels), as `fedsim.learning.data.loaders.npz.own` takes them.
+    """Return a name for a pair (features, labels), as `fedsim.learning.data.loaders.npz.own`.
 
     Raises:
-        InputError: it is no pair of arrays.
+        InputError: it is not a pair of arrays.
     """
     if not isinstance(arrays, Sequence) or len(arrays) != 2:
-        raise InputError("data is no pair; give (features, labels), two arrays of equal length")
-    features, labels = (np.array(array) for array in arrays)  # copies, which nobody else changes
+        raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
+    features, labels = (np.array(array) for array in arrays)  # copies that no caller can change
     digest = hashlib.sha256()
     for array in (features, labels):
         if array.dtype.hasobject:
@@ -100,14 +97,14 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
 
 
 def attacks(functions: Sequence[Callable[..., Any] | Attack | str]) -> str:
-    """Return names for attacks by membership inference, with commas between them.
+    """Return names for membership inference attacks, separated by commas.
 
     Args:
         functions: each (targets, shadows or None) -> scores [N, n], higher where membership is
-            likelier; or an `Attack`, which says what it needs besides; or the name of one.
+            likelier; or an `Attack`, which states what else it needs; or the name of one.
 
     Raises:
-        InputError: it is no list, or something else is in it.
+        InputError: it is not a list, or has another entry.
     """
     if not isinstance(functions, Sequence):
         raise InputError(f"attacks is a {type(functions).__name__}; give a list of functions")
@@ -129,10 +126,10 @@ def _title(function: Any) -> str:
 
 
 def _of_source(code: Any) -> str:
-    """Return a digest of code: of its text where Python has that, else a random one.
+    """Return a digest of code: of its source where Python has it, else a random one.
 
-    What the code calls has no part in it. Functions that enclose values get a random one, since two
-    of the same text may enclose different values.
+    Code that the function calls does not count. Functions with enclosed values get a random digest,
+    since the same source may enclose different values.
     """
     functions = [code, *vars(code).values()] if isinstance(code, type) else [code]
     codes = [each.__code__ for each in functions if inspect.isfunction(each)]

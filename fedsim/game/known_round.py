@@ -1,4 +1,4 @@
-"""A round as somebody sees it who knows D and D': what clients compute and adversaries expect."""
+"""A round as a party with D and D' knows it: input of clients and adversaries."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ class KnownRound:
     """The model that was sent, and what its receiver knows of the round.
 
     Attributes:
-        rules: what the game is played with.
-        federation: its data and model, as far as background knowledge covers them.
+        rules: rules of the game.
+        federation: data and model, as far as background knowledge covers them.
         game: the round, its trials and the challenge.
-        parameters: float32 [T, P], the model as it was sent.
-        participation: bool [T, n], which records of D take part, or which clients where privacy is
-            a client's, None for all; an adversary does not look at the challenge's column.
+        parameters: float32 [T, P], the model as sent.
+        participation: bool [T, n], which records of D take part, or which clients where they are
+            the unit of privacy; None for all. An adversary must not read the target's column.
     """
 
     rules: GameRules
@@ -37,11 +37,13 @@ class KnownRound:
         return cls(rules, federation, game, parameters, coins_of(rules, federation, game))
 
 
-def coins_of(rules: GameRules, known: Federation, game: RoundGame, step: int = 1) -> Tensor | None:
-    """Return which records of D, or which clients, take part in a local step of a round.
+def coins_of(
+    rules: GameRules, federation: Federation, game: RoundGame, step: int = 1
+) -> Tensor | None:
+    """Return which records of D, bool [T, n], or clients, bool [T, m], take part in a local step.
 
-    Returns: bool [T, n], or [T, m] of clients; None if all do.
+    None if all do.
     """
     streams, rule = rules.trials.streams(game.trials), rules.scheme.participation
-    drawn = rule.coins(streams, game.round, step, game.target_client, known.client_of)
-    return None if drawn is None else torch.from_numpy(drawn).to(known.device)
+    drawn = rule.coins(streams, game.round, step, game.target_client, federation.client_of)
+    return None if drawn is None else torch.from_numpy(drawn).to(federation.device)

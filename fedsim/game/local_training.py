@@ -1,7 +1,7 @@
-"""A client's own training where privacy is a client's: SGD without noise, of many clients at once.
+"""A client's own training where clients are the unit of privacy: SGD without noise, many at once.
 
-A row is a pair of a client and a trial, so that many small clients of as many records are one
-computation. Which records a step takes is written down first, as positions.
+A row is a pair of a client and a trial, so that small clients of equal size are one computation.
+The records of each step are planned first, as positions.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +20,7 @@ from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
 NOBODY = -1
-"""The position that fills up a batch which is shorter than others."""
+"""Position that fills up a short batch."""
 
 
 def schedule(
@@ -31,13 +31,13 @@ def schedule(
     client: int,
     records: int,
 ) -> npt.NDArray[np.int64]:
-    """Return which of a client's records each step takes.
+    """Return the positions of a client's records in each step.
 
-    Every epoch is a new order of the records, cut into batches of `training.batch-size`, the last
-    perhaps smaller. The order of a trial is a function of (seed, trial, round, client) alone. It is
-    no secret: clipping bounds the update whatever the order, and the adversary knows it.
+    Every epoch is a new order of the records, cut into batches of `training.batch-size`; the last
+    one may be smaller. The order depends only on (seed, trial, round, client). It is public:
+    clipping bounds the update for any order, and the adversary knows it.
 
-    Returns: positions [T, steps, batch], `NOBODY` behind the end of a short batch; [1, steps, n]
+    Returns: positions [T, steps, batch], with `NOBODY` at the end of a short batch; [1, steps, n]
     where each step takes all records in all trials.
     """
     size, steps = training.batch_size, training.local_batches
@@ -51,7 +51,7 @@ def schedule(
         stream = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=client)
         stream.random(out=row)
     order = keys.argsort(axis=-1)
-    # The last batch of an epoch is filled up.
+    # Fill up the last batch of each epoch.
     filled = np.full((len(trials), epochs, in_epoch * size), NOBODY, dtype=np.int64)
     filled[:, :, :records] = order
     return filled.reshape(len(trials), -1, size)[:, : steps or None]
@@ -67,32 +67,32 @@ def updates(
 ) -> Tensor:
     """Return u = theta - theta_j after the training of some clients, unclipped.
 
-    A descent direction, as a gradient is one: the server subtracts it. A step goes along the mean
+    It points downhill like a gradient, since the server subtracts it. A step goes along the mean
     gradient of its batch, with momentum, and back towards theta by the proximal term.
 
     parameters: theta, float32 [T, P].
     features: [n, *shape], the clients' records one client after another.
     labels: [n] integers.
-    plans: of each client as of `schedule`, into all n records, of one shape.
-    Returns: float64 [m, T, P] of the m clients.
-    Source: The proximal term: Li et al., "Federated optimization in heterogeneous networks" (2020),
-    Algorithm 2.
+    plans: plan of each client from `schedule`, into all n records, all of one shape.
+    Returns: float64 [m, T, P] for m clients.
+    Source: the proximal term is by Li et al., "Federated optimization in heterogeneous networks"
+    (2020), Algorithm 2.
     """
     trials = len(parameters)
     plan = torch.from_numpy(np.stack(plans)).to(parameters.device).expand(-1, trials, -1, -1)
     rate, momentum = training.local_rate, training.local_momentum
     start = parameters.repeat(len(plans), 1)
-    # Summed in float64 beside the model: the difference of two float32 models would be rounded.
+    # Summed in float64 beside the model, since differences of float32 models lose digits.
     update = torch.zeros(start.shape, dtype=torch.float64, device=start.device)
     velocity, model = None, start
     for step in range(plan.shape[2]):
         chosen = plan[:, :, step].reshape(len(start), -1)
-        there = chosen != NOBODY
+        filled = chosen != NOBODY
         moved = federation.clipper.clipped_sum(
-            model, features, labels, there.to(start), chosen.clamp(min=0)
+            model, features, labels, filled.to(start), chosen.clamp(min=0)
         )
         # Along the batch's mean gradient.
-        moved *= rate / there.sum(1, keepdim=True)
+        moved *= rate / filled.sum(1, keepdim=True)
         if training.proximal_term:
             moved -= rate * training.proximal_term * update
         if momentum:
@@ -103,11 +103,7 @@ def updates(
 
 
 def trained(seen: KnownRound, clients: Sequence[int]) -> Tensor:
-    """Return the `updates` of some clients from their own records, unclipped.
-
-    clients: the partitions, which are `alike`.
-    Returns: float64 [m, T, P].
-    """
+    """Return the `updates` of some `alike` clients from their own records: float64 [m, T, P]."""
     federation = seen.federation
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
@@ -125,16 +121,15 @@ def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, [T, P].
+    """Return u min(1, C/|u|) for each trial, float64 [T, P].
 
-    update: u, float64 [T, P].
     Raises FloatingPointError if an update is not finite.
     """
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(
-            "a client's update is not finite: its own training diverged; lower "
-            "training.local-learning-rate, or how long and with which momentum it trains"
+            "a client's update is not finite, since its own training diverged; lower "
+            "training.local-learning-rate, or the length or momentum of its training"
         )
     return update * (clipping_norm / norms).clamp(max=1.0)
 
@@ -142,11 +137,8 @@ def clip(update: Tensor, clipping_norm: float) -> Tensor:
 def alike(
     federation: Federation, clients: Collection[int], parameters: Tensor
 ) -> Iterator[list[int]]:
-    """Yield clients that train as one batch: of as many records, as many as fit a block of memory.
-
-    parameters: float32 [T, P].
-    """
-    # Update, velocity and gradient in float64, the model and its start in float32, and a copy.
+    """Yield groups of clients that train as one batch: of equal size, and within a memory block."""
+    # Update, velocity and gradient in float64; model, its start and a copy in float32.
     each = 48 * parameters.numel()
     most = max(1, int(federation.clipper.block_bytes(parameters.device) / each))
     by_size: dict[int, list[int]] = {}

@@ -4,18 +4,15 @@ from adversaries.attacks import membership_attacks
 from adversaries.errors import InputError
 
 CANNOT = {
-    "members": "which compares a record with all others of its model: every run reports it as "
+    "members": "which compares a record with all others of its model; every run reports it as "
     "'yeom'",
-    "records": "whose variance is that of several records, but a run looks at one",
+    "records": "whose variance needs several records, but a run attacks only one",
 }
-"""Why a run does not play the attacks that need so much."""
+"""Why a run cannot play attacks with these needs."""
 
 
 def check(attacks: str) -> None:
-    """Raise InputError for attacks that a run cannot play; "all" leaves them out.
-
-    attacks: `audit.attacks` of the configuration.
-    """
+    """Raise InputError for `audit.attacks` that a run cannot play; "all" leaves them out."""
     listed = membership_attacks.chosen(attacks)
     if attacks.strip() == "all":
         return

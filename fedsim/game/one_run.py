@@ -1,16 +1,15 @@
 """Canaries for a one-run audit: drawn before the training, planted in it, scored by its releases.
 
-Which canaries there are is the same in all trials; which of them are in, each trial has its own
-coins for, so that every trial is a one-run audit. A canary that is in adds at most C to the sum of
-every round, as any record or client may: nobody else's guarantee changes. What it adds is a
-function of (configuration, model, coin), as the records are, and the adversary's background
-knowledge covers it: beliefs about the challenge stay exact.
+All trials have the same canaries, but each trial has its own coins that include them, so that every
+trial is a one-run audit. An included canary adds at most C to the sum of every round, as any record
+or client may, so that all other guarantees stay the same. Its part is a function of configuration,
+model and coin, which the adversary knows: beliefs about the challenge stay exact.
 
-Whoever knows `run.seed` knows the coins. An audit needs them to be fair, and scores that were not
-made with them; it does not need them to be secret.
+The coins follow from `run.seed`. An audit needs fair coins, and scores that do not use them; the
+coins need not be secret.
 
-A canary that is a record may be looked for in the trained model alone: its score is the loss of the
-first model, which is blind to it, less that of the last (`canaries.score = "loss"`).
+A canary that is a record may be scored by the trained model alone. Its score is then its loss at
+the first model, which never saw it, less its loss at the last (`canaries.score = "loss"`).
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -36,16 +35,16 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 BLOCK = 64
-"""Canaries whose directions are drawn from one random stream."""
+"""Canaries whose directions come from one random stream."""
 
 KEPT = 2**23
-"""Directions are kept between rounds up to so many coordinates (64 MiB), else drawn again."""
+"""Most coordinates of directions kept between rounds (64 MiB); more are drawn again."""
 
 FORMED = 2**24
-"""Coordinates of mislabelled records' gradients that exist at a time (128 MiB)."""
+"""Most coordinates of records' gradients in memory at a time (128 MiB)."""
 
 DRAW = 1
-"""The round of the seed tree that canaries are drawn in; blocks of directions follow on it.
+"""Round of the seed tree in which canaries are drawn; blocks of directions use later rounds.
 
 Round 0 has the coins.
 """
@@ -53,16 +52,16 @@ Round 0 has the coins.
 
 @dataclass(frozen=True)
 class Kind:
-    """How canaries of one kind are summed and looked for; m of them.
+    """Summation and scoring of one kind of m canaries.
 
     Attributes:
-        total: from rules, federation, models [T, P] and weights [T, m], the sum [T, P] of
-            what the canaries add at these models.
-        along: from rules, federation, models [T, P] and what was released [T, P], its inner
-            products [T, m] with what each canary adds.
+        total: maps rules, federation, models [T, P] and weights [T, m] to the sum [T, P] of the
+            canaries' parts at these models.
+        along: maps rules, federation, models [T, P] and releases [T, P] to the releases' inner
+            products [T, m] with each canary's part.
         orthogonal: whether canaries add orthogonal vectors, the same in every round.
-        records: from rules and federation, the features and labels of m records that canaries are;
-            None where they are none.
+        records: maps rules and federation to features and labels of the m records; None where
+            canaries are not records.
     """
 
     total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
@@ -73,11 +72,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Scored:
-    """The canaries' scores.
+    """Scores of the canaries.
 
     Attributes:
-        trials: int64 [T], their numbers.
-        included: bool [T, m], which canaries were in.
+        trials: int64 [T], numbers of the trials.
+        included: bool [T, m].
         scores: float64 [T, m].
     """
 
@@ -87,10 +86,7 @@ class Scored:
 
 
 def included(canary_count: int, seed: int, trials: range) -> Bools:
-    """Return which canaries are in which trial; a function of (seed, trial) alone.
-
-    Returns: bool [T, m].
-    """
+    """Return which canaries are included, bool [T, m]; depends only on seed and trial."""
     coins = np.empty((len(trials), canary_count), dtype=np.bool_)
     for row, trial in zip(coins, trials, strict=True):
         row[:] = generator(seed, Role.ONE_RUN, trial=trial).random(row.size) < 0.5
@@ -98,7 +94,7 @@ def included(canary_count: int, seed: int, trials: range) -> Bools:
 
 
 def hosts(rules: GameRules) -> Ints:
-    """Return the client that each canary is planted at, int [m]: the configured ones in turn."""
+    """Return the client of each canary, int [m]: the configured clients in turn."""
     named = [int(name) for name in rules.canaries.clients.split(",") if name.strip()]
     clients = np.asarray(
         sorted(set(named)) or range(rules.scheme.federation.clients), dtype=np.int64
@@ -113,20 +109,19 @@ def planted(
     parameters: Tensor,
     trials: range,
 ) -> Tensor | None:
-    """Return what the canaries of some clients add to a sum.
+    """Return the canaries' part of some clients' sums, float64 [T, P]; None without canaries.
 
-    Sums of several trials round with their number, in the sixteenth digit.
+    Rounding in the sixteenth digit depends on the number of trials.
 
     parameters: float32 [T, P], the models of the round.
-    Returns: float64 [T, P]; None where these clients have no canaries.
     """
     if not rules.canaries.count:
         return None
-    there = np.isin(hosts(rules), list(clients))
-    if not there.any():
+    planted_at = np.isin(hosts(rules), list(clients))
+    if not planted_at.any():
         return None
     weights = torch.from_numpy(
-        (included(rules.canaries.count, rules.seed, trials) & there).astype(np.float64)
+        (included(rules.canaries.count, rules.seed, trials) & planted_at).astype(np.float64)
     )
     kind = KINDS[rules.canaries.kind]
     return kind.total(rules, federation, parameters, weights.to(parameters.device))
@@ -139,20 +134,19 @@ def scores(
     released: Tensor,
     after: Tensor | None = None,
 ) -> Tensor:
-    """Return how far each canary shows in a round's release, or in the model that it led to.
+    """Return the scores of a round's canaries, float64 [T, m], by its release or the next model.
 
-    The inner product of the release with what the canary adds if it is in. A canary's score is the
-    sum over the rounds. With `canaries.known-data` the clipped gradients of all records of D are
-    subtracted first: they hide canaries, and know no coin.
+    A score is the inner product of the release with the canary's part, summed over the rounds. With
+    `canaries.known-data` the clipped gradients of all records of D are subtracted first: they hide
+    canaries, and do not depend on the coins.
 
-    With `canaries.score = "loss"` it is by how much the round lowered a canary's loss. Over all
-    rounds that is the loss of the first model, which never saw it, less that of the last.
+    With `canaries.score = "loss"` a score is the fall of the canary's loss in the round. Over all
+    rounds it is the loss of the first model, which never saw the canary, less that of the last.
 
-    federation: its data and model; may be None unless `needs_data`.
-    parameters: float32 [T, P], the models that the round began with.
+    federation: data and model; may be None unless `needs_data`.
+    parameters: float32 [T, P], models at the start of the round.
     released: [T, P], the noisy sum.
-    after: float32 [T, P], the models that the round ended with; for losses alone.
-    Returns: float64 [T, m].
+    after: float32 [T, P], models at the end of the round; only for losses.
     """
     if rules.canaries.score == "loss":
         assert after is not None
@@ -164,22 +158,19 @@ def scores(
     released = released.double()
     if rules.canaries.known_data:
         assert federation is not None
-        everybody = np.arange(len(federation.client_of))
-        released = released - federation.clipped_sum(parameters, everybody)
+        members = np.arange(len(federation.client_of))
+        released = released - federation.clipped_sum(parameters, members)
     kind = KINDS[rules.canaries.kind]
     return kind.along(rules, federation, parameters, released)
 
 
 def needs_data(canaries: CanariesConfig) -> bool:
-    """Return whether scores are made with records, and not only with what was released."""
+    """Return whether scores need records besides the releases."""
     return canaries.known_data or KINDS[canaries.kind].records is not None
 
 
 def check(canaries: CanariesConfig, federation: Federation) -> None:
-    """Check that the model or the pool has room for the configured canaries.
-
-    Raises InputError if it has not.
-    """
+    """Raise InputError if the model or the pool has too little room for the configured canaries."""
     if canaries.kind == "dirac" and canaries.count > size(federation.model):
         raise InputError(
             f"canaries.count is {canaries.count}, but the model has {size(federation.model)} "
@@ -193,21 +184,16 @@ def check(canaries: CanariesConfig, federation: Federation) -> None:
 
 
 def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Floats]:
-    """Return the parameter and the sign of each canary of kind "dirac".
-
-    Returns: indices int64 [m] and signs float64 [m], 1 or -1.
-    """
+    """Return the parameter int64 [m] and the sign float64 [m] of each canary of kind "dirac"."""
     stream = generator(seed, Role.ONE_RUN, round=DRAW)
     chosen = stream.permutation(parameters)[:canary_count]
     return chosen, stream.choice([-1.0, 1.0], len(chosen))
 
 
 def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
-    """Yield the unit directions of canaries of kind "gradient", in blocks.
+    """Yield positions and unit directions float64 [b, P] of canaries of kind "gradient", in blocks.
 
-    Uniform on the sphere, and so nearly orthogonal to one another and to everything else.
-
-    Yields: which of the m canaries, and their directions, float64 [b, P].
+    They are uniform on the sphere, and so nearly orthogonal to each other and to anything else.
     """
     if canary_count * parameters <= KEPT:
         yield slice(0, canary_count), _kept(seed, canary_count, parameters)
@@ -216,10 +202,7 @@ def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[
 
 
 def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[Ints, Ints]:
-    """Return the records and the wrong labels of canaries of kind "mislabelled".
-
-    Returns: positions in the pool and labels, int64 [m] both.
-    """
+    """Return positions in the pool and wrong labels of "mislabelled" canaries, int64 [m] both."""
     split = federation.split
     stream = generator(seed, Role.ONE_RUN, round=DRAW)
     positions = stream.permutation(len(split.pool))[:canary_count]
@@ -229,7 +212,7 @@ def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[I
 
 
 def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
-    """Return canaries of kind "text", as of `random_texts`: float32 [m, length]."""
+    """Return canaries of kind "text", from `random_texts`: float32 [m, length]."""
     words: Any = federation.model.config
     length = federation.split.dataset.train.features.shape[1]
     stream = generator(seed, Role.ONE_RUN, round=DRAW)
@@ -237,12 +220,11 @@ def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
 
 
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
-    """Return what makes the canaries of a configuration, as JSON values.
+    """Return what determines the canaries of a configuration, as JSON values.
 
-    dirac: parameters and signs; mislabelled: positions in the pool, and labels; text: the tokens of
-    each; gradient: the keys
-    of the Philox generators whose standard normals, `block` rows each but the last, are the
-    directions once they are scaled to length 1.
+    dirac: parameters and signs. mislabelled: positions in the pool, and labels. text: tokens of
+    each. gradient: keys of the Philox generators whose standard normals, `block` rows each except
+    the last, become the directions when scaled to length 1.
     """
     parameters = size(federation.model)
     match canaries.kind:
@@ -253,8 +235,8 @@ def described(canaries: CanariesConfig, seed: int, federation: Federation) -> di
             positions, labels = mislabelled(seed, canaries.count, federation)
             return {"positions": positions.tolist(), "labels": labels.tolist()}
         case "text":
-            found = texts(seed, canaries.count, federation)
-            return {"tokens": found.long().tolist()}
+            tokens = texts(seed, canaries.count, federation)
+            return {"tokens": tokens.long().tolist()}
     blocks = range(-(-canaries.count // BLOCK))
     keys = [f"{key(seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
     return {"parameters": parameters, "block": BLOCK, "keys": keys}
@@ -270,7 +252,7 @@ def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice,
 
 @lru_cache(maxsize=1)
 def _kept(seed: int, count: int, parameters: int) -> Floats:
-    """Return all directions [m, P]; those of one configuration at a time."""
+    """Return all directions [m, P]; the cache keeps those of one configuration."""
     return np.concatenate([block for _, block in _directions(seed, count, parameters)])
 
 
@@ -287,8 +269,8 @@ def _along_gradient(
     rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
 ) -> Tensor:
     blocks = directions(rules.canaries.count, rules.seed, parameters.shape[1])
-    found = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
-    return rules.scheme.training.clipping_norm * torch.cat(found, dim=1)
+    products = [released @ torch.from_numpy(block).to(released).T for _, block in blocks]
+    return rules.scheme.training.clipping_norm * torch.cat(products, dim=1)
 
 
 def _total_dirac(
@@ -296,7 +278,7 @@ def _total_dirac(
 ) -> Tensor:
     chosen, signs = coordinates(rules.seed, rules.canaries.count, parameters.shape[1])
     total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    # Each parameter has one canary at most, so that nothing is added up.
+    # Each parameter has at most one canary, so that a plain assignment is enough.
     total[:, torch.from_numpy(chosen)] = weights * torch.from_numpy(signs).to(weights)
     return rules.scheme.training.clipping_norm * total
 
@@ -316,8 +298,8 @@ def _wrong_records(rules: GameRules, federation: Federation) -> tuple[Tensor, Te
 
 
 def _texts(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
-    found = texts(rules.seed, rules.canaries.count, federation).to(federation.device)
-    return found, torch.zeros(len(found), dtype=torch.int64, device=found.device)
+    tokens = texts(rules.seed, rules.canaries.count, federation).to(federation.device)
+    return tokens, torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device)
 
 
 def _records(rules: GameRules, federation: Federation | None) -> tuple[Tensor, Tensor]:
@@ -341,13 +323,13 @@ def _along_records(
     assert federation is not None
     features, labels = _records(rules, federation)
     at_once = max(1, FORMED // parameters.numel())
-    found = [
+    products = [
         torch.einsum(
             "tnp,tp->tn", federation.clipper.clipped_gradients(parameters, *part), released
         )
         for part in zip(features.split(at_once), labels.split(at_once), strict=True)
     ]
-    return torch.cat(found, dim=1)
+    return torch.cat(products, dim=1)
 
 
 KINDS: dict[str, Kind] = {

@@ -1,4 +1,4 @@
-"""A pair of records as a person would compare it: two pictures, or the attributes that differ."""
+"""A pair of records for a person to compare: two pictures, or the attributes that differ."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -16,23 +16,18 @@ PUBLIC = (
     *("digits", "breast-cancer", "mnist", "fashion-mnist", "cifar-10", "purchase-100"),
     *("adult", "abalone"),
 )
-"""Those that anybody may read: a page may show a record of them. Files that a user names may hold
-anything."""
+"""Public data sets, whose records a page may show. A user's files may hold anything."""
 
 ROUNDING = 1e-6
-"""Relative difference of two distances that counts as none."""
+"""Relative difference of two distances that is due to rounding."""
 
 SHOWN = 10
-"""Attributes of a pair that are shown, those that differ most."""
+"""Number of attributes of a pair that are shown: those that differ most."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute's value in two records, as text.
-
-    Attributes:
-        share: of D's records that are at least as far from the other's value, in (0, 1].
-    """
+    """Text of one attribute in two records; `share` of D's records differ at least as far."""
 
     name: str
     value: str
@@ -47,7 +42,7 @@ class Differences:
 
 
 def images(split: Split, pair: Pair) -> tuple[Pixels, Pixels | None]:
-    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None for none."""
+    """Return a record's picture and its replacement's, [H, W] or [H, W, 3]; None without one."""
     record = picture(split.members_records.features[pair.record])
     if pair.replacement is None:
         return record, None
@@ -55,7 +50,7 @@ def images(split: Split, pair: Pair) -> tuple[Pixels, Pixels | None]:
 
 
 def picture(features: Pixels) -> Pixels:
-    """Return features [H, W] or [C, H, W] as [H, W], or [H, W, 3] of three channels."""
+    """Return features [H, W] or [C, H, W] as [H, W], or as [H, W, 3] for three channels."""
     if features.ndim == 2:
         return features
     if len(features) == 3:
@@ -64,10 +59,10 @@ def picture(features: Pixels) -> Pixels:
 
 
 def differences(split: Split, pair: Pair) -> Differences:
-    """Return where a record differs from its replacement, or from what is typical of D.
+    """Return where a record differs from its replacement, or from a typical record of D.
 
-    Ordered by how far apart the features are, as scaled for training; values are the original ones
-    where the dataset keeps them. Typical is the median, or the most frequent value.
+    Attributes are ordered by the difference of their features, as scaled for training. Values are
+    the original ones where the dataset has them. Typical is the median, or the most frequent value.
     """
     dataset = split.dataset
     members = split.members_records.features.reshape(len(split.members), -1)
@@ -78,7 +73,7 @@ def differences(split: Split, pair: Pair) -> Differences:
         other = split.pool_records.features[replacement].ravel()
     of_all, columns = np.abs(members - other), dataset.columns
     if len(dataset.column_of):
-        names = list(columns)  # several features may be of one column
+        names = list(columns)  # several features may come from one column
         is_of = np.equal.outer(dataset.column_of, np.arange(len(names)))
         of_all = of_all.astype(np.float64) @ is_of
     else:
@@ -98,18 +93,18 @@ def differences(split: Split, pair: Pair) -> Differences:
         return Attribute(names[i], _text(own), _text(against), float(shares[i]))
 
     order = np.argsort(-apart, kind="stable")[:SHOWN]
-    found = tuple(attribute(int(i)) for i in order if apart[i] > 0)
-    return Differences(found, int(np.count_nonzero(apart)))
+    differing = tuple(attribute(int(i)) for i in order if apart[i] > 0)
+    return Differences(differing, int(np.count_nonzero(apart)))
 
 
 def _typical_features(split: Split, members: Pixels) -> Pixels:
-    """Return the features [F] of what is typical of D; members [n, F]."""
+    """Return the features [F] of a typical record of D; members [n, F]."""
     dataset = split.dataset
     typical: Pixels = np.median(members, axis=0)
     for i, (name, values) in enumerate(dataset.columns.items()):
         of_column = np.flatnonzero(dataset.column_of == i)
         if name in dataset.categorical and len(of_column):
-            # As a member of the category has them: the median of each may be of no category.
+            # From a member of that category: single medians may belong to no category.
             own = values[split.members]
             like = np.flatnonzero(own == _typical(own, categorical=True))[0]
             typical[of_column] = members[like, of_column]
@@ -117,7 +112,7 @@ def _typical_features(split: Split, members: Pixels) -> Pixels:
 
 
 def _typical(values: npt.NDArray[Any], categorical: bool) -> Any:
-    """Return the median of numbers, which may be text, or the most frequent of categories."""
+    """Return the median of numbers, which may be text, or the most frequent category."""
     if not categorical:
         return np.median(values.astype(np.float64))
     kinds, counts = np.unique(values, return_counts=True)
@@ -131,18 +126,15 @@ def _text(value: Any) -> str:
 def shown(split: Split, record: int) -> dict[str, Any]:
     """Return a record of public data as facts.json has it.
 
-    Args:
-        record: its position in D.
-
     Returns:
-        label, and of a picture "pixels", [H, W] or [H, W, 3], from 0 for its least value to 255;
-        else "attributes", each an `Attribute` beside what is typical of D.
+        label, and for a picture "pixels", [H, W] or [H, W, 3], scaled from 0 to 255; else
+        "attributes", each an `Attribute` beside the typical value.
     """
     label = int(split.members_records.labels[record])
     if split.dataset.kind == "image":
-        found = picture(split.members_records.features[record])
-        least, most = float(found.min()), float(found.max())
-        scaled = 255 * (found - least) / max(most - least, 1e-12)
+        pixels = picture(split.members_records.features[record])
+        least, most = float(pixels.min()), float(pixels.max())
+        scaled = 255 * (pixels - least) / max(most - least, 1e-12)
         return {"label": label, "pixels": np.rint(scaled).astype(int).tolist()}
     unusual = differences(split, Pair(record, None, 0.0, "none")).attributes
     return {"label": label, "attributes": [asdict(one) for one in unusual]}
@@ -151,8 +143,8 @@ def shown(split: Split, record: int) -> dict[str, Any]:
 def digest(split: Split) -> str:
     """Return the SHA-256 of the features and labels of D, in hexadecimal.
 
-    Of private records it would tell who knows all but one of them which that one is.
+    It is for public data: anyone who knows all private records but one could find that one from it.
     """
-    found = hashlib.sha256(split.members_records.features.astype("<f4").tobytes())
-    found.update(split.members_records.labels.astype("<i8").tobytes())
-    return found.hexdigest()
+    digested = hashlib.sha256(split.members_records.features.astype("<f4").tobytes())
+    digested.update(split.members_records.labels.astype("<i8").tobytes())
+    return digested.hexdigest()

@@ -1,20 +1,20 @@
-"""What a round of the game is about, for whoever is asked or tries to answer."""
+"""The question of a round of the game: did these trials train on D or on D'?"""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class RoundGame:
-    """One round: did these trials train on D or on D'?
+    """One round, its trials and the target.
 
     Attributes:
-        round: counts from 1.
-        trials: the numbers of the T trials.
+        round: number of the round, from 1.
+        trials: numbers of the T trials.
         noise_multiplier: the federation's, sigma over the sensitivity.
-        target_client: who holds the target record, or is the target.
-        record: position of x^ in D, None where the target is a client, or for a client whom it does
-            not concern.
-        replacement: position of x^' in the pool, None where nothing replaces the record.
+        target_client: client that holds the target record, or is the target.
+        record: position of x^ in D; None where the target is a client, or for a client that must
+            not know it.
+        replacement: position of x^' in the pool; None where nothing replaces the record.
     """
 
     round: int
@@ -34,14 +34,9 @@ class RoundGame:
         record: int,
         replacement: int,
     ) -> "RoundGame":
-        """Return the game as a message says it.
-
-        noise_multiplier: sigma over the sensitivity.
-        record: position of x^ in D, -1 for None.
-        replacement: position of x^' in the pool, -1 for None.
-        """
-        there = (None if position < 0 else position for position in (record, replacement))
-        return cls(round, trials, noise_multiplier, target_client, *there)
+        """Return the game of a message, in which record and replacement are -1 for None."""
+        positions = (None if position < 0 else position for position in (record, replacement))
+        return cls(round, trials, noise_multiplier, target_client, *positions)
 
     def at(self, round: int) -> "RoundGame":
         """Return the same game in another round."""
@@ -49,15 +44,12 @@ class RoundGame:
 
     @property
     def unit(self) -> int:
-        """The target among those that a step samples: its record, or the client itself."""
+        """Index of the target among the units that a step samples: its record, or the client."""
         return self.target_client if self.record is None else self.record
 
     @property
     def the_record(self) -> int:
-        """The target record.
-
-        Raises ValueError if the target is a client, or this client is not to know it.
-        """
+        """Position of the target record. Raises ValueError if it is a client, or unknown."""
         if self.record is None:
             raise ValueError("no single record is the target")
         return self.record

@@ -19,7 +19,7 @@ CAUSES = {
     "no noise": ("residual_noise", "no noise was added at all"),
     "half the noise": ("residual_noise", "less noise was added than was accounted for"),
     "uniform noise of the right variance": ("residual_shape", "uniform noise"),
-    "Laplace noise of the right variance": ("residual_shape", "Laplace's noise"),
+    "Laplace noise of the right variance": ("residual_shape", "Laplace noise"),
     "noise once per epoch": ("residual_noise", "no noise was added in round 2, 3, 4"),
     "an epoch's noise in one round": ("residual_noise", "it differs by round, from 0.0199 to 2"),
     "clipping after averaging": ("residual_scale", "not clipped one by one"),
@@ -31,7 +31,7 @@ CAUSES = {
     "divisor of the data at hand": ("residual_noise", "there is more noise than claimed"),
     "reused seed": ("residual_repeats", "rounds share their noise"),
     "one layer left unclipped": ("residual_scale", "not clipped one by one over all parameters"),
-    "epsilon reset every round": ("composition", "Rounds were not all composed"),
+    "epsilon reset every round": ("composition", "Not all rounds were composed"),
 }
 """By mutant: the alarm that it must raise, and what that must say."""
 

@@ -1,1 +1,1 @@
-"""What guarantee the differential-privacy configuration of a Flower app really gives, and why."""
+"""The audit of a Flower app: what its differential-privacy configuration guarantees."""

@@ -170,8 +170,9 @@ def audit(
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
+    participant = vantage is Vantage.PARTICIPANT
     # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
-    mixed = vantage is Vantage.PARTICIPANT and configuration.local is not None
+    mixed = participant and configuration.local is not None
     predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
     game = attack.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
@@ -179,9 +180,7 @@ def audit(
     worlds, scores = game.scores(scope)
     reason = _not_normal(configuration, guarantee)
     observed = worlds, scores, delta, reason
-    seen_below = 0.0
-    if vantage is Vantage.PARTICIPANT:
-        seen_below = by_watching(configuration.observation)
+    seen_below = by_watching(configuration.observation) if participant else 0.0
     if reason is None:
         with_update = int(worlds.sum())
         attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)

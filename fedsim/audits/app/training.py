@@ -28,13 +28,13 @@ def libraries(root: Path) -> tuple[str, ...]:
 
     Their source is parsed, not run, so that an import within a function counts too.
     """
-    found: set[str] = set()
+    imported: set[str] = set()
     within = f"{root}{os.sep}"  # a plain prefix is fast: every trial checks thousands of modules
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file is not None and file.startswith(within) and file.endswith(".py"):
-            found |= _imported(file)
-    return tuple(name for name in LIBRARIES if name in found)
+            imported |= _imported(file)
+    return tuple(name for name in LIBRARIES if name in imported)
 
 
 @cache

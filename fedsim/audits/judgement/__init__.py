@@ -1,1 +1,1 @@
-"""What is concluded from what was claimed and what was found."""
+"""Claims, findings and verdicts, shared by all audits."""

@@ -1,1 +1,1 @@
-"""What runs at a live auditor's node, and what its transcript proves."""
+"""A live auditor's node, and the audit of its transcript."""

@@ -21,6 +21,7 @@ from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
 from fedsim.audits.run import cautions
+from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs import precision
 from fedsim.federation.transcripts.records import Facts
 from fedsim.game.mechanisms.composition import adds_up
@@ -67,18 +68,13 @@ def assemble(
     config = audit.config
     reported = None if worlds is None else len(worlds)
     if config is not None and reported is not None:
-        planned = config.trials.count
-        # A run that stops early has fewer trials.
-        if reported > planned or (reported < planned and not config.trials.until_halfwidth):
-            raise InputError(
-                f"the run of --worlds has {reported} trials, but the recorded run has {planned}: "
-                "they are different runs; name the run that the auditor joined"
-            )
+        _check_count(config.trials, reported)
     sees = "the aggregate"
     if config is not None and config.federation.auditor_sees == "messages":
         sees = "the aggregate and every client's message"
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
     canaries, texts = audit.canary_findings(confidence), audit.text_findings(confidence)
+    limits = None if audit.noise is None else audit.noise.limits(confidence)
     report: dict[str, Any] = {
         "kind": "live audit",
         "facts": asdict(facts),
@@ -96,7 +92,7 @@ def assemble(
         "bounds": _bounds(audit),
         "released": _released(audit),
         "belief": _beliefs(audit, last),
-        "noise": _noise(audit, confidence),
+        "noise": {"at_most": limits, "confidence": confidence, "note": NOISE} if limits else None,
         "empirical": _empirical(audit, last, confidence, worlds),
         "canaries": None if canaries is None else canaries | {"note": CANARIES},
         "texts": None if texts is None else texts | {"note": TEXTS},
@@ -111,6 +107,17 @@ def assemble(
         unmeasured = live_power.lacking(audit, worlds, seen, bound)
         report["claim"] = judge(audit, claim, report["contradictions"], unmeasured, reported, ended)
     return report
+
+
+def _check_count(trials: TrialsConfig, reported: int) -> None:
+    """Raise InputError if the published worlds cannot be those of the recorded run."""
+    planned = trials.count
+    # A run that stops early has fewer trials.
+    if reported > planned or (reported < planned and not trials.until_halfwidth):
+        raise InputError(
+            f"the run of --worlds has {reported} trials, but the recorded run has {planned}: they "
+            "are different runs; name the run that the auditor joined"
+        )
 
 
 def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
@@ -222,13 +229,6 @@ def _alarms(
             audit.noise.accused(ALARM_CONFIDENCE), audit.noise.limits(ALARM_CONFIDENCE)
         )
     return alarms
-
-
-def _noise(audit: LiveAudit, confidence: float) -> dict[str, Any] | None:
-    """Return the largest possible noise; None where it is not judged."""
-    if audit.noise is None or not audit.noise.limits(confidence):
-        return None
-    return {"at_most": audit.noise.limits(confidence), "confidence": confidence, "note": NOISE}
 
 
 def judge(

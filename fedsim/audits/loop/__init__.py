@@ -1,1 +1,1 @@
-"""The audit of somebody's own training loop: run again and again, with a record and without it."""
+"""The audit of a user's training loop, which runs many times with and without a record."""

@@ -189,20 +189,10 @@ def audited(
     """Return the audit of a loaded training function; parameters as in `audit_loop`."""
     seeds = _Seeds(order.seed)
     pair, learnt = _betraying(loop, seeds)
-    honest = seeds.next(HONEST)
-    observation = Observation(
-        present=loop.observed(pair, "present", honest),
-        absent=loop.observed(pair, "absent", honest[:WITHOUT]),
-        twin=loop.observed(pair, "twin", honest[:WITHOUT]),
-        stranger=loop.observed(pair, "stranger", honest[:WITHOUT]),
-        records=order.records,
-        neighbouring=neighbouring,
-        changed=loop.changed(pair, honest[0]),
-    )
+    observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    learning = max(40, trials // 4)
-    pilots = _measured(loop, pair, learning, seeds, lambda done: None)
+    pilots = _measured(loop, pair, max(40, trials // 4), seeds, lambda done: None)
     judged = _measured(loop, pair, trials, seeds, progress)
     while not loop.noise.enough:  # these runs only measure the noise
         _measured(loop, pair, BATCH, seeds, lambda done: None)
@@ -246,6 +236,21 @@ def audited(
         trials=trials,
         runs=loop.runs,
         seed=order.seed,
+    )
+
+
+def _observation(
+    loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
+) -> Observation:
+    """Return the observations of honest runs in all worlds of a pair."""
+    return Observation(
+        present=loop.observed(pair, "present", seeds),
+        absent=loop.observed(pair, "absent", seeds[:WITHOUT]),
+        twin=loop.observed(pair, "twin", seeds[:WITHOUT]),
+        stranger=loop.observed(pair, "stranger", seeds[:WITHOUT]),
+        records=records,
+        neighbouring=neighbouring,
+        changed=loop.changed(pair, seeds[0]),
     )
 
 

@@ -261,4 +261,4 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
 
 
 def findings(seen: Observation) -> tuple[Finding, ...]:
-    return tuple(found for rule in RULES if (found := rule(seen)) is not None)
+    return tuple(finding for rule in RULES if (finding := rule(seen)) is not None)

@@ -195,9 +195,9 @@ def _all(source: str) -> Data:
 
 
 def _own(source: str) -> Data:
-    found = imported(source)
+    own = imported(source)
     try:
-        features, labels = found() if callable(found) else found
+        features, labels = own() if callable(own) else own
         return _checked(np.asarray(features), np.asarray(labels), source)
     except InputError:
         raise

@@ -1,1 +1,1 @@
-"""What each kind of measurement shows, from arrays and a configuration: nothing of a whole run."""
+"""Measurements for a report, each from arrays and a configuration."""

@@ -63,12 +63,13 @@ def bayesian_report(
     spent, worst = _spent(training, neighbouring, transcript)
     mean, orders = bayesian.epsilons(spent, bayesian.ORDERS, delta, gamma)
     each, strict_orders = bayesian.epsilons(spent, bayesian.ORDERS, strict, gamma)
+    last = np.concatenate((mean[:, -1], each[:, -1]))
     last_orders = np.concatenate((orders[:, -1], strict_orders[:, -1]))
     dearest = math.inf
     if training.clipping:
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
-    # The last round is always among these: its epsilon is the one stated.
-    count = min(rounds, 200) if training.sampling_rate == 1 else min(rounds, SAMPLED_ROUNDS)
+    # Rounds at which epsilon is drawn; the last one, whose epsilon is stated, is among them.
+    count = min(rounds, 200 if training.sampling_rate == 1 else SAMPLED_ROUNDS)
     shown = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
     return replace(
         stated,
@@ -84,14 +85,7 @@ def bayesian_report(
                 PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
             ],
         ),
-        note=_note(
-            neighbouring,
-            training.sampling_rate,
-            mean[:, -1],
-            each[:, -1],
-            orders[:, -1],
-            strict_orders[:, -1],
-        ),
+        note=_note(neighbouring, training.sampling_rate, last, last_orders),
     )
 
 
@@ -136,9 +130,10 @@ def _over_trials(epsilons: Floats) -> OverTrials:
     return OverTrials(float(epsilons.mean()), float(epsilons.max()))
 
 
-def _note(neighbouring: Neighbouring, record_rate: float, *stated: npt.NDArray[Any]) -> str:
-    """Return the cautions about two arrays of epsilons, and then the orders of each."""
-    epsilons, orders = np.concatenate(stated[:2]), np.concatenate(stated[2:])
+def _note(
+    neighbouring: Neighbouring, record_rate: float, epsilons: Floats, orders: npt.NDArray[Any]
+) -> str:
+    """Return the cautions about epsilons and the orders at which they were found."""
     if np.isinf(epsilons).any():
         return "a step had no noise: epsilon is infinite"
     notes = []

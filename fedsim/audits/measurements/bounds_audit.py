@@ -127,7 +127,7 @@ class BoundsAudit:
         """Return lower bounds by name, at delta or the audit's; those that do not hold are 0."""
         delta = self.delta if delta is None else delta
         kinds = lower_bounds.MechanismKind
-        found = lower_bounds.lower_bounds(
+        proven = lower_bounds.lower_bounds(
             self.worlds,
             self.log_odds,
             delta,
@@ -143,8 +143,8 @@ class BoundsAudit:
         if sampled and "trade_off" in names and "trade_off" not in self.refused:
             level, family = self.played.level(confidence), noise_family(self.mechanism)
             bound = trade_off_bound(self.worlds, self.log_odds, delta, level, family)
-            found["trade_off"] = replace(bound, confidence=confidence)
-        return found
+            proven["trade_off"] = replace(bound, confidence=confidence)
+        return proven
 
     def chances(self, bounds: Mapping[str, LowerBound]) -> dict[str, float]:
         """Return how often chance alone puts a bound above the claimed epsilon, by name.

@@ -122,18 +122,18 @@ def canary_mu(releases: Releases) -> float:
     return math.sqrt(total)
 
 
-def checks(found: OneRun | None) -> list[Check]:
+def checks(audited: OneRun | None) -> list[Check]:
     """Return the check of a one-run audit against its claim; [] without canaries."""
-    return [Check("one_run", found.alarm)] if found else []
+    return [Check("one_run", audited.alarm)] if audited else []
 
 
-def cautions(found: OneRun | None) -> list[str]:
+def cautions(audited: OneRun | None) -> list[str]:
     """Return the caution about the canaries; [] without canaries."""
-    if not found:
+    if not audited:
         return []
     return [
-        f"{found.count} canaries were planted, each included or not by a coin. They cost accuracy, "
-        "and the beliefs are those of an adversary that knows them."
+        f"{audited.count} canaries were planted, each included or not by a coin. They cost "
+        "accuracy, and the beliefs are those of an adversary that knows them."
     ]
 
 

@@ -106,9 +106,9 @@ def report(
     )
 
 
-def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
+def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
     """Return the check of every test that was made; each alarm names the likely cause."""
-    if found is None:
+    if tested is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)
     sure = f"p below {level:.2g}"
@@ -116,13 +116,13 @@ def checks(found: Residuals | None, played: Design = INDEPENDENT) -> list[Check]
     def check(name: str, p_value: float, worded: Callable[[], str]) -> Check:
         return Check(name, worded() if p_value < level else None)
 
-    noise, repeats, scale = found.noise, found.repeats, found.scale
-    shape, sampling = found.shape, found.sampling
+    noise, repeats, scale = tested.noise, tested.repeats, tested.scale
+    shape, sampling = tested.shape, tested.sampling
     made = [check("residual_noise", noise.p_value, lambda: _of_noise(noise, sure))]
     if repeats is not None:
-        made.append(check("residual_repeats", repeats.p_value, lambda: _of_repeats(found, sure)))
+        made.append(check("residual_repeats", repeats.p_value, lambda: _of_repeats(tested, sure)))
     if scale is not None:
-        made.append(check("residual_scale", scale.p_value, lambda: _of_scale(found, scale, sure)))
+        made.append(check("residual_scale", scale.p_value, lambda: _of_scale(tested, scale, sure)))
     if shape is not None:
         made.append(check("residual_shape", shape.p_value, lambda: _of_shape(shape, sure)))
     if sampling is not None:
@@ -135,17 +135,17 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.5g}"
 
 
-def _noise_is_shared(found: Residuals) -> bool:
+def _noise_is_shared(tested: Residuals) -> bool:
     """Return whether residuals that lean the same way are noise that was drawn once.
 
     A bias that is large beside the noise also makes them lean. But if only the noise repeats, the
     sum of the first round is as expected, and residuals are as long in all rounds as claimed.
     """
-    if found.repeats is None or found.repeats.cosine <= SAME:
+    if tested.repeats is None or tested.repeats.cosine <= SAME:
         return False
     low, high = AS_CLAIMED
-    steps = [step for step in found.noise.by_step if step is not None]
-    first = found.scale.first_p_value if found.scale else None
+    steps = [step for step in tested.noise.by_step if step is not None]
+    first = tested.scale.first_p_value if tested.scale else None
     return all(low < step < high for step in steps) and (first is None or first > FIRST_LEVEL)
 
 
@@ -172,16 +172,16 @@ def _of_noise(noise: NoiseTest, sure: str) -> str:
     return f"The noise is {noise.ratio:.3g} times the claimed noise ({sure}): {cause}."
 
 
-def _of_repeats(found: Residuals, sure: str) -> str:
+def _of_repeats(tested: Residuals, sure: str) -> str:
     cause = "the sums of all rounds share the same error"
-    if _noise_is_shared(found):
+    if _noise_is_shared(tested):
         cause = SHARED
     return f"The residuals of several rounds lean the same way ({sure}): {cause}."
 
 
-def _of_scale(found: Residuals, scale: ScaleTest, sure: str) -> str:
+def _of_scale(tested: Residuals, scale: ScaleTest, sure: str) -> str:
     factor = scale.factor
-    if _noise_is_shared(found):
+    if _noise_is_shared(tested):
         # Noise of earlier rounds moved the models, and with them the gradients.
         cause = SHARED
     elif factor is not None and factor < 0.5:

@@ -69,9 +69,9 @@ def cautions(
     federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
 ) -> list[str]:
     """Return the cautions about aggregation in the clear, missing clients and colluding clients."""
-    found, colluding = [], federation.colluding
+    texts, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
-        found.append(
+        texts.append(
             f"Clients' messages were {IN_THE_CLEAR}. The released sums equal those of secure "
             "aggregation to the last bit. But here the server saw single messages, each with only "
             "a share of the noise. The numbers towards the server assume secure aggregation."
@@ -85,15 +85,15 @@ def cautions(
             else f" The effective noise multiplier was between {low:.4g} and {high:.4g}; the "
             "bounds use it."
         )
-        found.append(
+        texts.append(
             f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all "
             f"batches of trials and attempts. The worst round had {missing.fewest_shares} of "
             f"{federation.clients} clients.{noise}"
         )
     if colluding:
         unprotected = "" if federation.trust.model.server_draws else UNPROTECTED
-        found.append(
+        texts.append(
             f"{colluding} of {federation.clients} clients colluded with the adversary. The bounds "
             f"hold against that many colluding clients, and not against more.{unprotected}"
         )
-    return found
+    return texts

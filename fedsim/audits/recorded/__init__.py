@@ -1,1 +1,1 @@
-"""What a recorded federation proves."""
+"""The audit of a recorded transcript."""

@@ -209,14 +209,14 @@ def checked(steps: Sequence[Step]) -> Checked:
 
 def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Finding]]:
     """Return the test of the batches' sizes, and what contradicts Poisson sampling."""
-    found = []
+    findings = []
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
         text = NOT_POISSON.format(charged.charged.sample_rate, charged.sampling)
-        found.append(Finding("caution", "", text))
+        findings.append(Finding("caution", "", text))
     most = max(step.accumulated for step in steps)
     if most > 1:
-        found.append(Finding("caution", "", ACCUMULATED.format(most)))
+        findings.append(Finding("caution", "", ACCUMULATED.format(most)))
     kinds = _sizes(steps)
     worst: dict[str, float] | None = None
     for (rate, records), listed in kinds.items():
@@ -232,8 +232,8 @@ def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Find
         text = SIZES.format(
             *(worst[name] for name in ("declared", "rate", "dispersion", "p_value"))
         )
-        found.append(Finding("alarm", "", text))
-    return worst, found
+        findings.append(Finding("alarm", "", text))
+    return worst, findings
 
 
 def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
@@ -293,28 +293,28 @@ def _members(
     """Return the rate of a surely favoured record, 0 for none, and the findings."""
     if taken is None:
         return 0.0, []
-    found = []
+    findings = []
     if any(len(set(members)) < len(members) for members in taken):
-        found.append(Finding("alarm", "", TWICE))
+        findings.append(Finding("alarm", "", TWICE))
     rates = {
         step.sample_rate or (step.charged.sample_rate if step.charged else 1.0) for step in steps
     }
     together = np.concatenate([np.unique(np.asarray(members, int)) for members in taken])
     if len(rates) > 1 or not together.size or max(rates) >= 1:
-        return 0.0, found
+        return 0.0, findings
     rate, most = rates.pop(), int(np.bincount(together).max())
     records = steps[0].records or int(together.max()) + 1
     if records * float(bdtrc(most - 1, len(steps), rate)) >= TAIL:
-        return 0.0, found
+        return 0.0, findings
     low = float(binomial_low(most, len(steps), TAIL / records))
-    found.append(Finding("alarm", "", FAVOURED.format(most, len(steps), rate, low)))
-    return low, found
+    findings.append(Finding("alarm", "", FAVOURED.format(most, len(steps), rate, low)))
+    return low, findings
 
 
 def _sums(steps: Sequence[Step]) -> list[Finding]:
     """Return the findings of sums that are not those of clipped gradients."""
     unclipped = sum(step.clipped is False for step in steps)
-    found = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
+    findings = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
         (
             (step.sum_length / (step.batch * step.clipping_norm), step.batch)
@@ -324,33 +324,33 @@ def _sums(steps: Sequence[Step]) -> list[Finding]:
         default=(0.0, 0),
     )
     if longest[0] <= 1 + EXCESS:
-        return found
-    return [*found, Finding("alarm", "", LONG_SUM.format(*longest))]
+        return findings
+    return [*findings, Finding("alarm", "", LONG_SUM.format(*longest))]
 
 
 def _divisors(steps: Sequence[Step]) -> list[Finding]:
-    found = []
+    findings = []
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
-        found.append(Finding("alarm", "", OWN_SIZE))
+        findings.append(Finding("alarm", "", OWN_SIZE))
     # One weight for all, of any size, does not depend on the data. Weights that differ do, even if
     # they happen to sum to the number of users.
     weighed = [step for step in steps if step.weight and step.batch]
     unlike = [step for step in weighed if step.weights_differ]
     if unlike:
-        found.append(Finding("alarm", "", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
+        findings.append(Finding("alarm", "", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
     for step in [] if unlike else weighed:
         if step.weights_differ is None and not math.isclose(step.weight or 0, step.batch or 0):
-            found.append(Finding("caution", "", UNSEEN_WEIGHT.format(step.weight, step.batch)))
+            findings.append(Finding("caution", "", UNSEEN_WEIGHT.format(step.weight, step.batch)))
             break
     if any(step.count_std is not None for step in steps):
-        found.append(Finding("caution", "", OWN_COUNT))
-    return found
+        findings.append(Finding("caution", "", OWN_COUNT))
+    return findings
 
 
 def _accountants(steps: Sequence[Step]) -> list[Finding]:
     """Return the differences between the accountants' records and the steps."""
-    found = []
+    findings = []
     for step in steps:
         if step.charged is None or step.noise_multiplier is None:
             continue
@@ -361,10 +361,10 @@ def _accountants(steps: Sequence[Step]) -> list[Finding]:
         if step.charged.noise_multiplier > real * (1 + EXCESS):
             why = ", the noisy count of clipped gradients included" if step.count_std else ""
             text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
-            found.append(Finding("alarm", "", text))
+            findings.append(Finding("alarm", "", text))
             break
     last = steps[-1].charged
     if last is not None and last.steps < len(steps):
         engines = len({step.engine for step in steps})
-        found.append(Finding("caution", "", UNCOUNTED.format(last.steps, len(steps), engines)))
-    return found
+        findings.append(Finding("caution", "", UNCOUNTED.format(last.steps, len(steps), engines)))
+    return findings

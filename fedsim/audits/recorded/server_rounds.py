@@ -243,12 +243,12 @@ def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
 
     "examples" is missing where some node did not state its number of examples.
     """
-    found = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
+    shares = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
     examples = {node: reply.num_examples for node, reply in observed.replies.items()}
     total = sum(count or 0.0 for count in examples.values())
     if None not in examples.values() and 0 < total < math.inf:
-        found["examples"] = {node: (count or 0.0) / total for node, count in examples.items()}
-    return found
+        shares["examples"] = {node: (count or 0.0) / total for node, count in examples.items()}
+    return shares
 
 
 class Weighting:

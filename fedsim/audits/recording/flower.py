@@ -107,13 +107,13 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
 
         def captured(message: Message, context: Context) -> Message:
             reply = call_next(message, context)
-            if local_dp is not None and not reply.has_error():
+            if not reply.has_error():
                 unprotected.update(safely(messages.arrays, reply) or {})
             return reply
 
         received = safely(messages.arrays, message) or {}
-        if messages.is_training(message):
-            reply = (local_dp or _unchanged)(message, context, captured)
+        if local_dp is not None and messages.is_training(message):
+            reply = local_dp(message, context, captured)
         else:
             reply = call_next(message, context)
 
@@ -288,7 +288,3 @@ def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> 
         return Canary(bool(secrets.randbits(1)), secrets.randbits(63), norm, idle)
     stream = generator(seed, Role.CANARY, round=round, partition=node)
     return Canary(bool(stream.random() < 0.5), int(stream.integers(2**63)), norm, idle)
-
-
-def _unchanged(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    return call_next(message, context)

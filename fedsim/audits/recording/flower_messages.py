@@ -72,16 +72,16 @@ def mechanism(
     configuration = configuration_of(strategy)
     central = configuration.central
     mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
-    found: dict[str, Scalar] = {
+    keys: dict[str, Scalar] = {
         "strategy": configuration.strategies[0],
         "inner_strategy": configuration.strategies[-1],
         # The aggregate of the innermost strategy decides whether the whole is a mean.
         "aggregation": "mean" if mean and own_code(chain(strategy)) is None else "other",
     }
     if key := weighting_key(strategy):
-        found["weighted_by"] = key
+        keys["weighted_by"] = key
     if central is not None:
-        found |= {
+        keys |= {
             "clipping": "client" if central.client_clips else "server",
             "noise_multiplier": central.noise_multiplier,
             "clipping_norm": central.clipping_norms[0],
@@ -89,20 +89,20 @@ def mechanism(
             "adaptive": central.adaptive,
         }
         if central.adaptive:
-            found["clipped_count_std"] = central.count_std
+            keys["clipped_count_std"] = central.count_std
     if declared.unit is not None:
-        found["unit"] = declared.unit
+        keys["unit"] = declared.unit
     if declared.clipping_norm is not None:
-        found |= {
+        keys |= {
             "aggregation": "declared",
             "clipping": "server",
             "clipping_norm": declared.clipping_norm,
         }
         if declared.noise_multiplier is not None:
-            found["noise_multiplier"] = declared.noise_multiplier
+            keys["noise_multiplier"] = declared.noise_multiplier
             if replies:
-                found["num_sampled_clients"] = replies
-    return found
+                keys["num_sampled_clients"] = replies
+    return keys
 
 
 def client_mechanism(
@@ -112,19 +112,19 @@ def client_mechanism(
 
     local_dp: the mod that adds its noise, None without one.
     """
-    found: dict[str, Scalar] = {}
+    keys: dict[str, Scalar] = {}
     for config in message.content.config_records.values():
         norm = config.get("clipping_norm")
         if isinstance(norm, float):
-            found |= {"clipping": "client", "clipping_norm": norm}
+            keys |= {"clipping": "client", "clipping_norm": norm}
     if local_dp is not None:
-        found |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
+        keys |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
     if reply.has_error():
-        return found
+        return keys
     epsilon = client_noise.reported_epsilon(_metrics(reply))
     if epsilon is not None:
-        found |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
-    return found
+        keys |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
+    return keys
 
 
 def evaluated(message: Message) -> ObservedRound:

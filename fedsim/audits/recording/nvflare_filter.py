@@ -92,20 +92,20 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         return result
 
     def _mechanism(self, dxo: Any, steps: float) -> dict[str, Scalar]:
-        found: dict[str, Scalar] = {"filter": type(self.filter).__name__, "filter_steps": steps}
+        keys: dict[str, Scalar] = {"filter": type(self.filter).__name__, "filter_steps": steps}
         if self.clipping_norm is not None:
-            found["local_clipping_norm"] = self.clipping_norm
+            keys["local_clipping_norm"] = self.clipping_norm
         if self.noise_std is not None:
-            found["local_noise_std"] = self.noise_std
+            keys["local_noise_std"] = self.noise_std
         prefix, names = CONFIGURED.get(type(self.filter).__name__, ("", ()))
         known = {name: getattr(self.filter, name, None) for name in names}
-        found |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
+        keys |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
         if prefix == "svt":
             budget = dxo.get_meta_prop("svt_privacy_budget", None) or {}
             for name in ("epsilon_total", "epsilon_release", "n_upload"):
                 if name in budget:
-                    found[f"svt_{name}"] = float(budget[name])
-        return found
+                    keys[f"svt_{name}"] = float(budget[name])
+        return keys
 
 
 def _copied(data: Mapping[str, Any]) -> dict[str, np.ndarray]:

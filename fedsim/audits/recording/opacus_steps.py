@@ -63,10 +63,8 @@ def opacus(
         to: file of the transcript, which must not exist unless `resume`; or a function to call with
             every step.
         records: N; read off the data loader where an engine is recorded.
-        unit: protected unit, of `records.UNITS`.
         resume: whether to continue a transcript. If an engine is built anew in every round of a
             federation, all of its steps belong to one training.
-        app: name of the training, for the transcript.
         parameters: approximate number that a step keeps of a larger model; None for all.
         size_public: whether N is public. Neighbours then differ in a record that is present or adds
             nothing, so that a divisor computed from N reveals nothing.
@@ -159,11 +157,14 @@ class _Steps:
             return
         if not released:
             self._recorder.fail(UNRECORDED)
-        elif not all(map(_same, released, optimizer.params)):
+            return
+        pairs = zip(released, optimizer.params, strict=False)
+        if not all(each.grad is not None and bool((one == each.grad).all()) for one, each in pairs):
             self._recorder.fail(CHANGED)
 
     def _record(self, optimizer: Any, accumulated: int, before: dict[str, Scalar]) -> None:
         names = [str(place) for place in range(len(optimizer.params))]
+        ordinary = "default" if optimizer.generator is None else "generator"
         mean = optimizer.loss_reduction == "mean"
         batch: Any = self._size
         if self._batches is not None:
@@ -182,7 +183,7 @@ class _Steps:
             accounted=accounted,
             accumulated=accumulated,
             optimizer=type(optimizer).__name__,
-            randomness=_randomness(optimizer),
+            randomness="secure" if optimizer.secure_mode else ordinary,
             **before,  # type: ignore[arg-type]  # scalars by name
         )
 
@@ -262,10 +263,6 @@ def _with_one_fewer(loader: Any, records: int) -> dict[str, Scalar]:
     return {"neighbour_sample_rate": 1 / number, "neighbour_divisor": int(fewer * (1 / number))}
 
 
-def _same(released: Any, parameter: Any) -> bool:
-    return parameter.grad is not None and bool((released == parameter.grad).all())
-
-
 def _check(optimizer: Any) -> None:
     kinds = {kind.__name__ for kind in type(optimizer).__mro__}
     if any("Distributed" in name or "FSDP" in name for name in kinds):
@@ -288,19 +285,19 @@ def _accumulated(optimizer: Any) -> int:
 def _noise(optimizer: Any) -> dict[str, Scalar]:
     """Return the configured clipping and noise of the next step."""
     multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
-    found: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
+    keys: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
     if optimizer.expected_batch_size:
-        found["expected_batch_size"] = float(optimizer.expected_batch_size)
+        keys["expected_batch_size"] = float(optimizer.expected_batch_size)
     count = getattr(optimizer, "unclipped_num_std", None)
     if count is not None:
         # The count has a part of the budget: this multiplier is left for the sum.
-        found |= {"adaptive": True, "clipped_count_std": float(count)}
+        keys |= {"adaptive": True, "clipped_count_std": float(count)}
         if multiplier:
-            found["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
+            keys["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
     adjusted = getattr(optimizer, "_adjusted_noise_multiplier", None)
     if adjusted is not None:
-        found |= {"adaptive": True, "noise_multiplier": float(adjusted)}
-    return found
+        keys |= {"adaptive": True, "noise_multiplier": float(adjusted)}
+    return keys
 
 
 def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:
@@ -318,9 +315,3 @@ def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:
         sum(int(entry[-1]) for entry in accountant.history),
         str(accountant.mechanism()),
     )
-
-
-def _randomness(optimizer: Any) -> str:
-    if optimizer.secure_mode:
-        return "secure"
-    return "default" if optimizer.generator is None else "generator"

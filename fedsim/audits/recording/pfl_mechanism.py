@@ -200,5 +200,5 @@ def _arrays(statistics: Any) -> dict[str, Any]:
 def _noise(gaussian: Any) -> dict[str, Any]:
     bound = gaussian.clipping_bound
     norm = float(bound.value() if hasattr(bound, "value") else bound)
-    found: dict[str, Scalar] = {"clipping_norm": norm}
-    return found | {"noise_multiplier": float(gaussian.relative_noise_stddev)}
+    keys: dict[str, Scalar] = {"clipping_norm": norm}
+    return keys | {"noise_multiplier": float(gaussian.relative_noise_stddev)}

@@ -1,1 +1,1 @@
-"""What a run's report holds, as values; and report.json, which is those values written down."""
+"""The report of a run as typed values, and report.json."""

@@ -167,8 +167,8 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
 def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
     """Return the numbers of a report by short name; None where a name has no number."""
     names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
-    found = {name: _number(report, name) for name in names}
-    return {name: None if isinstance(one, str) else real_json(one) for name, one in found.items()}
+    by_name = {name: _number(report, name) for name in names}
+    return {name: None if isinstance(one, str) else real_json(one) for name, one in by_name.items()}
 
 
 def kind_of(report: Mapping[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""What a run's numbers prove: no wording, no drawing."""
+"""The report of a run, computed from its transcript."""

@@ -83,72 +83,72 @@ def dp_failings(config: Config) -> list[str]:
 
 def cautions(config: Config) -> list[str]:
     """Return how the configuration changes the meaning of the numbers."""
-    found = []
+    texts = []
     if caution := config.federation.trust.model.caution:
-        found.append(caution)
+        texts.append(caution)
     if config.training.local_steps > 1:
-        found.append(
+        texts.append(
             "Clients took local steps, whose noisy models the adversary does not see. Its log-odds "
             "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
     if config.federation.adversary_rounds == "own":
-        found.append(
+        texts.append(
             "The participant was itself sampled, and saw only the models of its own rounds. Its "
             "log-odds are the score of an attack along a replay between them, not an exact "
             "posterior. Belief and delta' describe that score and raise no alarm. The advantage "
             "and the Clopper-Pearson bound count decisions and stay valid."
         )
     if config.federation.vantage is Vantage.RELEASED_MODEL:
-        found.append(
+        texts.append(
             "The adversary saw only the released model. Its log-odds are the score of an attack "
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
             "prediction describe that score and raise no alarm. The advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
         )
     if config.challenge.copies > 1:
-        found.append(
+        texts.append(
             f"The challenge is a group of {config.challenge.copies} records. Bounds and "
             "predictions are those of the group. The ledger, the budget and 'crafted' are about "
             "one record."
         )
     if config.trials.worlds == "d-only" and config.trials.count > 1:
-        found.append(
+        texts.append(
             "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1. "
             'Bounds and intervals need both worlds (trials.worlds = "both"), and are left out.'
         )
     if config.run.precision != "float32" and config.privacy.unit == "record":
-        found.append(
+        texts.append(
             f"Forward and backward passes ran in {config.run.precision}. The beliefs are about the "
             "challenge's gradients in full precision, which the sums contain rounded."
         )
     if config.audit.prior != 0.5:
-        found.append(
+        texts.append(
             f"The adversary decides from a prior of {config.audit.prior:g}. rho_beta, beliefs and "
             "delta' are stated from even odds, which epsilon bounds."
         )
-    return found
+    return texts
 
 
 def budget_cautions(budget: Budget) -> list[str]:
     """Return the cautions about a training that ended early, or about interrupted attempts."""
-    found = []
+    texts = []
     epsilon, spent = (
         f"epsilon {value:.4g} at delta {budget.delta:g}"
         for value in (budget.epsilon[budget.vantage], budget.spent)
     )
     if budget.stopped and budget.stop_at:
         elsewhere = f" (at delta {budget.stop_at_delta:g})"
-        found.append(
+        texts.append(
             f"The training was stopped after {budget.rounds_run} of {budget.rounds_planned} "
             f"rounds, at {spent}. One more round would have exceeded privacy.stop-at = "
             f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
         )
     if budget.earlier_attempts:
-        found.append(
+        texts.append(
             f"Interrupted attempts released {budget.earlier_attempts} rounds of the same trials "
             f"with noise of their own. The bounds include them ({epsilon}), but the adversary of "
             "this transcript did not see them."
         )
-    return found
+    return texts

@@ -101,21 +101,21 @@ def bounds(
         scores = np.asarray(transcript["poison_scores"], np.float64)
         counted["released_model"] = clopper_pearson_split(worlds, scores, delta, level)
         for_mu["released_model"] = clopper_pearson_split(worlds, scores, delta, level, for_mu=True)
-    found = {}
+    proven = {}
     for name, bound in counted.items():
-        found[name] = per_record(bound, copies)
+        proven[name] = per_record(bound, copies)
         if not_gaussian is None:
-            found[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
+            proven[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
     if not_normal is None and not played.common:
         of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
         bound = lessened(gaussian_bound(worlds, final, delta, level), of_trials, delta)
         mu = bound.details.get("mu_low", 0.0) / copies
-        found["identification_gaussian"] = replace(
+        proven["identification_gaussian"] = replace(
             bound,
             epsilon=gaussian.epsilon(mu, delta),
             method=f"{bound.method}, divided among {copies} records",
         )
-    return {name: replace(bound, confidence=confidence) for name, bound in found.items()}
+    return {name: replace(bound, confidence=confidence) for name, bound in proven.items()}
 
 
 def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
@@ -149,8 +149,8 @@ def checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[C
         return []
     scores = np.asarray(transcript["poison_scores"], np.float64)
     level = played.level(ALARM_CONFIDENCE)
-    found = clopper_pearson_split(transcript["worlds"], scores, report.delta, level)
-    bound, epsilon = per_record(found, report.copies), report.epsilon
+    proven = clopper_pearson_split(transcript["worlds"], scores, report.delta, level)
+    bound, epsilon = per_record(proven, report.copies), report.epsilon
     alarm = None
     if bound.epsilon > epsilon:
         alarm = (

@@ -205,15 +205,15 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
     config, transcript = run.config, run.transcript
     if membership_audit.withheld(transcript):
         return {}
-    found = {POPULATION: _against_all(run)}
+    attacks = {POPULATION: _against_all(run)}
     if config.challenge.kind != "gradient":
         challenge = membership.challenge_advantage(
             run.worlds, transcript["challenge_is_member"], run.confidence, run.played
         )
         both = two_sided(run.worlds)
         ends = _ends(challenge.interval) if both else None
-        found[CHALLENGE] = MembershipAttack(challenge.point, ends)
-    return found
+        attacks[CHALLENGE] = MembershipAttack(challenge.point, ends)
+    return attacks
 
 
 def _against_all(run: AuditedRun) -> MembershipAttack:

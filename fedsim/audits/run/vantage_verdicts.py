@@ -129,6 +129,7 @@ def _measured(
                 "one_run",
             )
     single = run.trials == 1
+    interval, share = (None, None) if single else _passed(run, vantage, row.epsilon)
     return MeasuredThere(
         advantage=None if single else shown.advantage,
         interval=None if single else shown.advantage_interval,
@@ -137,8 +138,8 @@ def _measured(
         chance=None if single else guessing(run.trials, shown.confidence),
         belief=shown.belief,
         passed=None if single else shown.delta_prime,
-        passed_interval=None if single else _passed_interval(run, vantage, row),
-        passed_limit=None if single else _passed(run, vantage),
+        passed_interval=interval,
+        passed_limit=share,
         epsilon=epsilon,
         epsilon_by=by,
         exact_posterior=row.exact_posterior,
@@ -150,22 +151,19 @@ def guessing(trials: int, confidence: float) -> float:
     return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)
 
 
-def _passed_interval(run: AuditedRun, vantage: Vantage, row: AtVantage) -> Ends:
+def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, float | None]:
+    """Return the interval of delta', and the share of trials on D above the organisation's limit.
+
+    The share is None without a limit of the belief, or without trials on D.
+    """
     seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
-    level = run.played.level(run.confidence)
-    interval = estimators.delta_prime(seen["worlds"], loss, row.epsilon, level).interval
-    return interval.low, interval.high
-
-
-def _passed(run: AuditedRun, vantage: Vantage) -> float | None:
-    """Return the share of trials on D whose belief passed the organisation's limit."""
-    limit = run.config.report.limit_belief
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    if not limit or not seen["worlds"].any():
-        return None
-    loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
-    return float(np.mean(loss[seen["worlds"]] > logit(limit)))
+    level, limit = run.played.level(run.confidence), run.config.report.limit_belief
+    interval = estimators.delta_prime(seen["worlds"], loss, epsilon, level).interval
+    share = None
+    if limit and seen["worlds"].any():
+        share = float(np.mean(loss[seen["worlds"]] > logit(limit)))
+    return (interval.low, interval.high), share
 
 
 def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterator[OwnLimit]:

@@ -1,1 +1,1 @@
-"""Somebody else's code in a child process."""
+"""A user's code in a child process."""

@@ -1,1 +1,1 @@
-"""Whose noise a release holds, how much, and what it comes to over rounds."""
+"""The noise in a release at each vantage, and its composition over rounds."""

@@ -1,10 +1,10 @@
-"""What several releases about the same records come to: epsilon of rounds that add up.
+"""Epsilon of several releases about the same records.
 
-Two numbers are never to be confused. Epsilon of *one training* is what beliefs and advantages are
-compared with: the trials of a campaign are repetitions, each with an adversary of its own. Epsilon
-of *everything released* is what a guarantee may state: where the noise is the operating system's
-all trainings left something of the same people, and their rounds add up over trials, batches of
-trials and attempts. Noise from the seed is no guarantee, to however few trainings.
+Two numbers must not be confused. Epsilon of *one training* bounds beliefs and advantages: the
+trials of a campaign are repetitions, each with its own adversary. Epsilon of *everything released*
+is what a guarantee may state. Where the noise comes from the operating system, all trainings
+released something about the same people, and their rounds add up over trials, batches of trials and
+attempts. Noise from the seed gives no guarantee, even for one training.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust.model import Vantage
 
 ROUNDING = 1e-12
-"""Relative excess over a limit that is rounding, where noise is calibrated to it."""
+"""Relative excess over a limit that is rounding, where noise is calibrated to the limit."""
 
 Counts = Counter[Rounds]
-"""How many rounds of each kind; the kinds have count 1."""
+"""Number of rounds of each kind; the kinds have count 1."""
 
 
 def adds_up(noise_source: str) -> bool:
-    """Return whether all trainings of a run are one release, about which a guarantee may speak."""
+    """Return whether all trainings of a run are one release, which a guarantee may cover."""
     return noise_source == "system"
 
 
@@ -36,13 +36,13 @@ def times(counts: Counts, trainings: int) -> Counts:
 
 
 def described(scheme: Scheme, counts: Counts) -> Releases:
-    """Return what a federation releases in some rounds."""
+    """Return the releases of a federation in some rounds."""
     rounds = (replace(kind, count=count) for kind, count in counts.items())
     return replace(privacy.describe(scheme, 0.0), rounds=tuple(rounds))
 
 
 def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
-    """Return epsilon of rounds, at privacy.delta by privacy.accountant; infinite without noise."""
+    """Return epsilon of rounds at privacy.delta by privacy.accountant; infinite without noise."""
     if not counts:
         return 0.0
     mechanism = described(scheme, counts).towards(vantage)
@@ -50,11 +50,11 @@ def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
 
 
 def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vantage) -> float:
-    """Return an upper bound on the epsilon of rounds on the way to others, exact at their end.
+    """Return an upper bound on epsilon after some rounds of a training, exact at its end.
 
-    Counts are rounded up, as `rounded_up` says, so that a long training needs few evaluations.
-    Where records are sampled, and clients that add the noise, all rounds count as that of least
-    noise: no two clients' rounds are alike, and every evaluation takes a while.
+    Counts are rounded up by `rounded_up`, so that a long training needs few evaluations. Where
+    records are sampled, and so are the clients that add noise, all rounds count as the one with the
+    least noise. Otherwise the rounds of every client would need a slow evaluation of their own.
     """
     if counts == total:
         return epsilon_of(scheme, counts, vantage)
@@ -69,12 +69,12 @@ def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vant
     elif not within_total:
         return epsilon_of(scheme, counts, vantage)
     more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
-    found = epsilon_of(scheme, more, vantage)
-    return min(found, epsilon_of(scheme, total, vantage)) if within_total else found
+    bound = epsilon_of(scheme, more, vantage)
+    return min(bound, epsilon_of(scheme, total, vantage)) if within_total else bound
 
 
 def at_vantages(scheme: Scheme, counts: Counts, total: Counts) -> dict[str, float]:
-    """Return the `running_epsilon` of every vantage by its name."""
+    """Return the `running_epsilon` of every vantage, by name."""
     return {vantage.value: running_epsilon(scheme, counts, total, vantage) for vantage in Vantage}
 
 
@@ -84,12 +84,10 @@ def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
 
 
 def rounded_up(count: int) -> int:
-    """Return a count of rounds, rounded up if it is above 16, by at most 1/16.
+    """Return a count of rounds, rounded up by at most 1/16 if it is above 16.
 
-    To the next multiple of a power of two, so that there are 16 values between a number and its
-    double.
-
-    count: at least 0.
+    It is the next multiple of a power of two, so that a number and its double have 16 values
+    between them.
     """
     unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit

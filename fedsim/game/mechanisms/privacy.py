@@ -1,4 +1,4 @@
-"""The mechanism that a configuration describes, as each vantage sees it."""
+"""The mechanism that a configuration describes, at each vantage."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def noise_multiplier(scheme: Scheme) -> float:
-    """Return the nominal noise multiplier: sigma over the sensitivity of what adds the noise.
+    """Return the nominal noise multiplier: sigma over the sensitivity.
 
-    A target rho-beta, rho-alpha, epsilon or mutual information is meant for the configured vantage,
-    with the configured colluders, and for the case that as many clients as are tolerated are
-    missing in every round. A noise multiplier that is given is taken as it is.
+    A target rho-beta, rho-alpha, epsilon or mutual information holds at the configured vantage,
+    with the configured colluding clients, and with as many clients missing from every round as are
+    tolerated. A configured noise multiplier is returned unchanged.
 
-    Returns: 0 for noise that is no multiple of a sensitivity.
+    Returns: 0 for noise that is not a multiple of a sensitivity.
     Raises InputError if no noise multiplier reaches the target.
     """
     privacy, federation = scheme.privacy, scheme.federation
@@ -35,38 +35,38 @@ def noise_multiplier(scheme: Scheme) -> float:
         return privacy.noise_multiplier
     if privacy.noise.mechanism.by_candidate:
         return 0.0
-    requirement, found = _requirement(scheme.privacy), 0.0
+    requirement, nominal = _requirement(scheme.privacy), 0.0
     for history in histories(scheme.participation, scheme.training.rounds):
 
-        def towards_vantage(nominal: float, history: History = history) -> Mechanism:
-            return _releases(scheme, nominal, history).towards(federation.vantage)
+        def towards_vantage(multiplier: float, history: History = history) -> Mechanism:
+            return _releases(scheme, multiplier, history).towards(federation.vantage)
 
-        # Whoever is worst off decides.
-        if not found or requirement.excess(towards_vantage(found)) > 0:
-            found = _least_nominal(scheme, requirement, history)
-    return found
+        # The worst-off client decides.
+        if not nominal or requirement.excess(towards_vantage(nominal)) > 0:
+            nominal = _least_nominal(scheme, requirement, history)
+    return nominal
 
 
 def _least_nominal(scheme: Scheme, requirement: "Requirement", history: History) -> float:
-    """Return the least nominal multiplier for which a client's rounds satisfy a requirement."""
+    """Return the least nominal multiplier with which a client's rounds meet a requirement."""
     federation, steps = scheme.federation, scheme.training.local_steps
 
-    def converted(conversion: Callable[..., float], multiplier: float, there: int) -> float:
+    def converted(conversion: Callable[..., float], multiplier: float, present: int) -> float:
         return conversion(
             multiplier,
             federation.trust,
             federation.vantage,
             federation.clients,
             steps,
-            there,
+            present,
             federation.colluding,
             scheme.participation.joining_rate,
         )
 
     first, _ = history[0]
     converted(nominal_noise_multiplier, 1.0, first)  # raises where no noise helps
-    # Searched for is the effective multiplier of one kind of round; others are in proportion.
-    shares = [converted(effective_noise_multiplier, 1.0, there) for there, _ in history]
+    # The search is for the effective multiplier of one kind of round; others are proportional.
+    shares = [converted(effective_noise_multiplier, 1.0, present) for present, _ in history]
     ratios = [share / shares[0] for share in shares]
 
     def of_multiplier(multiplier: float) -> Mechanism:
@@ -76,7 +76,7 @@ def _least_nominal(scheme: Scheme, requirement: "Requirement", history: History)
         )
         return Mechanism(tuple(groups), scheme.privacy.neighbouring)
 
-    # A process whose noise is given leaves calibration out.
+    # Imported here, since a process with a configured multiplier needs no calibration.
     from fedsim.privacy import calibration  # noqa: PLC0415
 
     effective = calibration.least_multiplier(requirement, of_multiplier)
@@ -98,11 +98,10 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
 def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> Releases:
     """Return all rounds that the configuration plans.
 
-    Of the client who is worst off, where who joins is public. With as many clients missing as are
-    tolerated. Without clipping there is no sensitivity that the noise could be a multiple of: it is
-    0.
+    They are those of the worst-off client, where participation is public, with as many clients
+    missing as are tolerated. Without clipping there is no sensitivity, and the multiplier is 0.
 
-    vantage: towards whom a client is worst off; None for the configured one.
+    vantage: towards which a client is worst off; None for the configured one.
     """
     first, *others = histories(scheme.participation, scheme.training.rounds)
     described = _releases(scheme, nominal, first)
@@ -125,9 +124,9 @@ def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
             count,
             scheme.participation.rate,
             training.local_steps,
-            None if there == federation.clients else there,
+            None if present == federation.clients else present,
         )
-        for there, count in history
+        for present, count in history
     )
     return Releases(
         rounds,
@@ -142,8 +141,5 @@ def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
 
 
 def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
-    """Return the mechanism that stands between the configured vantage and the challenge record.
-
-    Its steps are all noisy steps that a client takes, also those within a round.
-    """
+    """Return the mechanism between the configured vantage and the target, by all noisy steps."""
     return describe(scheme, nominal).towards(scheme.federation.vantage)

@@ -1,4 +1,4 @@
-"""What an adversary learns from one step."""
+"""What an adversary learns from one step, and the noise that it does not know."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from fedsim.privacy.noise.mechanism import Floats, Learnt
 
 @dataclass(frozen=True)
 class Step:
-    """What one step says and was worth, [T] float64 each; the names are the transcript's.
+    """Results of one step, [T] float64 each, under the names of the transcript.
 
     Attributes:
         ratios: lambda, the log-likelihood ratio of D to D'.
@@ -29,22 +29,22 @@ class Step:
 
     @property
     def learnt(self) -> Learnt:
-        """The same by name, as arrays."""
+        """The results by name, as arrays."""
         return {each.name: getattr(self, each.name).cpu().numpy() for each in fields(self)}
 
 
 def join(rounds: Sequence[Learnt]) -> dict[str, Floats]:
-    """Return what was learnt over the rounds of a run as named arrays [T, k]."""
+    """Return the results of a run's rounds as named arrays [T, k]."""
     return {name: np.stack([learnt[name] for learnt in rounds], axis=1) for name in rounds[0]}
 
 
 @dataclass(frozen=True)
 class UnknownNoise:
-    """What one vantage point cannot see through.
+    """The noise that one vantage cannot remove.
 
     Attributes:
-        sources: whose noise, by the keys of the noises.
-        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees the sums as they are.
+        sources: sources of the noise, keys of the noises.
+        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees sums without noise.
     """
 
     sources: frozenset[int]

@@ -1,4 +1,4 @@
-"""How clients' messages are summed: as numbers, or as integers on a grid where summed securely."""
+"""Summation of clients' messages: as floats, or as integers on a grid if summed securely."""
 
 from fedsim.config.objects import Scheme
 from fedsim.game.mechanisms import fixed_point
@@ -7,7 +7,7 @@ from fedsim.privacy import mechanism
 
 
 def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
-    """Return the grid of clients' messages; None where they are sent as floating-point numbers.
+    """Return the grid of clients' messages; None where they are sent as floats.
 
     Raises InputError where no grid has room for the noise.
     """
@@ -17,8 +17,8 @@ def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint
 
 
 def sensitivity(scheme: Scheme, noise_multiplier: float, parameters: int) -> float:
-    """Return how far the target moves the sum, rounding included: what noise is a multiple of."""
-    found = grid(scheme, noise_multiplier, parameters)
-    if found is not None:
-        return found.sensitivity
+    """Return how far the target moves the sum, rounding included: the scale of the noise."""
+    chosen = grid(scheme, noise_multiplier, parameters)
+    if chosen is not None:
+        return chosen.sensitivity
     return mechanism.sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)

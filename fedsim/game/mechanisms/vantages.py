@@ -1,21 +1,20 @@
-"""Whose beliefs a run computes, and which of the noise hides the challenge from whom.
+"""The vantages whose beliefs a run computes, and the noise that hides the target from each.
 
-The belief at a vantage point is a matter of the noise that it does not know. Everybody who adds
-noise is a source of it: the clients by their partition numbers, and the server.
+A belief at a vantage depends on the noise that it does not know. Sources of noise are the clients,
+by partition number, and the server.
 """
 
 from fedsim.config.federation import FederationConfig
 from fedsim.privacy.trust.model import Vantage
 
 EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
-"""The vantage points that see every round, whose belief is the exact posterior."""
+"""Vantages that see every round, whose belief is the exact posterior."""
 
 
 def measured(primary: Vantage, vantages: str) -> tuple[Vantage, ...]:
-    """Return the vantage points whose beliefs are computed, the configured one first.
+    """Return the vantages whose beliefs are computed, the configured one first.
 
-    primary: the configured one.
-    vantages: whose beliefs are computed: "configured" or "all".
+    primary: the configured vantage. vantages: "configured" or "all".
     """
     if vantages == "configured":
         return (primary,)
@@ -23,9 +22,9 @@ def measured(primary: Vantage, vantages: str) -> tuple[Vantage, ...]:
 
 
 def suffix(vantage: Vantage, primary: Vantage) -> str:
-    """Return what the transcript appends to the names of a vantage point's arrays.
+    """Return the suffix of a vantage's arrays in a transcript: "" for the configured one.
 
-    Nothing for the configured one; else for example "_released_model".
+    For other vantages it is, for example, "_released_model".
     """
     return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
 
@@ -37,12 +36,11 @@ def tells_noise(
     adversary: bool,
     colluder: bool,
 ) -> bool:
-    """Return whether the auditor of an oracle audit asks a client for the noise that it added.
+    """Return whether the auditor of an oracle audit needs the noise that a client added.
 
-    federation: who holds the records, who adds the noise, where the adversary sits.
-    target_client: whether the client holds the challenge, or is it.
+    target_client: whether the client holds the target, or is it.
     adversary: whether it is the curious participant.
-    colluder: whether it tells its noise.
+    colluder: whether it discloses its noise.
     """
     return any(
         federation.trust.model.hides(vantage, target_client, adversary, colluder)

@@ -1,4 +1,4 @@
-"""Who looks at the server, by `audit.mode`; a class of a user's own as "package.module:name"."""
+"""Adversaries at the server, by `audit.mode`; a user's own class is "package.module:name"."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from fedsim.privacy.trust.model import Vantage
 
 
 class CuriousServer(Seat):
-    """The server itself, beside a participant who keeps a belief of its own."""
+    """The server itself, beside a participant with a belief of its own."""
 
     vantages = (Vantage.SERVER,)
     follows = True
@@ -24,29 +24,30 @@ class CuriousServer(Seat):
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
         if Vantage.SERVER not in seen.unknown_noise:
             return {}
-        # A client asks the class alone, and leaves out what concludes.
+        # Imported here: a client loads this class, but never concludes.
         from fedsim.game.observers.server_adversary import conclude  # noqa: PLC0415
 
         config, game = seen.config, seen.game
-        known, target = data.load(config), game.target_client
+        federation, target = data.load(config), game.target_client
         message, within = seen.total, seen.participants
         if not config.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)
-        model = torch.tensor(seen.model).to(known.device)
-        of_round = KnownRound.drawn(config.game, known, game, model)
-        noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(known.device)
-        step = conclude(of_round, within, noise_std, torch.tensor(message).to(known.device))
+        model = torch.tensor(seen.model).to(federation.device)
+        of_round = KnownRound.drawn(config.game, federation, game, model)
+        noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(federation.device)
+        received = torch.tensor(message).to(federation.device)
+        step = conclude(of_round, within, noise_std, received)
         return {Vantage.SERVER: step}
 
 
 class Oracle(Seat):
-    """Whoever is handed the noise, at every vantage that sees the rounds."""
+    """An auditor that receives the noise, at every vantage that sees the rounds."""
 
     vantages = EXACT
     reads_noise = True
 
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
-        # A client asks the class alone, and leaves out what concludes.
+        # Imported here: a client loads this class, but never concludes.
         from fedsim.game.observers import disclosed_noise  # noqa: PLC0415
 
         measured = seen.measured()
@@ -65,27 +66,20 @@ SEATS: Mapping[str, type[Seat]] = {
     "participant": CuriousServer,
     "oracle": Oracle,
 }
-"""Who looks at the server, by `audit.mode`."""
+"""Adversaries at the server, by `audit.mode`."""
 
 
 def seat(audit_mode: str) -> type[Seat]:
-    """Return who looks at the server.
-
-    audit_mode: how the belief is computed: as the "participant" must, from what it receives and
-    knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
-    Raises InputError if there is no such seat.
-    """
+    """Return the adversary at the server for `audit.mode`. Raises InputError if there is none."""
     return lookup(SEATS, audit_mode, "audit.mode")
 
 
 def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: Vantage) -> bool:
-    """Return whether the log-odds at a vantage point are the exact posterior's.
+    """Return whether the log-odds at a vantage are the exact posterior's.
 
     local_steps: noisy steps that a client takes on its own model within a round.
-    adversary_rounds: which rounds the curious client is asked in: "every" one, or its "own", in
-    which it is sampled.
-    audit_mode: how the belief is computed: as the "participant" must, from what it receives and
-    knows, or by an "oracle" from the noise, which the auditor of a campaign reads.
+    adversary_rounds: rounds that the curious client sees: "every" one, or its "own", in which it is
+    sampled.
     """
     exact = vantage in EXACT and local_steps == 1
     if vantage is Vantage.PARTICIPANT and adversary_rounds == "own":
@@ -94,24 +88,21 @@ def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: 
 
 
 def check(scheme: Scheme, audit_mode: str) -> None:
-    """Check that the adversary at the server knows what it needs, and looks where it is to.
-
-    Raises InputError if it does not.
-    """
-    found, primary = seat(audit_mode), scheme.federation.vantage
+    """Raise InputError unless the adversary at the server has its knowledge and its vantage."""
+    adversary, primary = seat(audit_mode), scheme.federation.vantage
     if not (
-        primary in found.vantages
-        or (primary is Vantage.PARTICIPANT and found.follows)
+        primary in adversary.vantages
+        or (primary is Vantage.PARTICIPANT and adversary.follows)
         or primary is Vantage.RELEASED_MODEL
     ):
         raise InputError(
             f"federation.vantage is '{primary}', but audit.mode is '{audit_mode}', which "
-            f"looks from the {' and the '.join(found.vantages)}; set federation.vantage to that"
+            f"looks from the {' and the '.join(adversary.vantages)}; set federation.vantage to that"
         )
     participation = scheme.participation
-    if participation.secret and participation.setting.seed is None and not found.reads_noise:
+    if participation.secret and participation.setting.seed is None and not adversary.reads_noise:
         raise InputError(
-            "privacy.noise-source is 'system' with training.sampling-rate below 1: the adversary's "
-            "background knowledge, which of the other records take part, is known to their clients "
-            'alone; choose audit.mode = "oracle" or noise-source = "seed"'
+            "privacy.noise-source is 'system' with training.sampling-rate below 1. The adversary "
+            "needs to know which other records take part, but only their clients do; set "
+            'audit.mode = "oracle" or privacy.noise-source = "seed"'
         )

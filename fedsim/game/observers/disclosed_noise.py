@@ -1,10 +1,9 @@
-"""The beliefs at several vantages, computed from the noise by an auditor who may read it.
+"""Beliefs at several vantages, computed from the noise by an auditor that receives it.
 
-The adversary has to know f(D), so in every step it computes the gradients of all other clients'
-records once more: a second training. But r minus what is common to both worlds is noise, and
-perhaps one gradient: whoever is handed the noise, as the auditor of a simulated campaign is, needs
-the challenge's gradients alone, and arrives at the same log-odds. A measurement of the mechanism,
-never part of it.
+The adversary has to know f(D), so that it computes the gradients of all other clients' records
+again in every step: a second training. But r minus the part common to both worlds is noise, and
+perhaps one gradient. An auditor that receives the noise, as in a simulated campaign, needs only the
+target's gradients to get the same log-odds. This measures the mechanism, and is never part of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,26 +25,24 @@ def measure(
     unknowns: Mapping[Vantage, UnknownNoise],
     sampling_rate: float,
 ) -> dict[Vantage, Step]:
-    """Return what each vantage point would conclude from r = rest + B (b g + (1 - b) g') + w.
+    """Return what each vantage would conclude from r = rest + B (b g + (1 - b) g') + w.
 
-    At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2; else the mixtures of the
-    posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same with g'.
-    Without any w the contribution itself is seen, and the ratio may be infinite.
+    At q = 1, lambda = ((b - 1/2) |g - g'|^2 + <w, g - g'>)/sigma^2. Otherwise it is the mixture of
+    the posterior, with s = (B <b g + (1 - b) g', g> + <w, g> - |g|^2/2)/sigma^2 and the same for
+    g'. Without any w the contribution itself is visible, and the ratio may be infinite.
 
-    present: g, the clipped gradient of the challenge record, float64 [T, P].
-    absent: g', that of its replacement, float64 [T, P]; None if there is none.
-    noises: by source, the parts of all noise, float64 [T, P], of which inner products are taken one
-    by one and once for everybody.
+    present: g, the clipped gradient of the target record, float64 [T, P].
+    absent: g', of its replacement, float64 [T, P]; None without one.
+    noises: parts of the noise by source, float64 [T, P]; each is read once, one after another.
     worlds: b, bool [T].
     participation: B, bool [T]; None if the record surely takes part.
-    Raises ValueError if the noise of a source of a vantage point is missing, disclosed twice, or
-    not [T, P].
+    Raises ValueError if the noise of a vantage's source is missing, disclosed twice, or not [T, P].
     """
     difference = present if absent is None else present - absent
     sensitivity, present_norm = _norm(difference), _norm(present)
     absent_norm = torch.zeros_like(present_norm) if absent is None else _norm(absent)
     taking_part = torch.ones_like(worlds) if participation is None else participation
-    # The scores' parts from the challenge alone: along g - g', or along g and along g'.
+    # Parts of the scores from the target alone: along g - g', or along g and along g'.
     if sampling_rate == 1:
         directions, signals = [difference], [(worlds.double() - 0.5) * sensitivity**2]
     else:
@@ -78,7 +75,7 @@ def _with_noise(
     noises: Iterable[tuple[int, Tensor]],
     unknowns: Mapping[Vantage, UnknownNoise],
 ) -> dict[Vantage, list[Tensor]]:
-    """Return the signals [T] with the noise along their directions [T, P] that hides from each."""
+    """Return each vantage's signals [T], plus its unknown noise along their directions [T, P]."""
     heard = {vantage: list(signals) for vantage in unknowns}
     disclosed = set()
     for source, noise in noises:
@@ -90,7 +87,7 @@ def _with_noise(
         for vantage in listening:
             heard[vantage] = [s + part for s, part in zip(heard[vantage], parts, strict=True)]
     for vantage, unknown in unknowns.items():
-        # Its belief would be more certain than the noise allows.
+        # Without this noise, the belief would be more certain than it may be.
         if undisclosed := sorted(unknown.sources - disclosed):
             raise ValueError(
                 f"the noise of {undisclosed}, which hides from {vantage}, was not disclosed"
@@ -99,16 +96,16 @@ def _with_noise(
 
 
 def nothing(noise_std: Tensor) -> Step:
-    """Return a step that says nothing, because the record's client was missing.
+    """Return a step without information, for a round that the record's client missed.
 
-    noise_std: sigma of the noise that a vantage point does not know, float64 [T].
+    noise_std: sigma of the vantage's unknown noise, float64 [T].
     """
     zero = torch.zeros_like(noise_std)
     return Step(zero, zero, noise_std, zero, zero)
 
 
 def _inner(left: Tensor, right: Tensor) -> Tensor:
-    """Return the inner products [T] of rows; no third [T, P] array is made, as * would."""
+    """Return the inner products [T] of rows, without the temporary [T, P] array that * needs."""
     return torch.einsum("tp,tp->t", left, right)
 
 

@@ -1,4 +1,4 @@
-"""What the adversary at a client remembers between messages, and what it finds in the end."""
+"""The memory of the adversary at a client, between messages and at the end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -14,18 +14,18 @@ from adversaries.attacks.posterior import Hypotheses
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What the adversary remembers between rounds, in arrays that fit its Flower state.
+    """The adversary's memory between rounds, as arrays that fit its Flower state.
 
-    A history is float64 [T, i], a column for each aggregate seen so far; statistics of the
-    residuals are those of `adversaries.attacks.residuals.Residual`. After local steps, whose
-    aggregate has no known law, `known` and `past` are None, `present_norms` are |Delta| and
+    A history is float64 [T, i], with a column for each aggregate so far. Statistics of residuals
+    are those of `adversaries.attacks.residuals.Residual`. After local steps the law of the
+    aggregate is unknown: `known` and `past` are None, `present_norms` are |Delta| and
     `absent_norms` 0.
 
     Attributes:
-        pending: the hypotheses about the aggregate of the current round.
-        known: float32 [T, P], what that aggregate contains in both worlds but for their directions.
-        past: float32 [T, P], the sum of the residuals before it; None where there are none.
-        batch: float64 [T], how many of the other records take part in it; None if all do.
+        pending: hypotheses about the aggregate of the current round.
+        known: float32 [T, P], the part of that aggregate that both worlds share.
+        past: float32 [T, P], sum of the earlier residuals; None without any.
+        batch: float64 [T], number of other records that take part in it; None if all do.
         ratios: history of the log-likelihood ratios of D to D'.
         sensitivities: history of |g - g'|.
         noise_stds: history of sigma.
@@ -59,7 +59,7 @@ class Memory:
 
     @classmethod
     def empty(cls, trials: int) -> "Memory":
-        """Return the memory of an adversary that has seen nothing."""
+        """Return the memory before the first message."""
         column = torch.empty(trials, 0, dtype=torch.float64)
         return cls(
             pending=None, known=None, past=None, batch=None, **dict.fromkeys(HISTORY, column)
@@ -82,7 +82,7 @@ class Memory:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
         """Return the memory of named arrays, the inverse of `to_arrays`.
 
-        device: where the hypotheses go.
+        device: device of the hypotheses.
         Raises KeyError if an array is missing.
         """
         tensors = {name.replace("-", "_"): torch.tensor(array) for name, array in arrays.items()}
@@ -103,19 +103,19 @@ class Memory:
 
 
 BETWEEN = ("known", "past", "batch")
-"""What is kept from a round to the next beside the hypotheses."""
+"""Values kept between rounds beside the hypotheses."""
 
 HISTORY = tuple(field.name for field in fields(Memory) if field.name not in ("pending", *BETWEEN))
-"""The arrays that grow by a column with every aggregate."""
+"""Arrays that grow by a column with every aggregate."""
 
 BETWEEN_ROUNDS = "between_"
-"""What their names begin with."""
+"""Prefix of their names."""
 
 LOSS_TRAJECTORY, POPULATION_LOSSES = "loss-trajectory", "population-losses"
-"""The challenge's losses [T, k + 1] at all global models, and those of non-members [T, h]."""
+"""The target's losses [T, k + 1] at all global models, and losses [T, h] of non-members."""
 
 POISON_SCORES = "poison-scores"
-"""What a crafted record does to the final model, [T]."""
+"""Effect of a crafted record on the final model, [T]."""
 
 MEMBERSHIP = (
     "true-positive-rate",
@@ -124,10 +124,10 @@ MEMBERSHIP = (
     "challenge-loss",
     POPULATION_LOSSES,
 )
-"""What `infer_membership` returns."""
+"""Results of `infer_membership`."""
 
 POPULATION = 64
-"""How many non-members at most: the standard error of a share of them is 1/16."""
+"""Most non-members: the standard error of a share of them is then 1/16."""
 
 PENDING = "pending_"
-"""What the names of the hypotheses' arrays begin with."""
+"""Prefix of the names of the hypotheses' arrays."""

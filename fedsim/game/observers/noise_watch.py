@@ -1,7 +1,7 @@
-"""Whether the sums of a training, and the messages in them, have the noise that is claimed.
+"""Tests whether the sums of a training, and the messages in them, have the claimed noise.
 
-Nobody's records are known here, and nothing is subtracted from a release: what is found holds for
-whatever they may be (`adversaries.statistics.noise_limit`).
+The watch knows no records, and subtracts nothing from a release, so that its results hold for any
+records (`adversaries.statistics.noise_limit`).
 """
 
 import math
@@ -19,23 +19,23 @@ from fedsim.config.training import TrainingConfig
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 
 SUM = "sum"
-"""The series of the released sums; the others are of clients, by their names."""
+"""Name of the series of released sums; the other series are named after clients."""
 
 TELLING = 1.2
-"""Below this limit, half of the noise would have been seen.
+"""Limit below which half of the noise would have been detected.
 
-What of the coordinates is not noise has a variance of at most 1.2^2 - 1 = .44 then; with a quarter
-of the noise's variance beside it they would vary by .69, which is less than 1.
+The variance of the coordinates without noise is then at most 1.2^2 - 1 = .44. With a quarter of the
+noise's variance they would vary by .69, which is less than 1.
 """
 
 
 class NoiseWatch:
     """The noise of every series of releases of one training.
 
-    What is said of all series together does not depend on which were seen so far: a client whose
-    messages come late was counted from the beginning.
+    Results for all series together do not depend on which were seen so far: a client whose messages
+    come late counts from the beginning.
 
-    clients: how many clients' messages may be looked at beside the sums, from client 0 on.
+    clients: number of clients whose messages may be observed beside the sums, from client 0 on.
     """
 
     def __init__(self, clients: int = 0) -> None:
@@ -51,10 +51,10 @@ class NoiseWatch:
         messages: Mapping[int, npt.NDArray[np.floating]],
         own_std: float,
     ) -> None:
-        """Take in a round.
+        """Observe a round.
 
         released: [P], the sum.
-        messages: [P] of each client, where the auditor is sent them.
+        messages: [P] of each client, where the auditor receives them.
         """
         self._one(SUM, released, std)
         for client, sent in messages.items():
@@ -63,34 +63,32 @@ class NoiseWatch:
         self._against = np.maximum(self._against, closed(log_e))
 
     def limits(self, confidence: float) -> dict[str, float]:
-        """Return how many times the claimed noise each series has at most; infinity for no limit.
+        """Return the largest possible noise of each series over the claimed; inf without a limit.
 
-        All of them hold together, after every round, with this confidence.
+        All limits hold together, after every round, with this confidence in (0, 1).
 
-        confidence: in (0, 1).
-        Raises InputError for an impossible confidence.
+        Raises InputError for a confidence out of range.
         """
         each = 1 - significance(confidence) / len(self._series)
-        found = {name: one.limit(each) for name, one in self._series.items()}
-        return {name: limit for name, limit in found.items() if name in self._seen}
+        limits = {name: one.limit(each) for name, one in self._series.items()}
+        return {name: limit for name, limit in limits.items() if name in self._seen}
 
     def accused(self, confidence: float) -> list[str]:
-        """Return the series that have less noise than is claimed.
+        """Return the series that have less noise than claimed.
 
-        With this confidence none of them, after any round, that has it: their e-processes are
-        averaged (`e_process.closed`), so that where many have less, each is found sooner than by
-        its own limit.
+        With this confidence in (0, 1), no series with the claimed noise is ever accused. The
+        e-processes of the series are averaged (`e_process.closed`). If many have less noise, each
+        is accused sooner than by its own limit.
 
-        confidence: in (0, 1).
-        Raises InputError for an impossible confidence.
+        Raises InputError for a confidence out of range.
         """
         threshold = -math.log(significance(confidence))
-        found = zip(self._series, self._against.tolist(), strict=True)
-        return [name for name, against in found if against >= threshold]
+        pairs = zip(self._series, self._against.tolist(), strict=True)
+        return [name for name, against in pairs if against >= threshold]
 
     @property
     def telling(self) -> bool:
-        """Whether half of the noise would have been seen in the sums."""
+        """Whether half of the noise would have been detected in the sums."""
         return self.limits(ALARM_CONFIDENCE).get(SUM, TELLING) < TELLING
 
     def _one(self, name: str, released: npt.NDArray[np.floating], std: float) -> None:
@@ -99,23 +97,20 @@ class NoiseWatch:
 
 
 def alarms(accused: Sequence[str], limits: Mapping[str, float]) -> list[str]:
-    """Return what has less noise than is claimed."""
-    sure = f"with confidence {ALARM_CONFIDENCE:g}, whatever the records are"
-    found = []
+    """Return the alarms about series with less noise than claimed."""
+    sure = f"with confidence {ALARM_CONFIDENCE:g}, for any records"
+    texts = []
     for name in accused:
-        who = "The released sums" if name == SUM else f"The messages of {name}"
-        less = "less noise than is claimed"
+        subject = "The released sums" if name == SUM else f"The messages of {name}"
+        less = "less noise than claimed"
         if limits[name] <= 1:
-            less = f"less than {limits[name]:.3g} times the noise that is claimed"
-        found.append(f"{who} have {less} ({sure}).")
-    return found
+            less = f"less than {limits[name]:.3g} times the claimed noise"
+        texts.append(f"{subject} have {less} ({sure}).")
+    return texts
 
 
 def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
-    """Return the standard deviation of the noise that so many clients add together.
-
-    sources: how many clients' messages are in what is looked at.
-    """
+    """Return the standard deviation of the noise in `sources` clients' messages together."""
     bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     together = aggregate_noise_multiplier(
         noise_multiplier, scheme.federation.trust, scheme.participation.expected_clients, sources
@@ -126,8 +121,8 @@ def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
 def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int) -> bool:
     """Return whether the noise of a run can be judged without its records.
 
-    It takes one training, since trials may share their noise, and noise that the released sum or
-    message has on top of everything: with local steps, later ones depend on that of earlier ones.
+    This needs a single training, since trials may share noise. It also needs noise that is added
+    last to each sum or message: with local steps, later steps depend on the noise of earlier ones.
     """
     plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
     return trial_count == 1 and training.local_steps == 1 and training.clipping and plain

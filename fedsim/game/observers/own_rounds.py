@@ -1,9 +1,9 @@
 """A participant that is itself sampled: it sees the models of its own rounds, and the last one.
 
-Between two of them it sees the sum of several rounds at once, at models that it did not see. Their
-way is taken from a replay without noise, bent to end at the model that it saw, and the sum for
-Gaussian around it: an attack. Exact where the two are of consecutive rounds, in which nothing had
-to be guessed. As everybody here it is granted the coins of all clients but the target.
+Between two of them it sees only the sum of several rounds, at models that it did not see. The
+attack takes those models from a replay without noise, bent to end at the model that it saw, and
+treats the sum as Gaussian around it. It is exact for consecutive rounds, where nothing is guessed.
+Like all observers here, it knows the coins of all clients except the target's.
 """
 
 import torch
@@ -27,16 +27,16 @@ def observe(
     end: Tensor,
     rounds: int,
 ) -> Memory:
-    """Return the memory after a model of a later round: in its last column what both say together.
+    """Return the memory after a model of a later round, with both models' evidence at its end.
 
-    With R the sum of the L aggregates between, and the target in each by a coin of rate q, it is
-    the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`, for the mean of the
-    target's updates along the way.
+    Let R be the sum of the L aggregates between them, with the target in each by a coin of rate q.
+    The ratio is the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`, for
+    the mean of the target's updates along the way.
 
     memory: of the rounds before `game.round`.
-    game: the round that `start` is the model of, its trials and the target.
-    start: float32 [T, P], the model that was seen then.
-    end: float32 [T, P], that of a later round.
+    game: the round of the model `start`, its trials and the target.
+    start: float32 [T, P], the earlier model.
+    end: float32 [T, P], the later model.
     """
     step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = _path(rules, federation, game, start, end, rounds)
@@ -45,21 +45,21 @@ def observe(
         common, present, _ = sums(rules, federation, game.at(game.round + place), model)
         known += common
         difference += present
-    # In `sums` the target is there by a share q.
+    # `sums` includes the target with weight q.
     update = difference / (rounds * rules.scheme.participation.rate)
     std = noise_std(rules.scheme, game.noise_multiplier, update, game.round) * rounds**0.5
     expected = hypotheses(known, update, None, std, rules.scheme.participation.rate, rounds)
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
-    # What is known only at the end stands in the column of the last round.
+    # Evidence that arrives only at the end is in the column of the last round.
     silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
     for _ in range(rounds - 1):
         memory = entered(memory, silent)
-    found = {
+    last = {
         "ratios": ratios,
         "sensitivities": expected.sensitivity,
         "present_norms": expected.present_norm,
     }
-    return entered(memory, silent | found)
+    return entered(memory, silent | last)
 
 
 def _path(
@@ -70,7 +70,7 @@ def _path(
     end: Tensor,
     rounds: int,
 ) -> list[Tensor]:
-    """Return the models that the rounds began with: replayed without noise, bent to the end."""
+    """Return the models at the start of the rounds: replayed without noise, bent to the end."""
     step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = [start]
     for place in range(rounds):

@@ -1,9 +1,9 @@
 """The participant: an ordinary client that also keeps a posterior belief about the challenge.
 
-It learns from the messages that every client receives (the model before a step, the aggregate after
-it) and from its stated background knowledge: D, D', the mechanism and theta_0, and, where steps are
-sampled, which of the records other than the challenge's take part. Nothing here takes a world bit,
-the challenge record's coin or another client's noise.
+It learns from the messages of every client: the model before a step, and the aggregate after it.
+Its stated background knowledge is D, D', the mechanism and theta_0, and, where steps are sampled,
+which records other than the target take part. No function here takes a world, the target record's
+coin or another client's noise.
 """
 
 import math
@@ -45,12 +45,12 @@ def expect(
 ) -> Memory:
     """Return the memory with two hypotheses about the aggregate that answers this round's model.
 
-    own_message: [T, P], what the adversary itself sent, its own noise included, which is therefore
-    no uncertainty to it, and the noise that colluders disclosed to it.
-    missing: clients that the aggregate is without, where that is known; if the challenge's is one
-    of them there is nothing to tell apart.
-    unknown_shares: of how many clients the adversary does not know the noise; None: of all others
-    that join the round.
+    own_message: [T, P], the adversary's own message with its noise, plus the noise that colluding
+    clients disclosed to it: these are known.
+    missing: clients that are known to be missing from the aggregate; without the target's client,
+    the worlds are equal.
+    unknown_shares: number of clients whose noise the adversary does not know; None: all others that
+    join the round.
     """
     scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
     bound = summing.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
@@ -60,7 +60,7 @@ def expect(
         std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
         expected = of_local_steps(scheme, known + own_message, difference, std)
         return replace(memory, pending=expected, known=None, batch=None)
-    # What the aggregate has in both worlds, and what the challenge adds in each.
+    # The part of the aggregate that both worlds share, and the target's part in each.
     known = common_part(seen, set(range(scheme.federation.clients)) - {adversary, *missing})
     known += own_message
     present, absent = challenge_contributions(seen)
@@ -73,7 +73,7 @@ def expect(
         multiplier * _scale(scheme.privacy.sensitivity, bound, present, absent),
         scheme.participation.rate,
     )
-    # With x^' where it surely takes part: what is left then differs by g - g' alone.
+    # With x^' where it surely takes part: the residual then differs by g - g' alone.
     common = known if scheme.participation.secret else known + absent
     batch = _batch(scheme.privacy.unit, game, seen.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
@@ -85,12 +85,12 @@ def _unknown_multiplier(
     """Return sigma of the noise that the adversary does not know, over the sensitivity."""
     trust, participation = scheme.federation.trust, scheme.participation
     if unknown_shares is None:
-        there = participation.participants(game.round)
+        present = participation.participants(game.round)
         unknown_shares = len(
-            trust.model.unknown_noise(Vantage.PARTICIPANT, there, game.target_client, adversary)
+            trust.model.unknown_noise(Vantage.PARTICIPANT, present, game.target_client, adversary)
         )
     if not (unknown_shares or trust.model.server_draws):
-        return 0.0  # nobody else joins: there is no noise but the adversary's own
+        return 0.0  # no other client joins: the only noise is the adversary's own
     return aggregate_noise_multiplier(
         game.noise_multiplier, trust, participation.expected_clients, unknown_shares
     )
@@ -101,12 +101,12 @@ def of_local_steps(
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
-    The noise of all steps adds up, as if none of it had moved a later step. A sampled record is in
-    the sum as often as its coins say, each time with its mean gradient along the replay.
+    The noise of all steps adds up, as if it had not moved later steps. A sampled record is in the
+    sum as often as its coins say, each time with its mean gradient along the replay.
 
     known: [T, P], the sum under D'.
-    difference: [T, P], what D is expected to add, all steps together.
-    step_std: of the noise of each step, [T] or a scalar.
+    difference: [T, P], expected part of D, all steps together.
+    step_std: standard deviation of each step's noise, [T] or a scalar.
     """
     steps, rate = scheme.training.local_steps, scheme.participation.rate
     noise_std = step_std * math.sqrt(steps)
@@ -116,33 +116,32 @@ def of_local_steps(
 
 
 def _scale(sensitivity: str, bound: float, present: Tensor, absent: Tensor) -> Tensor:
-    """Return what the noise is in proportion to, float64 [T]: the bound, or how far they differ."""
+    """Return the scale of the noise, float64 [T]: the bound, or the distance of the worlds."""
     if sensitivity == "local":
         return (present - absent).norm(dim=-1)
     return torch.full(present.shape[:1], bound, dtype=torch.float64, device=present.device)
 
 
 def _batch(unit: str, game: RoundGame, taking_part: Tensor | None) -> Tensor | None:
-    """Return how many records besides the challenge's take part, float64 [T]; None if all do."""
-    if taking_part is None or unit == "client":  # whose coins all trials share
+    """Return how many records besides the target take part, float64 [T]; None if all do."""
+    if taking_part is None or unit == "client":  # all trials share the coins of clients
         return None
-    # The challenge record's own coin is not for the adversary to know.
+    # The adversary must not use the target record's own coin.
     others = taking_part.sum(dim=1) - taking_part[:, game.the_record].long()
     return others.double()
 
 
 def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return what the target client would send without noise: under D and D'.
+    """Return what the target client would send without noise under D and D': float64 [T, P], twice.
 
-    Where records are sampled, with the coins of the others; the record's own coin is unknown, and
-    it takes part by a share q.
+    They are sums over the local steps. Sampled records have their coins, except the target record:
+    its coin is unknown, so that it takes part with weight q.
 
-    seen: the round, with the model that the client's local steps begin with.
-    Returns: float64 [T, P], twice: the sums over the local steps.
+    seen: the round, with the model at the start of the client's local steps.
     """
     federation, game, parameters = seen.federation, seen.game, seen.parameters
     record, replacement, trials = game.record, game.replacement, len(parameters)
-    # Both worlds in one pass, one after the other along the axis of the trials.
+    # Both worlds in one pass, along the axis of the trials.
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
@@ -164,11 +163,11 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
 
 
 def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
-    """Return what the other clients would send without noise: under D', and D minus D', [T, P].
+    """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'.
 
-    The adversary does not see the iterates between the local steps of a client. It takes those of a
-    replay without noise instead, and the aggregate for Gaussian around their sums. What the noise
-    of a step does to the gradients of later ones is left out: an attack, not an exact posterior.
+    The adversary does not see the models between a client's local steps. It replays them without
+    noise, and treats the aggregate as Gaussian around their sums. The effect of a step's noise on
+    later gradients is left out, so that this is an attack, not an exact posterior.
     """
     scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
     steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
@@ -185,19 +184,18 @@ def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
 
 
 def observe(memory: Memory, aggregate: Tensor) -> Memory:
-    """Return the memory after the aggregate of the round before.
+    """Return the memory after the aggregate [T, P] of the previous round.
 
-    aggregate: [T, P], as received.
-    Raises RuntimeError if there are no hypotheses.
+    Raises RuntimeError without hypotheses.
     """
     pending = memory.pending
     if pending is None:
-        raise RuntimeError("an aggregate arrived for a round that the adversary did not see begin")
-    found, past = nothing(len(aggregate)), None
+        raise RuntimeError("an aggregate arrived for a round whose start the adversary did not see")
+    left, past = nothing(len(aggregate)), None
     batch = pending.noise_std.new_zeros(len(aggregate)) if memory.batch is None else memory.batch
     if memory.known is not None:
         past = torch.zeros_like(memory.known) if memory.past is None else memory.past
-        found, past = residual(pending, memory.known, past, aggregate)
+        left, past = residual(pending, memory.known, past, aggregate)
     columns = {
         "ratios": log_likelihood_ratio(pending, aggregate),
         "sensitivities": pending.sensitivity,
@@ -205,7 +203,7 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
         "present_norms": pending.present_norm,
         "absent_norms": pending.absent_norm,
         "batch_sizes": batch,
-        **{f"residual_{field.name}": getattr(found, field.name) for field in fields(Residual)},
+        **{f"residual_{field.name}": getattr(left, field.name) for field in fields(Residual)},
     }
     return entered(memory, columns, past)
 
@@ -214,7 +212,7 @@ def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None =
     """Return the memory with one more round.
 
     columns: [T] for each name of `HISTORY`.
-    past: [T, P], the sum of the residuals so far; None where there are none.
+    past: [T, P], sum of the residuals so far; None without any.
     """
     history = {
         name: torch.cat([getattr(memory, name), columns[name].cpu()[:, None]], dim=1)
@@ -229,17 +227,16 @@ def infer_membership(
     parameters: Tensor,
     losses: bool = False,
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """Return what an attack on the final models finds by their losses alone, for comparison.
+    """Return the results of a membership attack by the final models' losses, for comparison.
 
-    The threshold is the mean loss over the members that are the same in both worlds.
+    The threshold is the mean loss over the members that both worlds share.
 
-    target_records: the positions in D of the target's records: one, or all of a client's.
+    target_records: positions in D of the target's records: one, or all of a client's.
     parameters: float32 [T, P], the final models.
-    losses: whether to return what attacks with shadow models compare besides.
-    Returns: by name (`MEMBERSHIP`), for each trial: the true and false positive rates among single
-    records, and whether the challenge is taken for a member: whether its mean loss is at most the
-    threshold. With `losses` also the challenge's mean loss [T], and the losses [T, h] of some
-    records that no model was trained on.
+    losses: whether to return further losses for attacks with shadow models.
+    Returns: by name (`MEMBERSHIP`) and trial: true and false positive rates among single records,
+    and whether the target is called a member, because its mean loss is at most the threshold. With
+    `losses` also the target's mean loss [T], and the losses [T, h] of some non-members.
     Source: Yeom et al.
     """
     certain = np.delete(np.arange(len(federation.client_of)), target_records)
@@ -247,24 +244,20 @@ def infer_membership(
     non_members, _ = federation.evaluate(parameters, *federation.held_out())
     target, _ = federation.evaluate(parameters, *federation.members(target_records))
     true_positives, false_positives = membership.yeom(members, non_members)
-    found: dict[str, npt.NDArray[np.generic]] = {
+    results: dict[str, npt.NDArray[np.generic]] = {
         "true-positive-rate": true_positives,
         "false-positive-rate": false_positives,
         "challenge-is-member": membership.yeom_challenge(target.mean(1), members),
     }
     if losses:
-        found["challenge-loss"] = target.mean(1).cpu().numpy()
-        found[POPULATION_LOSSES] = non_members[:, :POPULATION].cpu().numpy()
-    return found
+        results["challenge-loss"] = target.mean(1).cpu().numpy()
+        results[POPULATION_LOSSES] = non_members[:, :POPULATION].cpu().numpy()
+    return results
 
 
 def challenge_loss(
     federation: Federation, target_records: npt.NDArray[np.intp], parameters: Tensor
 ) -> npt.NDArray[np.float64]:
-    """Return the mean loss of the target's records, along training.
-
-    parameters: float32 [T, P], the models of a round.
-    Returns: float64 [T], in nats.
-    """
+    """Return the mean loss of the target's records, float64 [T] in nats, at models [T, P]."""
     losses, _ = federation.evaluate(parameters, *federation.members(target_records))
     return losses.mean(1).cpu().numpy()

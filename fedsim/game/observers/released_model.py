@@ -1,9 +1,9 @@
-"""The belief of somebody who sees the released model alone: theta_k, knowing theta_0.
+"""The belief of an observer of the released model alone: it sees theta_k and knows theta_0.
 
-Where the server's optimiser is linear in the aggregates, theta_0 - theta_k = sum_i c_i r_i, one
-Gaussian observation around what the clients summed along the way. The way itself was not seen: its
-models are taken from a replay without noise, bent to end at the model that was released. An attack,
-not an exact posterior, unless there was one round only, in which nothing had to be guessed.
+Where the server's optimiser is linear in the aggregates, theta_0 - theta_k = sum_i c_i r_i is one
+Gaussian observation around the clients' sums along the way. The observer did not see the way: the
+attack takes its models from a replay without noise, bent to end at the released model. It is an
+exact posterior only for a single round, where nothing is guessed.
 """
 
 import numpy as np
@@ -30,43 +30,38 @@ Floats = npt.NDArray[np.float64]
 
 
 def why_not(scheme: Scheme) -> str | None:
-    """Return why the released model is not attacked, None where it is."""
+    """Return why the released model is not attacked; None where it is."""
     training = scheme.training
     if training.optimizer not in LINEAR:
         return (
-            f"the model is no linear function of the aggregates under the optimiser "
+            "the model is not a linear function of the aggregates with the optimiser "
             f"'{training.optimizer}'"
         )
     if training.local_steps > 1:
         return "clients took steps of their own, whose models would have to be guessed as well"
     if scheme.federation.tolerated_dropouts:
-        return "which clients took part in which round is known to those who saw the rounds alone"
+        return "only observers of the rounds know which clients took part in which round"
     if (noise := scheme.privacy.noise.mechanism).own_law:
-        return f"the law of {noise.title} depends on the way there, which was not seen"
+        return f"the law of {noise.title} depends on models along the way, which were not seen"
     if scheme.participation.secret and scheme.participation.setting.seed is None:
-        return "which of the others took part is known to themselves alone"
+        return "only the clients know which other records took part"
     return None
 
 
 def check(scheme: Scheme) -> None:
-    """Check that the released model can be attacked if it is the configured vantage.
-
-    Raises InputError if it is, and cannot be.
-    """
+    """Raise InputError if the released model is the configured vantage, but cannot be attacked."""
     reason = why_not(scheme)
     if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:
         raise InputError(
-            f"federation.vantage is 'released-model', but {reason}; choose 'participant', whose "
+            f"federation.vantage is 'released-model', but {reason}; set 'participant', whose "
             "bound is an upper bound for the released model"
         )
 
 
 def responses(training: TrainingConfig, participation: Participation, rounds: int) -> Floats:
-    """Return how the model answers the aggregates: theta_0 - theta_i = sum_j a_ij r_j.
+    """Return a, float64 [k, k], with theta_0 - theta_i = sum_j a_ij r_j.
 
-    From unit impulses, one in each round, pushed through the server's optimiser.
-
-    Returns: a, float64 [k, k].
+    It pushes unit impulses, one in each round, through the server's optimiser.
     """
     optimizer = ServerOptimizer(training, participation.divisor)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
@@ -81,12 +76,12 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
 
 
 def shares(answers: Floats) -> Floats:
-    """Return which share of a surprise at theta_k was there after each round, [k].
+    """Return the share of the deviation at theta_k that exists after each round, [k].
 
-    Of noise alike in all rounds, the displacement W_i given W_k is expected to be W_k cov(W_i,
-    W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
+    With equal noise in all rounds, the displacement W_i given W_k is expected to be
+    W_k cov(W_i, W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
 
-    answers: [k, k] as of `responses`.
+    answers: [k, k] from `responses`.
     """
     final: Floats = answers[-1]
     return answers @ final / (final @ final)
@@ -99,33 +94,33 @@ def attack(
     released: Tensor,
     bridged: bool = True,
 ) -> dict[str, Floats]:
-    """Return what theta_k says, in all rounds together: the score is the log-likelihood ratio.
+    """Return the evidence of theta_k for all rounds together: a log-likelihood ratio as the score.
 
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
 
-    with R = theta_0 - theta_k, and D and sigma divided by |c| so that they are in the units of a
-    clipped sum. Where records or clients are sampled the others' coins are known and the target's
-    is replaced by its mean q. Costs two trainings.
+    with R = theta_0 - theta_k. D and sigma are divided by |c|, so that they are in the units of a
+    clipped sum. Where records or clients are sampled, the others' coins are known, and the target's
+    coin is replaced by its mean q. The attack costs two trainings.
 
-    game: of round k, the last; the numbers of its trials say, with the configuration, theta_0.
+    game: of the last round k; the numbers of its trials and the configuration determine theta_0.
     released: theta_k, float32 [T, P].
-    bridged: whether the models along the way are bent to end at theta_k; False stays on the replay.
-    Returns: the arrays [T, k] of a `Step` each round. Everything is in the last column, since
-    nothing is seen before.
+    bridged: whether models along the way are bent to end at theta_k; False keeps the replay.
+    Returns: the arrays [T, k] of a `Step` for each round. The last column has all the evidence,
+    since nothing is seen before.
     """
     rounds = game.round
     theta = initial_parameters(rules, federation, game.trials).to(released.device)
     participation = rules.scheme.participation
     answers = responses(rules.scheme.training, participation, rounds)
     weights, bridge = answers[-1], shares(answers)
-    # The models from theta_0 on without noise, halfway between the two worlds.
+    # Models from theta_0 on without noise, halfway between the two worlds.
     path = [theta]
     optimizer = ServerOptimizer(rules.scheme.training, participation.divisor)
     for round in range(1, rounds + 1):
         known, present, absent = sums(rules, federation, game.at(round), path[-1])
         middle = (known + (present + absent) / 2).float()
         path.append(optimizer.step(path[-1], middle, round))
-    # Bent to end at the model that was released, and each round's sums at the bent models.
+    # Bend them to end at the released model, and take each round's sums at the bent models.
     surprise = released.double() - path[-1].double()
     observed = theta.double() - released.double()
     scale = float(np.linalg.norm(weights))
@@ -152,10 +147,10 @@ def attack(
 def sums(
     rules: GameRules, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the sum that both worlds have in a round, and what D and D' are expected to add.
+    """Return the sum that both worlds share in a round, and the expected parts of D and D'.
 
-    parameters: float32 [T, P], the models that the round begins with.
-    Returns: float64 [T, P], three times; of a sampled target a share q of what it would add.
+    parameters: float32 [T, P], models at the start of the round.
+    Returns: float64 [T, P], three times; a sampled target counts with weight q.
     """
     seen = KnownRound.drawn(rules, federation, game, parameters)
     rate = rules.scheme.participation.rate
@@ -165,16 +160,13 @@ def sums(
 
 
 def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
-    """Return sigma of a round's noise [T], from all who add some.
-
-    difference: [T, P], how far the two worlds' sums are apart.
-    """
-    trust, there = scheme.federation.trust, scheme.participation.participants(round)
-    sources = 1 if trust.model.server_draws else len(there)
+    """Return sigma of a round's noise [T]; difference: of the worlds' sums [T, P]."""
+    trust, present = scheme.federation.trust, scheme.participation.participants(round)
+    sources = 1 if trust.model.server_draws else len(present)
     multiplier = aggregate_noise_multiplier(
         nominal, trust, scheme.participation.expected_clients, sources
     )
-    if not sources:  # of nobody there is nothing, nor any noise
+    if not sources:  # without clients there is no noise
         multiplier = 0.0
     if scheme.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
@@ -185,14 +177,14 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
 def poison_scores(
     rules: GameRules, federation: Federation, trials: range, released: Tensor
 ) -> Floats | None:
-    """Return the score of every released model: of the adversary that crafted the challenge.
+    """Return the score of every released model, by the adversary that crafted the target.
 
-    It looks at what the challenge was crafted to move. The higher the score, the likelier the model
-    was trained on D; where the threshold lies is for the auditor to find out.
+    It observes what the target was crafted to move. A higher score makes it likelier that the model
+    was trained on D; the auditor chooses the threshold.
 
-    By challenge.kind: of "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); of "gradient" <theta_0 -
-    theta_k, u>, how far the model went down the vector u; of other records the negative loss
-    (BACKDOORTEST, which prints the loss with the sign of a model that was not trained on it).
+    By challenge.kind: for "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); for "gradient"
+    <theta_0 - theta_k, u>, how far the model went down the vector u; for other records the negative
+    loss (BACKDOORTEST, which prints the loss with the sign of a model not trained on it).
 
     released: theta_k, float32 [T, P].
     Returns: float64 [T]; None where nothing was crafted.
@@ -208,7 +200,7 @@ def poison_scores(
     features, labels = federation.members(np.asarray([crafted.record]))
     if rules.challenge.kind == "clipbkd":
         pair = torch.cat([features, torch.zeros_like(features)])
-        found = federation.logits(released, pair).double().cpu().numpy()
-        return logit_gain(found[:, 0], found[:, 1], int(labels[0]))
+        logits = federation.logits(released, pair).double().cpu().numpy()
+        return logit_gain(logits[:, 0], logits[:, 1], int(labels[0]))
     losses, _ = federation.evaluate(released, features, labels)
     return -losses[:, 0].cpu().numpy()

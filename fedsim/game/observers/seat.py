@@ -1,4 +1,4 @@
-"""What an adversary at the server sees of a round, and what its seat has to say of itself."""
+"""An adversary's seat at the server, and what it sees of a round."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -20,14 +20,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measured:
-    """What an oracle reads of a round and nobody else may see.
+    """Secrets of a round that only an oracle may read.
 
     Attributes:
         worlds: bool [T], which trials train on D.
         present: [T, P], the target's clipped gradient.
-        absent: [T, P], that of what D' has in its place; None for nothing.
+        absent: [T, P], the clipped gradient of its replacement in D'; None without one.
         participation: bool [T], whether the target took part; None if it surely did.
-        noises: by source, all noise that was drawn, [T, P] each; read one after the other.
+        noises: all noise, by source, [T, P] each; read one after another.
     """
 
     worlds: Tensor
@@ -39,17 +39,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is to see at the server of a round in which the target's client took part.
+    """The server's view of a round in which the target's client took part.
 
     Attributes:
         config: the experiment.
-        game: which round, which trials and about what.
-        participants: the clients that took part.
-        unknown_noise: what hides the target, by vantage that sees every round and is measured.
+        game: the round, its trials and the target.
+        participants: clients that took part.
+        unknown_noise: noise that hides the target, by measured vantage that sees every round.
         model: [T, P] float32, as it was sent.
-        total: [T, P] float64, the sum that is released, less the noise that was disclosed.
-        message: returns what a client sent, [T, P]; not where messages are summed securely.
-        measured: returns what an oracle reads; for a seat that `reads_noise`.
+        total: [T, P] float64, the released sum less the disclosed noise.
+        message: returns a client's message, [T, P]; not where messages are summed securely.
+        measured: returns an oracle's secrets; for a seat that `reads_noise`.
     """
 
     config: Config
@@ -63,13 +63,13 @@ class Seen:
 
 
 class Seat(ABC):
-    """An adversary that looks at every round from the server; one for each batch of trials.
+    """An adversary that observes every round at the server; one for each batch of trials.
 
     Attributes:
-        vantages: those at which it concludes.
-        follows: whether the adversary's node keeps a belief of its own, at the participant.
-        reads_noise: whether clients hand over their noise and the target's gradient.
-        exact: whether its ratios are those of what its vantages see, and not an attack's score.
+        vantages: vantages at which it concludes.
+        follows: whether the adversary's node keeps its own belief, as a participant.
+        reads_noise: whether clients give their noise and the target's gradient to the auditor.
+        exact: whether its ratios are exact for its vantages, and not an attack's score.
     """
 
     vantages: ClassVar[tuple[Vantage, ...]]
@@ -79,4 +79,4 @@ class Seat(ABC):
 
     @abstractmethod
     def observe(self, seen: Seen) -> Mapping[Vantage, Step]:
-        """Return what is learnt from a round at each of the vantages that are measured."""
+        """Return the evidence of a round at each measured vantage."""

@@ -1,8 +1,8 @@
 """What an honest but curious server concludes from the clients' messages of a round.
 
-It knows what the participant knows (D, D', the mechanism, theta_0 and, where steps are sampled,
-which records other than the challenge's take part), and sees more: every message by itself, or the
-sum of all where secure aggregation hides them. It follows the protocol.
+It has the participant's knowledge: D, D', the mechanism, theta_0 and, where steps are sampled,
+which records other than the target take part. It sees more: every single message, or their sum
+where secure aggregation hides them. It follows the protocol.
 """
 
 from collections.abc import Collection
@@ -18,15 +18,15 @@ from fedsim.game.observers.participant import of_local_steps, replay_target
 from fedsim.privacy.mechanism import Neighbouring
 
 ROUNDING = 1e-5
-"""The share of a clean float32 sum below which a difference may be rounding, and says nothing."""
+"""Share of a clean float32 sum below which a difference may be rounding, and is no evidence."""
 
 
 def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor) -> Step:
-    """Return what the server learns from one round, on the CPU.
+    """Return the server's evidence from one round, on the CPU.
 
-    noise_std: of the noise in it that the server does not know, float64 [T], 0 for none; of one
-    step where clients take several.
-    message: [T, P], what it received, less the noise that was disclosed to it.
+    noise_std: standard deviation of the noise that the server does not know, float64 [T], 0 for
+    none; of one step where clients take several.
+    message: [T, P], the received message less the noise that was disclosed to the server.
     """
     scheme, rate = seen.rules.scheme, seen.rules.scheme.participation.rate
     if scheme.training.local_steps > 1:
@@ -56,7 +56,7 @@ def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, messa
 
 
 def _nearest(rest: Tensor, present: Tensor, absent: Tensor, sampling_rate: float) -> Tensor:
-    """Return which of nothing (0), g (1) and g' (2) the rest [T, P] of a clean sum is, int [T]."""
+    """Return which of nothing (0), g (1) and g' (2) is nearest to a clean sum's rest, int [T]."""
     distances = torch.stack(
         [rest.norm(dim=-1), (rest - present).norm(dim=-1), (rest - absent).norm(dim=-1)]
     )

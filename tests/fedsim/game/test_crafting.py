@@ -281,5 +281,5 @@ def test_what_the_model_and_the_data_have_not_is_refused(
 def test_a_mislabelled_record_has_another_label_than_its_own(small: Make) -> None:
     own = int(federation.load(small()).split.members_records.labels[2])
     changes = {"challenge.kind": "mislabelled", "challenge.record": 2, "challenge.label": own}
-    with pytest.raises(InputError, match="already; give another"):
+    with pytest.raises(InputError, match="already has; give another"):
         federation.load(small(changes))

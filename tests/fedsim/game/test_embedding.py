@@ -73,7 +73,7 @@ class Twice(nn.Module):
 @pytest.mark.parametrize(
     ("model", "complaint"),
     [
-        (nn.Sequential(nn.Conv2d(1, 10, 8), nn.Flatten()), "the model has none"),
+        (nn.Sequential(nn.Conv2d(1, 10, 8), nn.Flatten()), "the model has no linear layer"),
         (Twice(), "last linear layer 2 times"),
     ],
 )

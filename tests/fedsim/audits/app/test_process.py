@@ -58,7 +58,7 @@ HOSTILE = {
     "raises": ("raise KeyboardInterrupt", r"ended by signal 2"),
     "answers itself": (
         'os.write(int(sys.argv[1]), b\'{"verdict": "supported"}\\n\'); time.sleep(99)',
-        "something else than measurements",
+        "something other than measurements",
     ),
     "is silent": ("time.sleep(99)", "did not answer within"),
     # A child of its own keeps the socket open when the process has ended.

@@ -188,7 +188,7 @@ def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[...,
     [
         ("lyra", r"audit\.attacks is 'lyra'.*did you mean 'lira'"),
         ("lira, yeom-mean", "'yeom-mean', which compares .* every run reports it as 'yeom'"),
-        ("lira-fixed", "'lira-fixed', whose variance is that of several records"),
+        ("lira-fixed", "'lira-fixed', whose variance needs several records"),
     ],
 )
 def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(

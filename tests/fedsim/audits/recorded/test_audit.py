@@ -302,7 +302,7 @@ def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
     arrays = {"large": (4.0, 32), "small": (0.01, 8192)}
     report = report_of(stored("float16", arrays, 1.5e-4, 0))
     assert report["release"]["noise"] == "as claimed"
-    assert "was left over with" not in texts(report)
+    assert "times the noise of the whole model" not in texts(report)
 
 
 def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:

@@ -115,7 +115,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
         {"changed": clipping(lambda norms: (3 / (norms + 1e-6)).clamp(max=1))}, "clipped gradient",
     ),
     "one record of a batch unclipped": ({"changed": clipping(first_times_ten)}, "clipped gradient"),
-    "noise taken back before the step": ({"changed": noise_taken_back}, "differ from the recorded ones"),
+    "noise taken back before the step": ({"changed": noise_taken_back}, "from the recorded ones"),
     "half of the steps unrecorded": ({"at_half": recorder_taken_off}, "no recorded step"),
     "a record added to each batch": ({"batch_of": with_the_first}, "which trains on other records"),
 }  # fmt: skip

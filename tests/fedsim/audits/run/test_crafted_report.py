@@ -154,7 +154,7 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert "What the released model gives away." in page
     assert (directory.path / "figures" / "poison.svg").exists()
     # The first model is not what differential privacy is about, and is no release of it either.
-    assert "fitted to the records of D, without noise" in report.mechanism.dp_note
+    assert "fitted to the records of D without noise" in report.mechanism.dp_note
 
 
 def test_copies_of_a_record_are_not_said_to_be_crafted(

@@ -86,8 +86,8 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         (honest, 9.9, 4, "is not supported."),  # nor refuted: the noise may be a little more
         (quiet, 10, 4, "is refuted."),
         (quiet, 1000, 4, "is not supported."),  # less noise than was configured
-        (cut, 10, 3, "is not judged: the transcript does not say that the run has ended"),
-        (bare, 10, 3, "is not judged: the noise that was measured allows an epsilon of up to"),
+        (cut, 10, 3, "is not judged: the transcript does not state that the run has ended"),
+        (bare, 10, 3, "is not judged: the measured noise allows an epsilon of up to"),
     ):
         claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5)
         assert command(path, *claim) == status, (path, epsilon)
@@ -140,9 +140,7 @@ def test_a_configured_number_out_of_all_bounds_still_has_a_report(
     tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(server(tmp_path / "t", 1.0, noise_multiplier=value, clipping_norm=value)) == 0
-    assert "the recorded noise_multiplier is neither 0 nor" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    assert "noise_multiplier is neither 0 nor" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_round_in_which_nobody_changed_the_model_has_a_report(

@@ -174,9 +174,9 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
             100,
             ("--claimed-unit", "client"),
             3,
-            "is not judged: the claim is of a client",
+            "is not judged: the claim is about a client",
         ),
-        (federation, 100, (), 4, "is not supported: Noise came from the run's seed"),
+        (federation, 100, (), 4, "is not supported: The noise came from the run's seed"),
     ):
         claim = ("--claimed-epsilon", claimed, "--claimed-delta", 1e-3)
         assert command(folder / "transcripts", *claim, *options) == status, said
@@ -236,7 +236,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the recorded run"),
         ((recorded, "--delta", "1e-3"), "leave it out"),
-        ((recorded, "--claimed-epsilon", "1"), "give both"),
+        ((recorded, "--claimed-epsilon", "1"), "needs both"),
         ((recorded, "--confidence", "1.5"), "confidence is 1.5"),
         ((recorded, "--no-challenge"), "give their seeds with --canary-seed-file"),
         ((elsewhere, "--data-root", tmp_path / "nowhere", "--out", out), "there is no folder"),

@@ -125,7 +125,7 @@ def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path
         (
             "trial,canary,included,score",
             [(0, 7, 1, 1.0), (1, 7, 1, 1.0), (0, 7, 1, 1.0)],
-            "line 4: canary '7' of trial 0 is there twice",
+            "line 4: canary '7' of trial 0 occurs twice",
         ),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)

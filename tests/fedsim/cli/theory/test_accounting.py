@@ -468,10 +468,10 @@ def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> N
     assert answer["dp_guarantee"] is False
     assert "run's seed" in answer["dp_note"]
     printed = text(f"account {seeded}")
-    assert printed.index("No DP guarantee. The noise came from") < printed.index("An adversary there")
+    assert printed.index("No DP guarantee. The noise came") < printed.index("An adversary there")
     honest = written(tmp_path, content + 'noise-source = "system"\n')
     assert document(f"account {honest}")["dp_guarantee"] is True
-    assert "A DP guarantee. Noise was keyed" in text(f"account {honest}")
+    assert "A DP guarantee. The operating system" in text(f"account {honest}")
     assert document(f"account {honest} --vantage server")["dp_guarantee"] is False
     assert "dp_guarantee" not in document(ACCOUNT)
 

@@ -75,7 +75,7 @@ def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity(
 def test_a_client_refuses_to_send_what_does_not_fit(value: float) -> None:
     found = grid()
     found.message(np.array([found.limit, -found.limit]))
-    with pytest.raises(OutOfRangeError, match=r"outside of \+-1024"):
+    with pytest.raises(OutOfRangeError, match=r"outside \+-1024"):
         found.message(np.array([0.0, value]))
 
 
@@ -131,7 +131,7 @@ def test_the_bound_grows_with_rounds_and_parameters() -> None:
 
 def test_coarse_noise_is_refused_in_one_line_and_fine_noise_is_not() -> None:
     fixed_point.check(grid(), 30, 1e-5, 20.0)
-    with pytest.raises(InputError, match=r"raise the noise or lower data\.records") as error:
+    with pytest.raises(InputError, match=r"raise the noise, or lower data\.records") as error:
         fixed_point.check(grid(noise_multiplier=1e-9), 30, 1e-5, 1.0)
     assert "\n" not in str(error.value)
 

@@ -58,10 +58,10 @@ def test_who_comes_late_was_counted_from_the_beginning() -> None:
 
 def test_an_alarm_says_whose_noise_and_how_much() -> None:
     (said,) = alarms(["client-3"], {"sum": 1.2, "client-3": 0.594})
-    assert said.startswith("The messages of client-3 have less than 0.594 times the noise")
+    assert said.startswith("The messages of client-3 have less than 0.594 times the claimed noise")
     # Accused before its own limit is below 1.
     (said,) = alarms(["sum"], {"sum": 1.09})
-    assert said.startswith("The released sums have less noise than is claimed")
+    assert said.startswith("The released sums have less noise than claimed")
 
 
 def test_where_some_clients_join_those_expected_add_the_noise_together(

@@ -539,7 +539,7 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
 
 def test_a_lost_state_is_an_error_and_not_a_wrong_belief() -> None:
     memory = Memory.empty(2)
-    with pytest.raises(RuntimeError, match="did not see begin"):
+    with pytest.raises(RuntimeError, match="start the adversary did not see"):
         participant.observe(memory, torch.zeros(2, 3))
 
 

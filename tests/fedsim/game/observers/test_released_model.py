@@ -148,13 +148,13 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"training.optimizer": "adam"}, "no linear function"),
+        ({"training.optimizer": "adam"}, "not a linear function"),
         ({"federation.clients": 4, "federation.tolerated-dropouts": 1}, "took part in which round"),
         ({"training.local-steps": 2, "federation.trust": "local"}, "steps of their own"),
         (
             {"training.sampling-rate": 0.5, "privacy.noise-source": "system"}
             | {"audit.mode": "oracle"},
-            "known to themselves alone",
+            "only the clients know",
         ),
     ],
 )
