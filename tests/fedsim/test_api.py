@@ -161,7 +161,7 @@ def test_a_model_predicts_and_its_evidence_is_verified(
     evidence = fedsim.sign(trained, tmp_path / "key.pem")
     assert fedsim.verify(trained, tmp_path / "key.public.pem").outcome is Outcome.VERIFIED
     assert fedsim.verify(evidence).outcome is not Outcome.VERIFIED  # whose key is it?
-    with pytest.raises(InputError, match="there already"):
+    with pytest.raises(InputError, match="exists already"):
         fedsim.sign(trained, tmp_path / "key.pem")
     with pytest.raises(InputError, match="give 3 at least"):
         fedsim.tune(config, models=2)
