@@ -17,6 +17,7 @@ from scipy.special import logit
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
+from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD, RENYI, accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
@@ -79,6 +80,7 @@ class VantageBounds:
         theorem2_rho_alpha: the paper's printed value, which is not a bound.
         yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
         note: what this vantage point sees, in words.
+        risks: for each of `risks.BASELINES`: it, and the largest success of any attack from it.
     """
 
     trust: Trust
@@ -91,6 +93,7 @@ class VantageBounds:
     theorem2_rho_alpha: float
     yeom_bound: float
     note: str
+    risks: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,7 @@ def vantage_bounds(
                 theorem2_rho_alpha=bound.theorem2_rho_alpha,
                 yeom_bound=bound.yeom_bound,
                 note=note,
+                risks=risks.success_by_baseline(mechanism),
             )
         )
     return rows

@@ -69,6 +69,12 @@ def success(mechanism: Mechanism, baseline: float) -> float:
     return float(true_positives(mechanism, [baseline])[0])
 
 
+def success_by_baseline(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
+    """Return each of `BASELINES` with the largest success of any attack from it."""
+    largest = true_positives(mechanism, BASELINES)
+    return tuple(zip(BASELINES, map(float, largest), strict=True))
+
+
 def _below(rate: float, epsilons: Floats, deltas: Floats) -> float:
     above = np.exp(epsilons) * rate + deltas
     under = 1 - np.exp(-epsilons) * (1 - rate - deltas)

@@ -38,6 +38,7 @@ from fedsim.report.sections import (
     one_run,
     other_notions,
     prediction,
+    risks,
     target,
     theory,
     to_whom,
@@ -53,6 +54,7 @@ from fedsim.report.sections.section import Section, Transcript
 SECTIONS = (
     verdict.SECTION,
     to_whom.SECTION,
+    risks.SECTION,
     beliefs.SECTION,
     lowering.SECTION,
     utility.SECTION,

@@ -1,7 +1,7 @@
 """What theory allows and predicts: the part of a report that does not depend on the trials."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from adversaries.statistics.estimators import Distance
@@ -32,6 +32,9 @@ class VantageBounds:
     """e^epsilon - 1; vacuous above 1."""
     note: str
     """Caution about these numbers; "" for none."""
+    risks: list[tuple[Real, Real]] = field(default_factory=list)
+    """Success of an attack without the release, and its largest success with it; empty in reports
+    of earlier versions."""
 
 
 @dataclass(frozen=True)

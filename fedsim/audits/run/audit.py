@@ -136,7 +136,7 @@ def _measured(run: AuditedRun) -> Report:
 def _bounds(run: AuditedRun) -> Bounds:
     rows = []
     for row in run.vantage_bounds:
-        named = {"trust": row.trust.value, "vantage": row.vantage.value}
+        named = {"trust": row.trust.value, "vantage": row.vantage.value, "risks": list(row.risks)}
         rows.append(VantageBounds(**asdict(row) | named))
     return Bounds(
         **asdict(run.bounds),

@@ -108,10 +108,9 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
 
 def risks_of(mechanism: Mechanism) -> list[Row]:
     """Return the largest success of any attack for several successes without the release."""
-    largest = risks.true_positives(mechanism, risks.BASELINES)
     return [
-        {"baseline": baseline, "at_most": float(at_most)}
-        for baseline, at_most in zip(risks.BASELINES, largest, strict=True)
+        {"baseline": baseline, "at_most": at_most}
+        for baseline, at_most in risks.success_by_baseline(mechanism)
     ]
 
 

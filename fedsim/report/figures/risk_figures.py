@@ -1,0 +1,28 @@
+"""The success of attacks with the release against their success without it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedsim.report.figures.canvas import BLUE, GREEN, MUTED, PURPLE, new_axes, page_style
+
+
+def success(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """Return a figure of the largest success by baseline, both on logarithmic axes.
+
+    Args:
+        curves: pairs of baseline and largest success, in (0, 1], by the name of the curve.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        for place, (name, pairs) in enumerate(curves.items()):
+            baselines, largest = np.array(sorted(pairs)).T
+            colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
+            axes.plot(baselines, largest, color=colour, marker=marker, markersize=4, label=name)
+        ends = np.array([baselines[0], baselines[-1]])
+        axes.plot(ends, ends, color=MUTED, linestyle="--", label="without the model")
+        axes.set(xscale="log", yscale="log")
+        axes.set(xlabel="success without the model", ylabel="success with it, at most")
+        axes.legend()
+    return figure

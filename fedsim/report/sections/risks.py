@@ -1,0 +1,87 @@
+"""The section about the success of attacks: re-identification and its like."""
+
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import VantageBounds
+from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
+from fedsim.report.document.wording import percent
+from fedsim.report.figures import risk_figures
+from fedsim.report.sections.facts import is_pac
+from fedsim.report.sections.section import Section, Transcript
+from fedsim.report.sections.vantage_words import NAMES, holds_for
+
+EXAMPLE = 0.001
+"""The baseline that the sentence is about."""
+
+MEANING = (
+    "By theory, for any attack on one person: re-identification, attribute inference or "
+    "reconstruction. The first column is how often the attack is right without the model, such as "
+    "1 in n for naming one of n people. The others are how often it is right with it, at most, "
+    "after one training."
+)
+
+
+def in_cases(baseline: float) -> str:
+    """Return a share as text, such as "1 in 1,000"."""
+    return f"1 in {round(1 / baseline):,}"
+
+
+def sentence(risks: list[tuple[float, float]]) -> str:
+    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown."""
+    at_most = dict(risks).get(EXAMPLE)
+    if at_most is None:
+        return ""
+    return (
+        f"An attacker who guesses right in {in_cases(EXAMPLE)} cases without the model guesses "
+        f"right in at most {at_most / EXAMPLE:.3g} in {1 / EXAMPLE:,.0f} with it."
+    )
+
+
+def table(risks: dict[str, list[tuple[float, float]]]) -> Table:
+    """Return the risks by baseline, a column for each name."""
+    rows = [
+        [in_cases(baseline), *("no limit" if one >= 1 else percent(one) for one in largest)]
+        for baseline, largest in _by_baseline(risks)
+    ]
+    return tabulated(("Right without the model", *risks), rows)
+
+
+def _by_baseline(
+    risks: dict[str, list[tuple[float, float]]],
+) -> list[tuple[float, list[float]]]:
+    columns = list(risks.values())
+    return [
+        (baseline, [column[place][1] for column in columns])
+        for place, (baseline, _) in enumerate(columns[0])
+    ]
+
+
+def _limited(report: Report) -> list[VantageBounds]:
+    """Return the vantage points with risks; none for reports of earlier versions and PAC noise."""
+    return [] if is_pac(report) else [row for row in report.bounds.vantages if row.risks]
+
+
+def _words(report: Report) -> list[Block]:
+    rows = _limited(report)
+    if not rows:
+        return []
+    audited = next(row for row in rows if row.vantage == report.vantage)
+    return [
+        Prose(f"{sentence(audited.risks)} {MEANING} {holds_for(report)}"),
+        table({NAMES[row.vantage].capitalize(): row.risks for row in rows}),
+        Place("risks"),
+    ]
+
+
+def _figures(report: Report, _: Transcript) -> list[Figure]:
+    rows = [row for row in _limited(report) if row.risks[0][1] < 1]
+    if not rows:
+        return []
+    curves = {NAMES[row.vantage].capitalize(): row.risks for row in rows}
+    caption = (
+        "Largest success of any attack with the model, against its success without it. The dashed "
+        "line is an attack that learns nothing from the model."
+    )
+    return [Figure("risks", risk_figures.success(curves), "Success of any attack.", caption)]
+
+
+SECTION = Section("How likely is re-identification?", _words, _figures)
