@@ -139,8 +139,6 @@ def example(key: Key, names: Sequence[str] = ()) -> Scalar:
 
     It prefers a value that goes with the defaults of all other keys. It returns the default where
     no other value is known.
-
-    names: the registered names that the key accepts.
     """
     default, tries = key.default, [*re.findall(r'"([^"]+)"', key.allowed), *names]
     if isinstance(default, bool):

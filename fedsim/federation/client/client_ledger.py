@@ -86,7 +86,6 @@ class Answer:
 
     @property
     def trial_numbers(self) -> range:
-        """The trials that shared the message."""
         return range(self.first_trial, self.first_trial + self.trials)
 
     @classmethod
@@ -133,7 +132,6 @@ def enter(
 ) -> None:
     """Enter an answer, before it leaves.
 
-    terms: the terms of the client's owner.
     planned: for the first answer of a run, the release of all answers to come. The client spends
     nothing on a training that cannot end. None for later answers.
     measures: the epsilon of measures after the planned rounds.
@@ -156,9 +154,6 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
     """Return the noise multiplier that the client computed for a run; None before the first answer.
 
     It is a function of the run's configuration, but takes seconds where records are sampled.
-
-    terms: they name the ledger's folder.
-    run: Flower's number of the run.
     """
     matches = (
         answer.noise_multiplier
@@ -169,10 +164,7 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
 
 
 def attempted(terms: Terms, experiment: str) -> int:
-    """Return the number of charged rounds of a configuration, over all trials and attempts.
-
-    terms: they name the ledger's folder.
-    """
+    """Return the number of charged rounds of a configuration, over all trials and attempts."""
     answers = read(terms.state)
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 

@@ -134,7 +134,6 @@ class SecureSum:
 
     @property
     def threshold(self) -> int:
-        """The number of clients that must answer the last stage."""
         return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:

@@ -198,7 +198,6 @@ class _Course:
         )
 
     def counts(self, row: Row, client: int) -> Counts:
-        """Return a client's rounds with a row among them."""
         asked = client in row.participants
         return self.account.after(row, client) if asked else self.account.spent(client)
 

@@ -78,7 +78,6 @@ def look(
 ) -> dict[str, Any]:
     """Return the interim results of all finished trials, for an event.
 
-    pairing: trials.pairing.
     worlds: of the finished trials, bool [T].
     log_odds: their final log-odds at the configured vantage, [T].
     accuracies: for each batch, the accuracies of its evaluated trials by round, [k + 1, E].

@@ -64,10 +64,8 @@ def accept(
 ) -> dict[int, Message]:
     """Return the valid replies by partition, sorted.
 
-    what: names the replies in error messages.
     needed: a client that may not be missing; None: no such client.
     asked: the clients that received a message; None: all.
-    log_event: logs missing clients.
     Raises ClientFailedError with the clients' names, if too many or the needed one are missing.
     """
     clients = batch.nodes if asked is None else list(asked)
@@ -110,7 +108,6 @@ def accept_round(
     """Return the clients' valid replies of a round.
 
     secure: the exchange that masks the messages; None where the server sees them.
-    log_event: logs missing clients.
     """
     # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.config.audit.mode).follows

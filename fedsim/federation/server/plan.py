@@ -102,7 +102,6 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
     config: the experiment. If the directory `run.out` exists, its batches stay as small as they
     are.
-    processes: number of processes that share the memory of this machine.
     Raises InputError for an impossible experiment.
     """
     check(config)
@@ -194,7 +193,6 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
 
     The other half is for gradients.
 
-    processes: number of processes that share the memory.
     Raises InputError if one trial does not fit, or one pair where trials come in pairs.
     """
     dataset = distribution.dataset(config)
