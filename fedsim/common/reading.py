@@ -1,8 +1,8 @@
 """Readers of files from any source, with limited memory and known errors.
 
 `DAMAGE` has all errors of a damaged file, from whichever library. A small file cannot fill the
-memory: packed content is limited by `most_unpacked`, arrays must be as large as they say before
-they are allocated, and text has a limited size. Where a library allocates, `memory` limits it.
+memory: `most_unpacked` limits packed content, arrays must be as large as they say before they are
+allocated, and text has a limited size. Where a library allocates, `memory` limits it.
 """
 
 import contextlib

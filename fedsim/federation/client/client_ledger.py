@@ -177,8 +177,8 @@ def _check_order(answers: Sequence[Answer], new: Answer) -> None:
         if same and common and old.round >= new.round:
             raise RefusedError(
                 f"round {new.round} of trial {min(common)} is asked for, but round {old.round} of "
-                "it was answered in this run already; each round is answered once and in order, "
-                "and an interrupted run is continued as a new run"
+                "it was answered in this run already. Each round is answered once and in order. An "
+                "interrupted run is continued as a new run."
             )
 
 
@@ -193,8 +193,8 @@ def _check_budget(
             raise RefusedError(
                 f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
                 f"these records were charged for '{old.unit}' and '{old.neighbouring}', and the "
-                "two do not add up; use the same unit and neighbouring relation, or, if the folder "
-                f"now holds other people's records, set another {STATE} in the node's config"
+                "two do not add up. Use the same unit and neighbouring relation. If the folder now "
+                f"holds other people's records, set another {STATE} in the node's config."
             )
     request = f"round {new.round} of '{new.name}'"
     if new.measured:
@@ -208,8 +208,8 @@ def _check_budget(
         raise RefusedError(
             f"{request} would bring this client's records to epsilon {after:.4g} at delta "
             f"{terms.delta_limit:g} over all runs ({before:.4g} before), above its {EPSILON_LIMIT} "
-            f"= {terms.epsilon_limit:g}; to agree to more, raise {EPSILON_LIMIT} (or "
-            f"{DELTA_LIMIT}) in the node's config"
+            f"= {terms.epsilon_limit:g}. To agree to more, raise {EPSILON_LIMIT} (or "
+            f"{DELTA_LIMIT}) in the node's config."
         )
 
 

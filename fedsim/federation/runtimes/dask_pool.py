@@ -64,10 +64,10 @@ class Address:
             )
         if certificates is None and not insecure and not _is_loopback(str(parts.hostname)):
             raise InputError(
-                f"{parts.hostname} is another machine, and Dask runs all code that reaches it; "
-                "write certificates with fedsim cluster certificates DIR, start scheduler and "
-                "workers with them, and give --cluster-tls DIR; or give --insecure on a network "
-                "that only you use"
+                f"{parts.hostname} is another machine, and Dask runs all code that reaches it. "
+                "Write certificates with fedsim cluster certificates DIR, start scheduler and "
+                "workers with them, and give --cluster-tls DIR. On a network that only you use, "
+                "you may give --insecure instead."
             )
         if certificates is not None:
             for name in (AUTHORITY, CERTIFICATE, KEY):

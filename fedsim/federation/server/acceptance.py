@@ -246,10 +246,10 @@ def _row_norms(values: Array) -> Floats:
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
     """Return the largest length of a client's honest message in each trial, noise included.
 
-    A message consists of clipped parts: the client's records (n where the server does not read
-    them), copies of a crafted target that only one world has, planted canaries, and one canary of
-    the client that the server does not know. At client level it is the client's update and the
-    canaries. A longer message is invalid and would distort the model.
+    A message consists of clipped parts. These are the client's records (n where the server does not
+    read them), copies of a crafted target that only one world has, planted canaries, and one canary
+    that the server does not know. At client level, the client's update replaces its records. A
+    longer message is invalid and would distort the model.
 
     noise_std: standard deviation of a step's noise in each trial, [T], if clients add it.
     sent: the client's message, [..., P].

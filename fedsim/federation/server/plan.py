@@ -225,7 +225,7 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
         if batch < 2:
             raise InputError(
                 f"two trials of this model, which pairs need, take {readable(2 * each)}, but only "
-                f"{readable(memory // 2)} is free for them (half of run.max-memory); allow "
+                f"{readable(memory // 2)} is free for them (half of run.max-memory). Allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
         batch -= batch % 2

@@ -113,9 +113,9 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "audit.attacks=lira,none"], "'none' stands alone; drop it, or all others"),
         (
             ["--set", "training.sampling-rate=.1"],
-            "is '.1', which is text and no number; TOML wants 0.1",
+            "is '.1', which is text and no number; write 0.1",
         ),
-        (["--set", "training.rounds=07"], "is '07', which is text and no number; TOML wants 7"),
+        (["--set", "training.rounds=07"], "is '07', which is text and no number; write 7"),
         (["--set", "trials=3"], "it is a table; give one of its keys, such as trials.count"),
         (["--max-memory", "5"], "takes 132 KiB between"),
         (["--max-memory", "5"], "but there are 5 bytes (run.max-memory)"),
