@@ -215,7 +215,7 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     if each > memory // 2:
         raise InputError(
             f"one trial of this model takes {readable(each)} between the rounds and as much again "
-            f"for its gradients, but only {readable(memory)} is free (run.max-memory); allow more, "
+            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, "
             "or choose a smaller model"
         )
     batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
