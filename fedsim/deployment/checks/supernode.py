@@ -75,7 +75,7 @@ def running(place: Path, port: int) -> Iterator[Line]:
     process = connection.process(place, "supernode")
     listening = ports.listening("127.0.0.1", port)
     if process is None and (place / "supernode.pid").exists():
-        reason = logs.complaint(place / "logs" / "supernode.log") or "its log has no reason"
+        reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
         restart = f"sh {place / 'start.sh'}"
         yield "supernode", WRONG, f"has ended by itself ({reason}); mend that, then {restart}"
     elif process is None and not listening:
@@ -107,7 +107,7 @@ def _apps(place: Path) -> Line:
     """Check the process without which the SuperNode answers nothing."""
     if supernode.starts_apps(place):
         return "apps", OK, "are started for its tasks"
-    reason = logs.complaint(place / "logs" / "supernode.log") or "its log has no reason"
+    reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
     message = f"are not started ({reason}), so the node never answers; {_restart(place)}"
     return "apps", WRONG, message
 
