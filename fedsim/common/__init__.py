@@ -1,1 +1,1 @@
-"""What every room needs: errors and files, randomness, devices, memory."""
+"""Parts that every package needs: files, randomness, devices, memory."""

@@ -29,7 +29,6 @@ def even(length: int, most: float) -> int:
     """Return the length of equal parts of a whole that are at most so long.
 
     length: length of the whole, at least 1.
-    most: largest length of a part.
     """
     return math.ceil(length / math.ceil(length / max(1, int(most))))
 

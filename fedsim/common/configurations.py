@@ -52,10 +52,7 @@ def bundled(named: Path) -> Path:
 
 
 def path(name: str) -> Path:
-    """Return the file of a bundled configuration. Raises InputError if no one has this name.
-
-    name: without its ending.
-    """
+    """Return the file of a bundled configuration. Raises InputError if no one has this name."""
     file = folder() / f"{name}.toml"
     if not file.is_file():
         names = ", ".join(sorted(one.stem for one in folder().glob("*.toml")))

@@ -73,10 +73,7 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """Raise InputError for TF32 on another device than CUDA.
-
-    device: the device of the tensors.
-    """
+    """Raise InputError for TF32 on another device than CUDA."""
     if precision == "tf32" and device.type != "cuda":
         raise InputError(
             f"run.precision is tf32, which {device.type} does not have; choose float32 or bf16"
@@ -88,8 +85,6 @@ def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
     """Run the block in a precision, and restore full float32 after it.
 
     By default, PyTorch lets convolutions on CUDA use TF32.
-
-    device: the device of the tensors.
     """
     if device.type == "cuda":
         _allow_tf32(precision == "tf32")

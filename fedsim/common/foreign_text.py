@@ -14,9 +14,9 @@ UNSHOWN = re.compile(
 USER = re.compile(r"(?<=://)(?:[^/\s:@]*:(?!\d*(?:[/?#\s]|$))(?:(?!://).)*|(?:(?!://)\S)*)@")
 """The user and the password in a URL.
 
-Users write passwords with slashes, spaces and at signs, so the pattern removes rather too much:
-after a user and a colon (that begins no port) all up to the line's last @, else a word up to its
-last @.
+Users write passwords with slashes, spaces and at signs, so the pattern removes rather too much.
+After a user and a colon (that begins no port), it removes all up to the line's last @. Else it
+removes a word up to its last @.
 """
 
 SECRET = re.compile(

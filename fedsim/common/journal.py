@@ -69,8 +69,7 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
 def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
     """Cut off an unfinished last line of a file.
 
-    Raises:
-        InputError, OSError: see `private_files.opened_own`.
+    Raises InputError, OSError: see `private_files.opened_own`.
     """
     if path.exists() and path.stat().st_size > journal.size:
         with os.fdopen(private_files.opened_own(path), "ab") as file:
@@ -80,14 +79,10 @@ def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
     """Write an object behind the last line, to disk; return its checksum.
 
-    Args:
-        path: the file.
-        values: the object, of strict JSON, without a "check".
-        previous: checksum of the last line; "" for a new file.
-
-    Raises:
-        InputError, OSError: see `private_files.append`.
-        ValueError: a number is NaN or infinite.
+    values: the object, of strict JSON, without a "check".
+    previous: checksum of the last line; "" for a new file.
+    Raises InputError, OSError: see `private_files.append`.
+    Raises ValueError if a number is NaN or infinite.
     """
     check = _checksum(values, previous)
     text = json.dumps({**values, "check": check}, allow_nan=False)

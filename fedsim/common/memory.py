@@ -61,7 +61,6 @@ class Footprint:
     example: float
 
     def bytes(self, trials: int, records: int) -> float:
-        """Return the peak bytes of a block."""
         own = trials * self.trial + records * self.record
         return self.fixed + own + trials * records * self.example
 
@@ -78,8 +77,6 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
 
     On a GPU the blocks grow until the largest takes `MEASURABLE` bytes. On a CPU, the kernels' own
     scratch memory is not measured.
-
-    device: the device of the computation.
     """
     run(1, 1)  # allocate what is kept
     side = SIDE
@@ -95,10 +92,7 @@ def footprint(run: Callable[[int, int], object], device: torch.device) -> Footpr
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
-    """Return the peak bytes of a function's tensors, beyond the tensors before it.
-
-    device: the device of the tensors.
-    """
+    """Return the peak bytes of a function's tensors, beyond the tensors before it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)

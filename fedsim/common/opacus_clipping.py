@@ -59,14 +59,11 @@ def clipped_sums(optimizer: Any) -> Floats | None:
 def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:
     """Return the largest contribution of a record to a sum; None: the sum is not as expected.
 
-    expected: the sums of `clipped_sums`.
     summed: the optimizer's sum, [P].
-    limits: the norms of `sensitivities`.
     """
     agree = np.linalg.norm(expected - summed, axis=1) <= AGREE * limits[0]
     return float(limits[agree.argmax()]) if agree.any() else None
 
 
 def flat(tensors: list[Any]) -> Floats:
-    """Return the numbers of all tensors in one array, in order."""
     return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])

@@ -87,8 +87,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all.
 
-    Raises:
-        InputError, OSError: see `replacing`.
+    Raises InputError, OSError: see `replacing`.
     """
     with replacing(path, mode) as file:
         file.write(content)
@@ -97,8 +96,7 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
 def opened_new(path: Path) -> BinaryIO:
     """Return an empty file (0600) that replaces the named one, to be written bit by bit.
 
-    Raises:
-        InputError, OSError: see `replacing`.
+    Raises InputError, OSError: see `replacing`.
     """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
@@ -130,8 +128,7 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
 def append(path: Path, content: bytes) -> None:
     """Append to a file; the content is on disk when the function returns.
 
-    Raises:
-        InputError, OSError: see `opened_own`.
+    Raises InputError, OSError: see `opened_own`.
     """
     new = not path.exists()
     with os.fdopen(opened_own(path), "ab") as file:

@@ -1,8 +1,8 @@
 """Readers of files from any source, with limited memory and known errors.
 
 `DAMAGE` has all errors of a damaged file, from whichever library. A small file cannot fill the
-memory: packed content is limited by `most_unpacked`, arrays must be as large as they say before
-they are allocated, and text has a limited size. Where a library allocates, `memory` limits it.
+memory: `most_unpacked` limits packed content, arrays must be as large as they say before they are
+allocated, and text has a limited size. Where a library allocates, `memory` limits it.
 """
 
 import contextlib
@@ -72,8 +72,6 @@ def memory(packed: int) -> Iterator[None]:
 
     It is for libraries that trust the sizes in a file. It limits the address space of the whole
     process, so nothing may be imported in the block or run beside it. Only Linux has such a limit.
-
-    packed: bytes of the files.
     """
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -138,7 +136,6 @@ def opened(path: Path) -> BufferedReader:
 def content(path: Path, most: int) -> bytes:
     """Return the bytes of a file.
 
-    most: largest allowed number of bytes.
     Raises OSError if it cannot be read.
     Raises ValueError if it has more bytes, or is no regular file.
     """

@@ -85,7 +85,6 @@ def _kind(path: Path, wanted: str) -> object:
 
 
 def refusal(directory: Path, error: OSError) -> InputError:
-    """Return the error for a directory that cannot be written."""
     return InputError(
         f"cannot write to '{directory}': {error.strerror}; name another directory with --out"
     )
@@ -103,7 +102,6 @@ def refusing(directory: Path) -> Iterator[None]:
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page.
 
-    directory: created if it is missing.
     Raises InputError if the directory is a link.
     Raises OSError if it cannot be written.
     Raises ValueError for a number that is NaN or infinite.

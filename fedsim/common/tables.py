@@ -1,4 +1,4 @@
-"""TOML tables as typed, validated data, what their keys may hold, and complaints as one line."""
+"""TOML tables as typed, validated data, with types of their keys and errors in one line."""
 
 import math
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Scalar = bool | int | float | str
-"""What TOML and Flower's run config know."""
+"""A value of TOML and of Flower's run config."""
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -14,7 +14,7 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Table(BaseModel):
-    """A TOML table: kebab-case keys, no unknown ones, no silent conversion between types."""
+    """A TOML table: kebab-case keys, no unknown keys, no silent conversion between types."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -27,7 +27,7 @@ class Table(BaseModel):
 
 
 def explain(error: ValidationError) -> str:
-    """Return the first complaint as one line that names the key."""
+    """Return the first error as one line that names the key."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
@@ -37,13 +37,13 @@ def explain(error: ValidationError) -> str:
         *table, name = map(str, first["loc"])
         return f"unknown key '{name}'" + (f" in {'.'.join(table)}" if table else "")
     if meant := _number_meant(first["input"], first["type"]):
-        return f"{key} is {first['input']!r}, which is text and no number; TOML wants {meant}"
+        return f"{key} is {first['input']!r}, which is text and no number; write {meant}"
     message = message[0].lower() + message[1:]
     return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"
 
 
 def _number_meant(given: Any, complaint: str) -> str | None:
-    """Return how TOML writes the number that a text stands for, None where it is none."""
+    """Return the TOML form of the number in a text; None: the text is no number."""
     if complaint not in ("float_type", "int_type") or not isinstance(given, str):
         return None
     try:

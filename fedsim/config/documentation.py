@@ -113,7 +113,7 @@ def key(name: str) -> Key:
 
 
 def by_task() -> dict[str, list[Key]]:
-    """Return every key once, below a heading: the ones that most users change, then by table."""
+    """Return every key once, by heading: first the most often changed keys, then each table."""
     keys = every_key()
     groups = {"Most often changed": [keys[name] for name in FIRST]}
     for table, task in TASKS.items():
@@ -139,8 +139,6 @@ def example(key: Key, names: Sequence[str] = ()) -> Scalar:
 
     It prefers a value that goes with the defaults of all other keys. It returns the default where
     no other value is known.
-
-    names: the registered names that the key accepts.
     """
     default, tries = key.default, [*re.findall(r'"([^"]+)"', key.allowed), *names]
     if isinstance(default, bool):

@@ -153,7 +153,6 @@ class Config(Table):
         """Return the same experiment with other paths of its records, and no path of weights.
 
         public_root: the path of public records, beside clients' own records.
-        offline: forbid the download of missing files.
         """
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if offline:

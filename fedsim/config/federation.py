@@ -133,7 +133,6 @@ class FederationConfig(Table):
 
     @property
     def fewest_participants(self) -> int:
-        """The smallest number of clients in a round."""
         return self.clients - self.tolerated_dropouts
 
     @property

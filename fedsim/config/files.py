@@ -187,9 +187,9 @@ FIXED_SIZE = ("fraction", "fraction-fit", "fraction-train", "clients-per-round",
 def _suggestion(key: str) -> str:
     if key.rpartition(".")[2] in FIXED_SIZE:
         return (
-            "; fedsim does not simulate a fixed number of clients in a round, since its "
-            "amplification is proven for replaced clients, and not for added or removed ones; "
-            "federation.sampling-rate samples each client independently"
+            ". fedsim does not simulate a fixed number of clients in a round, since its "
+            "amplification is proven only for replaced clients. Set federation.sampling-rate, "
+            "which samples each client independently"
         )
     if key in Config.model_fields:
         within = next(dotted for dotted in KNOWN_KEYS if dotted.startswith(f"{key}."))

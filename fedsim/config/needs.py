@@ -60,7 +60,6 @@ class Setting:
         return str(value) if isinstance(value, str) else value
 
     def holds(self, config: BaseModel) -> bool:
-        """Return whether the statement is true for a configuration."""
         return TESTS[self.test](self.value(config), self.tested)
 
     def current(self, config: BaseModel) -> str:
@@ -124,37 +123,30 @@ class Need:
 
 
 def equals(key: str, value: Scalar) -> Setting:
-    """Return the statement that a key has this value."""
     return Setting(key, "is", value)
 
 
 def differs(key: str, value: Scalar) -> Setting:
-    """Return the statement that a key has another value."""
     return Setting(key, "is not", value)
 
 
 def one_of(key: str, *values: str) -> Setting:
-    """Return the statement that a key has one of these values."""
     return Setting(key, "is one of", values)
 
 
 def above(key: str, bound: float) -> Setting:
-    """Return the statement that a number is greater than a bound."""
     return Setting(key, "is above", bound)
 
 
 def below(key: str, bound: float) -> Setting:
-    """Return the statement that a number is less than a bound."""
     return Setting(key, "is below", bound)
 
 
 def at_least(key: str, bound: int) -> Setting:
-    """Return the statement that a number is at least a bound."""
     return Setting(key, "is at least", bound)
 
 
 def even(key: str) -> Setting:
-    """Return the statement that a number is even."""
     return Setting(key, "is even", 2)
 
 

@@ -142,7 +142,6 @@ class TrainingConfig(Table):
 
     @property
     def local_rate(self) -> float:
-        """The learning rate of a client's own steps."""
         return self.local_learning_rate or self.rate
 
 
@@ -156,10 +155,7 @@ of the clients' updates."""
 
 
 def chosen(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table [training] with defaults for an optimiser and schedule that are not set.
-
-    tables: the tables of the configuration.
-    """
+    """Return the table [training] with defaults for an optimiser and schedule that are not set."""
     training: Mapping[str, Any] = tables.get("training", {})
     sgd = any(training.get(key, 0) != 0 for key in ("learning-rate", "momentum"))
     sgd |= training.get("local-steps", 1) != 1
@@ -176,10 +172,7 @@ def chosen(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unless_classified(task: str, command: str) -> None:
-    """Raise InputError if a command that compares accuracies gets a task without classes.
-
-    task: model.task.
-    """
+    """Raise InputError if a command that compares accuracies gets a task without classes."""
     if task != "classification":
         raise InputError(
             f"model.task is {task}, but {command} compares accuracies of classes; use fedsim run "

@@ -32,10 +32,7 @@ GRACE = 60.0
 class Answering:
     """A process that answers one message, with all its child processes.
 
-    Args:
-        process: the leader of its own process group.
-        token: the token of the task.
-        deadline: seconds from now.
+    deadline: seconds from now.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], token: str, deadline: float) -> None:
@@ -48,11 +45,7 @@ class Answering:
         self._claimed = True
 
     def goes_on(self, runtime: Runtime) -> bool:
-        """Return whether the process lives. If it does, keep its claim; else end its children.
-
-        Args:
-            runtime: the SuperNode that handed the task out.
-        """
+        """Return whether the process lives. If it does, keep its claim; else end its children."""
         if (status := self.process.poll()) is not None:
             self.kill()  # its remaining children
             if status:

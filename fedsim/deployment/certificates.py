@@ -63,9 +63,7 @@ class Pair:
 def authority(days: int, now: datetime | None = None) -> Pair:
     """Return the key and the self-signed certificate (PEM) of a new certificate authority.
 
-    Args:
-        days: validity.
-        now: beginning of the validity, less an hour for different clocks; None: the current time.
+    now: beginning of the validity, less an hour for different clocks; None: the current time.
     """
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
@@ -91,15 +89,10 @@ def server_certificate(
 ) -> Pair:
     """Return a TLS key and its certificate (PEM) for host names and IP addresses.
 
-    Args:
-        issuer: the authority that signs it.
-        names: at least one; the first one is also the certificate's common name.
-        days: validity, which ends with the issuer's at the latest.
-        now: beginning of the validity, less an hour for different clocks; None: the current time.
-        both_sides: whether its holder also shows it to servers, as a client.
-
-    Raises:
-        ValueError: the issuer's certificate has ended, or is invalid.
+    names: at least one; the first one is also the certificate's common name.
+    now: beginning of the validity, less an hour for different clocks; None: the current time.
+    both_sides: whether its holder also shows it to servers, as a client.
+    Raises ValueError if the issuer's certificate has ended, or is invalid.
     """
     issuer_key = _private_key(issuer.private)
     issuer_certificate = x509.load_pem_x509_certificate(issuer.public)
@@ -137,9 +130,7 @@ def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
 
     The authority's key is not kept, so it can sign nothing else.
 
-    Args:
-        days: validity.
-        now: beginning of the validity, less an hour for different clocks; None: the current time.
+    now: beginning of the validity, less an hour for different clocks; None: the current time.
     """
     own = authority(days, now)
     return server_certificate(own, LOOPBACK, days, now), own.public
@@ -175,14 +166,11 @@ def end(certificate: Path) -> datetime:
 def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
     """Perform a TLS handshake in memory between the server and a client that wants a host.
 
-    Args:
-        certificate: the server's certificate with its chain (a PEM file).
-        key: the server's key, without a passphrase (a PEM file).
-        trusted: the client's trusted certificates (a PEM file).
-        host: the host name or IP address that the client wants.
-
-    Raises:
-        OSError: a file cannot be read; its subclass ssl.SSLError: the handshake fails.
+    certificate: the server's certificate with its chain (a PEM file).
+    key: the server's key, without a passphrase (a PEM file).
+    trusted: the client's trusted certificates (a PEM file).
+    host: the host name or IP address that the client wants.
+    Raises OSError if a file cannot be read; its subclass ssl.SSLError: the handshake fails.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key, password="")  # "": never ask for a passphrase
@@ -201,7 +189,6 @@ def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
 
 
 def fits(key: bytes, certificate: bytes) -> bool:
-    """Return whether a key belongs to a certificate."""
     public = x509.load_pem_x509_certificate(certificate).public_key()
     return _private_key(key).public_key() == public
 
@@ -278,12 +265,7 @@ class Own:
 def own_pair(own: Own, address: str) -> tuple[Pair, bytes]:
     """Return a key with its certificate, and the certificates to trust it by (PEM).
 
-    Args:
-        own: the operator's files.
-        address: address of the server, where the nodes connect.
-
-    Raises:
-        InputError: a node would refuse the certificate for the address.
+    Raises InputError if a node would refuse the certificate for the address.
     """
     try:
         verify(own.certificate, own.key, own.trusted, address)

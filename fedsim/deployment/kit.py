@@ -139,11 +139,7 @@ def read(directory: Path) -> Kit:
 def folder(directory: Path, machine: str) -> Path:
     """Return the absolute path of a machine's folder.
 
-    Args:
-        machine: name in the kit, "server", "client-K" or "auditor".
-
-    Raises:
-        InputError: the kit has no such machine, or the directory is another machine's folder.
+    Raises InputError if the kit has no such machine, or the directory is another machine's folder.
     """
     kit = read(directory)
     if machine not in kit.machines:
@@ -175,20 +171,12 @@ def write(
 ) -> Kit:
     """Write a new kit and return it.
 
-    Args:
-        directory: the new folder, which must not exist.
-        address: host name or IPv4 address of the server, where the nodes connect.
-        port: port of the server's proxy.
-        superlink_port: port of the SuperLink, on the server's loopback.
-        listen: IP address where the proxy listens; 0.0.0.0: all interfaces.
-        auditor: whether there is a node for an auditor.
-        days: validity of the server's certificate.
-        own: the operator's certificate; None: a certificate of the kit's own authority.
-        now: time of writing; None: the current time.
-
-    Raises:
-        InputError: an address is invalid, nodes would refuse the operator's certificate, no wheel
-            can be made of this fedsim, or the directory exists.
+    address: host name or IPv4 address of the server, where the nodes connect.
+    listen: IP address where the proxy listens; 0.0.0.0: all interfaces.
+    days: validity of the server's certificate.
+    own: the operator's certificate; None: a certificate of the kit's own authority.
+    Raises InputError if an address is invalid, nodes would refuse the operator's certificate, no
+    wheel can be made of this fedsim, or the directory exists.
     """
     if not is_host(address):
         raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
@@ -326,11 +314,7 @@ def settings(machine_folder: Path) -> dict[str, str]:
 def port(machine_folder: Path, name: str) -> int:
     """Return a port of a machine's settings.env.
 
-    Args:
-        name: name of the setting, "PORT", "SUPERLINK_PORT" or "NODE_PORT".
-
-    Raises:
-        InputError: the file cannot be read, or its value is no port from 1 to 65535.
+    Raises InputError if the file cannot be read, or its value is no port from 1 to 65535.
     """
     value = settings(machine_folder).get(name, "")
     if not value.isascii() or not value.isdecimal() or not 0 < int(value) < 65536:
@@ -403,9 +387,8 @@ def _write_manifest(place: Path, kit: Kit) -> None:
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Write a file that only its owner can ever read, and follow no link.
 
-    Args:
-        path: missing folders are created for their owner only.
-        content: bytes, or text that is written as UTF-8.
+    path: missing folders are created for their owner only.
+    content: bytes, or text that is written as UTF-8.
     """
     for parent in reversed(path.parents):
         if not parent.exists():

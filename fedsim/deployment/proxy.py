@@ -79,9 +79,7 @@ HOP_BY_HOP = {
 def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlette:
     """Return the proxy of a SuperLink.
 
-    Args:
-        superlink: its https:// address.
-        keys: folder of the public keys (*.pub, OpenSSH) whose nodes may send long requests.
+    keys: folder of the public keys (*.pub, OpenSSH) whose nodes may send long requests.
     """
 
     @asynccontextmanager
@@ -142,11 +140,7 @@ def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
 
 
 def configuration(host: str, port: int, superlink_port: int, server: Path) -> uvicorn.Config:
-    """Return the web server's settings for the proxy of a server's folder.
-
-    Args:
-        server: has the certificates, and the nodes' public keys in keys/.
-    """
+    """Return the web server's settings for the proxy of a server's folder."""
     trusted = ssl.create_default_context(cafile=str(server / "superlink-ca.crt"))
     return uvicorn.Config(
         application(f"https://127.0.0.1:{superlink_port}", trusted, server / "keys"),
@@ -228,7 +222,6 @@ def _refusal(request: Request, path: str, keys: Path) -> Response | None:
 
 
 def _signed(request: Request, keys: Path) -> bool:
-    """Return whether one of the folder's current keys signed a request."""
     key = signer(request.headers)
     return key is not None and any(key == _public_key(path) for path in keys.glob("*.pub"))
 

@@ -49,11 +49,7 @@ class Registration:
 
 
 def start(server: Path, config: Config) -> Submission:
-    """Submit a prepared run to the SuperLink of a server; return the submission.
-
-    Args:
-        config: its `run.out` is the run directory.
-    """
+    """Submit a prepared run to the SuperLink of a server; return the submission."""
     home = _home(server)
     with tempfile.TemporaryDirectory(prefix="fedsim-deployment-") as temporary:
         app = Path(temporary) / "fedsim"
@@ -69,7 +65,6 @@ def start(server: Path, config: Config) -> Submission:
 
 
 def submission(server: Path, run_id: str) -> Submission:
-    """Return a run that was submitted before."""
     return Submission(_home(server), kit.CONNECTION, run_id)
 
 
@@ -127,8 +122,8 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> Registration:
             raise FlowerError(f"{machine}: {error}") from None
         raise FlowerError(
             f"{machine}: the SuperLink knows keys/{path.name} as the key of another node, perhaps "
-            f"of an unregistered one, and accepts no key twice; make a new key on {machine} "
-            "(fedsim deploy rotate), and copy its next.key.pub to this file"
+            f"of an unregistered one, and accepts no key twice. Make a new key on {machine} "
+            "(fedsim deploy rotate), and copy its next.key.pub to this file."
         ) from None
     return Registration(str(answer["node-id"]), key)
 
@@ -149,7 +144,6 @@ def _home(server: Path) -> Path:
 
 
 def key_files(server: Path) -> dict[str, Path]:
-    """Return the public key file of each node that may connect, by machine."""
     return {path.stem: path for path in sorted((server / "keys").glob("*.pub"))}
 
 
@@ -181,6 +175,5 @@ def registered(server: Path) -> dict[str, Registration]:
 
 
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
-    """Write each machine's node and key to nodes.json."""
     values = {machine: asdict(node) for machine, node in nodes.items()}
     kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")

@@ -56,7 +56,6 @@ SERVER = (
 
 
 def of(machine: str) -> tuple[Service, ...]:
-    """Return the services of a machine."""
     if machine == "server":
         return SERVER
     image = LIGHT if machine == "auditor" else FULL

@@ -82,11 +82,7 @@ class Status:
 
 
 def status(server: Path) -> Status:
-    """Return the status of a federation.
-
-    Args:
-        server: the server's folder, on its machine.
-    """
+    """Return the status of a federation."""
     laid_out = kit.read(server)
     try:
         end = certificates.end(server / "server.crt")

@@ -163,11 +163,6 @@ def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes
 
     It leads its own process group. A new session would undo the node's NICE, since Linux may share
     a processor among sessions first.
-
-    Args:
-        address: HOST:PORT of the SuperNode's Runtime API.
-        trusted: certificate of the Runtime API's authority (a PEM file).
-        token: the token of the task, which no other account may read.
     """
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())

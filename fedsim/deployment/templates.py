@@ -386,12 +386,6 @@ USER fedsim
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Return a text with its placeholders replaced.
-
-    Args:
-        template: has @NAME@ for each placeholder.
-        values: replacements by NAME.
-    """
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
     return template

@@ -23,13 +23,9 @@ NEXT = "next.key"
 def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> datetime:
     """Write a new key and certificate of the server; return when it ends. Nodes need no change.
 
-    Args:
-        days: validity of a certificate that the kit's authority signs.
-        own: the operator's certificate and key (PEM files), which the nodes already trust; None: a
-            certificate of the kit's authority.
-
-    Raises:
-        InputError: no certificate can be made; the old files stay.
+    own: the operator's certificate and key (PEM files), which the nodes already trust; None: a
+    certificate of the kit's authority.
+    Raises InputError if no certificate can be made; the old files stay.
     """
     laid_out = kit.read(directory)
     if laid_out.machine:
@@ -62,8 +58,7 @@ def _signed(ca: Path, address: str, days: int) -> certificates.Pair:
 def rotate(place: Path) -> tuple[str, str]:
     """Make the next key of a node; return the machine and the fingerprint. The old key stays.
 
-    Raises:
-        InputError: it is no node's folder, or it already has a next key.
+    Raises InputError if it is no node's folder, or it already has a next key.
     """
     machine = kit.read(place).machine
     if machine in ("", "server"):
@@ -98,11 +93,8 @@ def take_up(place: Path, superlink: str) -> bool:
 def upgrade(directory: Path) -> Path:
     """Write the files of the running version for each machine; return the folder with all of them.
 
-    Args:
-        directory: folder of the whole kit. Its README.md and deploy.json get the new version.
-
-    Raises:
-        InputError: it is one machine's folder, or the kit already has this version.
+    directory: folder of the whole kit. Its README.md and deploy.json get the new version.
+    Raises InputError if it is one machine's folder, or the kit already has this version.
     """
     old = kit.read(directory)
     if old.machine:

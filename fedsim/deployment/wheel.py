@@ -45,12 +45,10 @@ class Wheel:
 
     @property
     def sha256(self) -> str:
-        """The hash of the content, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
 
 
 def file_name(version: str) -> str:
-    """Return the file name of a version's wheel."""
     return f"{_stem(version)}-py3-none-any.whl"
 
 
@@ -83,7 +81,6 @@ def _modules(package: str) -> list[tuple[str, bytes]]:
 
 
 def _metadata() -> dict[str, str]:
-    """Return the files of the installed distribution's metadata."""
     remedy = "install it (pip install) from where it comes, so that a wheel can be made of it"
     try:
         installed = distribution(DISTRIBUTION)

@@ -631,7 +631,7 @@ def _endless_shares(record: ConfigRecord) -> None:
 DEFECTS = {
     "a key that is none": (_a_key_that_is_none, "invalid reply"),
     "one key twice": (_one_key_twice, "another node sent one of its public keys"),
-    "shares for one alone": (_shares_for_one_alone, "its shares are not those that were asked"),
+    "shares for one alone": (_shares_for_one_alone, "its shares are not the requested ones"),
     "endless shares": (_endless_shares, "its shares have a wrong type or length"),
 }
 

@@ -28,14 +28,7 @@ CONTROL = "/v1/control/list-runs"
 def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     """Connect as a node does: with TLS by the trusted authority, to the Fleet API and Control API.
 
-    Args:
-        place: the machine's folder, with ca.crt.
-        host: host name or IP address.
-        port: port of the proxy.
-        name: name in the certificate; it differs from the host where a server checks itself.
-
-    Yields:
-        Subject, state and message of each check.
+    name: name in the certificate; it differs from the host where a server checks itself.
     """
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
@@ -58,7 +51,6 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
 
 
 def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | None:
-    """Return the failed check of a TLS connection; None: it works."""
     try:
         with (
             socket.create_connection((host, port), timeout=TIMEOUT) as plain,
@@ -101,12 +93,7 @@ def _apis(fleet: int, control: int) -> Iterator[Line]:
 def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
     """Return the seconds by which this clock is ahead of a server's; None: the server shows none.
 
-    Args:
-        url: https://HOST:PORT of the server's proxy.
-        trusted: trust in the server's authority.
-
-    Raises:
-        httpx.HTTPError: the server does not answer.
+    Raises httpx.HTTPError if the server does not answer.
     """
     before = time.time()
     with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
@@ -122,9 +109,7 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
 
     Returns None where the operating system shows them only to other users.
 
-    Args:
-        port: of any process.
-        process: id of a process, whose ports all count; None: no process.
+    process: id of a process, whose ports all count; None: no process.
     """
     try:
         sockets = psutil.net_connections("tcp")
@@ -140,12 +125,7 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
 
 
 def process(place: Path, name: str) -> int | None:
-    """Return the id of the process that start.sh started; None: it has ended.
-
-    Args:
-        place: the machine's folder, which has NAME.pid.
-        name: name of the service, "superlink", "proxy" or "supernode".
-    """
+    """Return the id of the process that start.sh started; None: it has ended."""
     try:
         pid = int((place / f"{name}.pid").read_text())
         command = " ".join(psutil.Process(pid).cmdline())

@@ -29,12 +29,7 @@ def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
 
     The kit's authority is always checked if the directory has it.
 
-    Args:
-        directory: folder of the whole kit, or of one machine.
-        machine: name in the kit; None: all machines of the directory.
-
-    Raises:
-        InputError: the directory is no deployment or has no such machine.
+    Raises InputError if the directory is no deployment or has no such machine.
     """
     laid_out = kit.read(directory)
     if machine is not None:
@@ -80,23 +75,19 @@ def _versions(place: Path, laid_out: Kit) -> Iterator[Line]:
         if written == here:
             yield package, OK, here
         else:
-            yield (
-                package,
-                WRONG,
-                f"{here} here, but the kit is for {written}; pip install {remedy}",
-            )
+            message = f"{here} here, but the kit is for {written}; pip install {remedy}"
+            yield package, WRONG, message
 
 
 def _commands(place: Path) -> Iterator[Line]:
     path = kit.settings(place).get("BIN") or None
     program = shutil.which("fedsim", path=path)
     if program is None:
-        yield (
-            "commands",
-            WRONG,
+        message = (
             f"fedsim is not on the PATH; set BIN in {place / 'settings.env'} to the bin folder of "
-            "the Python environment with fedsim",
+            "the Python environment with fedsim"
         )
+        yield "commands", WRONG, message
         return
     try:
         for command in ("flower-superlink", "flwr-clientapp"):
@@ -111,12 +102,11 @@ def _units(place: Path) -> Iterator[Line]:
     for unit in place.glob("fedsim-*.service"):
         installed = UNITS / unit.name
         if installed.exists() and installed.read_bytes() != unit.read_bytes():
-            yield (
-                "unit",
-                NOTE,
+            message = (
                 f"{installed} differs from the kit's; copy {unit} there, or make sure that yours "
-                "has the same User, UMask, ProtectProc and Restart",
+                "has the same User, UMask, ProtectProc and Restart"
             )
+            yield "unit", NOTE, message
 
 
 def _permissions(place: Path) -> Iterator[Line]:
@@ -125,10 +115,7 @@ def _permissions(place: Path) -> Iterator[Line]:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
             wanted = "700" if path.is_dir() else "600"
-            yield (
-                "permissions",
-                WRONG,
-                f"others may read {path.name} ({mode:o}); chmod {wanted} {path}",
-            )
+            message = f"others may read {path.name} ({mode:o}); chmod {wanted} {path}"
+            yield "permissions", WRONG, message
             return
     yield "permissions", OK, "secrets are their owner's alone"

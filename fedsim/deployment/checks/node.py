@@ -31,11 +31,7 @@ from fedsim.learning.data.columns import shortened
 
 
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
-    """Check a client's or the auditor's node: key, config, data, and the server from here.
-
-    Yields:
-        Subject, state and message of each check.
-    """
+    """Check a client's or the auditor's node: key, config, data, and the server from here."""
     yield _node_key(place)
     yield from _node_config(place, laid_out, machine)
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
@@ -43,12 +39,11 @@ def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield from connection.reached(place, host, int(text), host)
         yield from supernode.admitted(place, host, int(text))
     else:
-        yield (
-            "server",
-            WRONG,
+        message = (
             f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT; set it to "
-            f"{laid_out.address}:{laid_out.port}",
+            f"{laid_out.address}:{laid_out.port}"
         )
+        yield "server", WRONG, message
     kit.deadline(place)
     yield from supernode.running(place, kit.port(place, "NODE_PORT"))
 
@@ -60,11 +55,8 @@ def _node_key(place: Path) -> Line:
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         return "node key", WRONG, f"cannot be read ({error}); copy this machine's folder anew"
     if private.public_key() != public:
-        return (
-            "node key",
-            WRONG,
-            "node.key does not fit node.key.pub; copy both from the same kit",
-        )
+        message = "node.key does not fit node.key.pub; copy both from the same kit"
+        return "node key", WRONG, message
     return "node key", OK, "fits its public half"
 
 
@@ -149,12 +141,11 @@ def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
     if registry.is_code(data):
         yield "data", OK, f"of the function {data}, which is not called here"
     elif not data or not where.exists():
-        yield (
-            "data",
-            WRONG,
+        message = (
             f"there is no folder and no file '{data}'; set data-path in {place / 'node.toml'} to "
-            "the path of this client's data",
+            "the path of this client's data"
         )
+        yield "data", WRONG, message
     elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
         yield "data", WRONG, f"'{data}' cannot be read; give this user access to it"
     elif not schema:
@@ -196,12 +187,11 @@ def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
     # Flower's processes start in work/.
     folder = (place / "work" / str(configured)).resolve()
     if not configured or not folder.is_dir():
-        yield (
-            "transcripts",
-            WRONG,
+        message = (
             f"there is no folder '{configured}'; set transcript-path in {path} to the folder of "
-            "the transcripts",
+            "the transcripts"
         )
+        yield "transcripts", WRONG, message
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield "transcripts", WRONG, f"'{configured}' cannot be written; give this user access to it"
     elif (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
@@ -211,11 +201,7 @@ def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def budget(terms: Terms, state: Path) -> Iterator[Line]:
-    """Check every answered run, and the total epsilon.
-
-    Yields:
-        Subject, state and message of each check.
-    """
+    """Check every answered run, and the total epsilon."""
     try:
         answers = client_ledger.read(state)
     except InputError as error:
@@ -230,12 +216,11 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
         rounds = len({answer.round for answer in mine if not answer.measured})
         trials = len({trial for answer in mine for trial in answer.trial_numbers})
         cost = f"epsilon {after:.4g} after it" if charged else "nothing charged"
-        yield (
-            "answered",
-            OK if charged else NOTE,
+        message = (
             f"{mine[0].name} (run {run}, records {mine[-1].records}): rounds {rounds}, trials "
-            f"{trials}; {cost}",
+            f"{trials}; {cost}"
         )
+        yield "answered", OK if charged else NOTE, message
     spent, limit = client_ledger.epsilon(seen, terms.delta_limit), terms.epsilon_limit
     at = f"at delta {terms.delta_limit:g}"
     if EXPERIMENT in terms.kinds:
@@ -244,10 +229,9 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
         left = f"epsilon {spent:.4g} of {limit:g} is spent {at}, {limit - spent:.4g} is left"
         yield "budget", OK, left
     else:
-        yield (
-            "budget",
-            NOTE,
+        message = (
             f"epsilon {spent:.4g} of {limit:g} is spent {at}, so the client answers nothing more; "
             f"to agree to more, raise {EPSILON_LIMIT}; if the records are now other people's, set "
-            f"another {STATE}",
+            f"another {STATE}"
         )
+        yield "budget", NOTE, message

@@ -24,11 +24,7 @@ HOST_MISMATCH, EXPIRED = 62, 10
 
 
 def server(place: Path, laid_out: Kit) -> Iterator[Line]:
-    """Check the server: its certificate, the keys of the nodes, its ports, the registrations.
-
-    Yields:
-        Subject, state and message of each check.
-    """
+    """Check the server: its certificate, the keys of the nodes, its ports, the registrations."""
     yield _certificate(place, laid_out)
     if (place / "ca.key").exists():
         yield "authority", WRONG, f"its key must not be here; remove {place / 'ca.key'}"
@@ -47,14 +43,7 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
 
 
 def authority(place: Path) -> Iterator[Line]:
-    """Check the kit's own authority: access to its key, and its validity.
-
-    Args:
-        place: the folder ca/ of the whole kit.
-
-    Yields:
-        Subject, state and message of each check.
-    """
+    """Check the kit's own authority: access to its key, and its validity."""
     key, certificate = place / "ca.key", place / "ca.crt"
     try:
         for path, wanted in ((place, "700"), (key, "600")):
@@ -108,18 +97,14 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
     lacking = [name for name in laid_out.nodes if name not in keys]
     strange = [name for name in keys if name not in laid_out.nodes]
     for name in lacking:
-        yield (
-            "node keys",
-            WRONG,
-            f"keys/{name}.pub is missing; copy that machine's node.key.pub to it",
-        )
+        message = f"keys/{name}.pub is missing; copy that machine's node.key.pub to it"
+        yield "node keys", WRONG, message
     for name in strange:
-        yield (
-            "node keys",
-            WRONG,
+        message = (
             f"keys/{name}.pub belongs to no machine of this federation; delete it, then run "
-            f"fedsim deploy register {place}",
+            f"fedsim deploy register {place}"
         )
+        yield "node keys", WRONG, message
     if not lacking and not strange:
         auditor = " and an auditor" if laid_out.auditor else ""
         yield "node keys", OK, f"{len(keys)} for {laid_out.clients} clients{auditor}"
@@ -132,12 +117,11 @@ def _superlink_addresses(place: Path, port: int) -> Line:
     if addresses is None:
         return what, NOTE, f"are hidden from this user; look up which program has port {port}"
     if reachable := [address for address in addresses if not address.is_loopback]:
-        return (
-            what,
-            WRONG,
+        message = (
             f"it listens on {reachable[0]}, where anyone can submit code; start it with start.sh, "
-            "on 127.0.0.1 alone",
+            "on 127.0.0.1 alone"
         )
+        return what, WRONG, message
     return what, OK, ", ".join(sorted({str(address) for address in addresses})) or "none"
 
 
@@ -149,11 +133,8 @@ def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line
         return name, OK, f"answers on port {port} (process {process})"
     if _speaks_tls(place / trusted, port, host):
         return name, OK, f"answers on port {port}"  # under systemd or in a container
-    return (
-        name,
-        WRONG,
-        f"port {port} is taken by another program; set another in {place / 'settings.env'}",
-    )
+    message = f"port {port} is taken by another program; set another in {place / 'settings.env'}"
+    return name, WRONG, message
 
 
 def _speaks_tls(authority: Path, port: int, host: str) -> bool:
@@ -180,21 +161,17 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
     own = {nodes[machine].node for machine in laid_out.nodes if machine in nodes}
     for unknown in sorted(known.keys() - own):
         if known[unknown] != run.UNREGISTERED:
-            yield (
-                "registered",
-                WRONG,
+            message = (
                 f"the SuperLink lets in node {unknown}, which belongs to no machine of this "
-                f"federation; fedsim deploy register {place}",
+                f"federation; fedsim deploy register {place}"
             )
+            yield "registered", WRONG, message
     for machine in laid_out.nodes:
         node = nodes.get(machine)
         status = known.get(node.node, run.UNREGISTERED) if node else None
         if node is None or status == run.UNREGISTERED:
-            yield (
-                "registered",
-                WRONG,
-                f"the key of {machine} is not registered; fedsim deploy register {place}",
-            )
+            message = f"the key of {machine} is not registered; fedsim deploy register {place}"
+            yield "registered", WRONG, message
         elif machine in files and (problem := _key_problem(files[machine], node, place)):
             yield "registered", WRONG, problem
         elif status == "online":

@@ -26,11 +26,7 @@ CLOCKS_DIFFER = 2.0
 
 
 def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
-    """Check that the server accepts this node's signature: its clock, and its key.
-
-    Yields:
-        Subject, state and message of each check.
-    """
+    """Check that the server accepts this node's signature: its clock, and its key."""
     url = f"https://{host}:{port}"
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
@@ -53,19 +49,17 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
     elif known:
         yield "registered", OK, "the server knows the key"
     else:
-        yield (
-            "registered",
-            WRONG,
+        message = (
             f"the server does not know the key {run.fingerprint_of(place / 'node.key.pub')}; send "
-            "the server node.key.pub for its folder keys/, and have it run fedsim deploy register",
+            "the server node.key.pub for its folder keys/, and have it run fedsim deploy register"
         )
+        yield "registered", WRONG, message
 
 
 def clock(ahead: float) -> Line:
     """Return the check of this clock against the server's.
 
-    Args:
-        ahead: seconds by which this clock is ahead, known to half a second; negative: behind.
+    ahead: seconds by which this clock is ahead, known to half a second; negative: behind.
     """
     way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
     if not EARLIEST + 1 < -ahead < LATEST - 1:
@@ -77,33 +71,25 @@ def clock(ahead: float) -> Line:
 
 
 def running(place: Path, port: int) -> Iterator[Line]:
-    """Check that the SuperNode runs, and that only its own processes get its tasks.
-
-    Yields:
-        Subject, state and message of each check.
-    """
+    """Check that the SuperNode runs, and that only its own processes get its tasks."""
     process = connection.process(place, "supernode")
     listening = ports.listening("127.0.0.1", port)
     if process is None and (place / "supernode.pid").exists():
-        reason = logs.complaint(place / "logs" / "supernode.log") or "its log has no reason"
+        reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
         restart = f"sh {place / 'start.sh'}"
         yield "supernode", WRONG, f"has ended by itself ({reason}); mend that, then {restart}"
     elif process is None and not listening:
         yield "supernode", NOTE, f"is not running; sh {place / 'start.sh'}"
     elif process is not None and not listening:
         reason = logs.complaint(place / "logs" / "supernode.log")
-        yield (
-            "supernode",
-            WRONG,
-            f"runs (process {process}), but is not ready ({reason}); see logs/",
-        )
+        message = f"runs (process {process}), but is not ready ({reason}); see logs/"
+        yield "supernode", WRONG, message
     elif process is None and gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is None:
-        yield (
-            "supernode",
-            WRONG,
+        message = (
             f"port {port} is taken by another program; set another NODE_PORT in "
-            f"{place / 'settings.env'}",
+            f"{place / 'settings.env'}"
         )
+        yield "supernode", WRONG, message
     else:
         yield "supernode", OK, f"runs (process {process})" if process else "runs"
         yield _apps(place)
@@ -121,7 +107,7 @@ def _apps(place: Path) -> Line:
     """Check the process without which the SuperNode answers nothing."""
     if supernode.starts_apps(place):
         return "apps", OK, "are started for its tasks"
-    reason = logs.complaint(place / "logs" / "supernode.log") or "its log has no reason"
+    reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
     message = f"are not started ({reason}), so the node never answers; {_restart(place)}"
     return "apps", WRONG, message
 
@@ -134,12 +120,11 @@ def _runtime(port: int, process: int | None) -> Line:
         return what, WRONG, f"listens on {reachable[0]}; start the node with start.sh"
     schemes = ("https", "http")
     if any(gives_tasks_to_anybody(f"{scheme}://127.0.0.1:{port}") for scheme in schemes):
-        return (
-            what,
-            WRONG,
+        message = (
             "gives every account of this machine the run's model and the right to answer for this "
-            "node; start the node with start.sh",
+            "node; start the node with start.sh"
         )
+        return what, WRONG, message
     if addresses is None:
         return what, NOTE, f"requires a secret; look up the address where port {port} is open"
     return what, OK, "requires a secret, on loopback"

@@ -1,1 +1,1 @@
-"""What runs at a client's node."""
+"""The programs of a client's node."""

@@ -95,10 +95,7 @@ def conclude(received: Received) -> None:
 
 
 def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
-    """Return the adversary's arrays by record, and delete them from the node.
-
-    configured_vantage: federation.vantage.
-    """
+    """Return the adversary's arrays by record, and delete them from the node."""
     names = {MEMBERSHIP: ""}
     for name, vantage in ((MEMORY, Vantage.PARTICIPANT), (RELEASED, Vantage.RELEASED_MODEL)):
         names[name] = vantages.suffix(vantage, configured_vantage)

@@ -86,7 +86,6 @@ class Answer:
 
     @property
     def trial_numbers(self) -> range:
-        """The trials that shared the message."""
         return range(self.first_trial, self.first_trial + self.trials)
 
     @classmethod
@@ -133,7 +132,6 @@ def enter(
 ) -> None:
     """Enter an answer, before it leaves.
 
-    terms: the terms of the client's owner.
     planned: for the first answer of a run, the release of all answers to come. The client spends
     nothing on a training that cannot end. None for later answers.
     measures: the epsilon of measures after the planned rounds.
@@ -156,9 +154,6 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
     """Return the noise multiplier that the client computed for a run; None before the first answer.
 
     It is a function of the run's configuration, but takes seconds where records are sampled.
-
-    terms: they name the ledger's folder.
-    run: Flower's number of the run.
     """
     matches = (
         answer.noise_multiplier
@@ -169,10 +164,7 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
 
 
 def attempted(terms: Terms, experiment: str) -> int:
-    """Return the number of charged rounds of a configuration, over all trials and attempts.
-
-    terms: they name the ledger's folder.
-    """
+    """Return the number of charged rounds of a configuration, over all trials and attempts."""
     answers = read(terms.state)
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
@@ -185,8 +177,8 @@ def _check_order(answers: Sequence[Answer], new: Answer) -> None:
         if same and common and old.round >= new.round:
             raise RefusedError(
                 f"round {new.round} of trial {min(common)} is asked for, but round {old.round} of "
-                "it was answered in this run already; each round is answered once and in order, "
-                "and an interrupted run is continued as a new run"
+                "it was answered in this run already. Each round is answered once and in order. An "
+                "interrupted run is continued as a new run."
             )
 
 
@@ -201,8 +193,8 @@ def _check_budget(
             raise RefusedError(
                 f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
                 f"these records were charged for '{old.unit}' and '{old.neighbouring}', and the "
-                "two do not add up; use the same unit and neighbouring relation, or, if the folder "
-                f"now holds other people's records, set another {STATE} in the node's config"
+                "two do not add up. Use the same unit and neighbouring relation. If the folder now "
+                f"holds other people's records, set another {STATE} in the node's config."
             )
     request = f"round {new.round} of '{new.name}'"
     if new.measured:
@@ -216,8 +208,8 @@ def _check_budget(
         raise RefusedError(
             f"{request} would bring this client's records to epsilon {after:.4g} at delta "
             f"{terms.delta_limit:g} over all runs ({before:.4g} before), above its {EPSILON_LIMIT} "
-            f"= {terms.epsilon_limit:g}; to agree to more, raise {EPSILON_LIMIT} (or "
-            f"{DELTA_LIMIT}) in the node's config"
+            f"= {terms.epsilon_limit:g}. To agree to more, raise {EPSILON_LIMIT} (or "
+            f"{DELTA_LIMIT}) in the node's config."
         )
 
 

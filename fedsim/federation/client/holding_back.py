@@ -57,7 +57,6 @@ def trained_on(
 def check(node: Mapping[str, Scalar], epsilon: float) -> None:
     """Raise RefusedError if a client did not agree to the epsilon of a run's measures.
 
-    node: the client's config.
     epsilon: the cost of the answer; 0 where the run asks for no measures.
     """
     terms = consent.terms(node)
@@ -71,11 +70,7 @@ def check(node: Mapping[str, Scalar], epsilon: float) -> None:
 
 
 def held_back(whole: Federation, known: Federation, partition: int) -> Positions:
-    """Return the positions in D of the records that a client holds back.
-
-    whole: the client's data with all its records.
-    known: the same data as `trained_on` returns them.
-    """
+    """Return the positions in D of the records that a client holds back."""
     return np.setdiff1d(whole.owned_by(partition), known.owned_by(partition))
 
 

@@ -33,7 +33,6 @@ class Received:
 
     @property
     def partition(self) -> int:
-        """The client's number."""
         return messages.partition(self.context)
 
     @property

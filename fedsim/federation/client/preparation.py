@@ -65,8 +65,8 @@ def known_to(config: Config, partition: int) -> Federation:
 def configured(context: Context) -> Config:
     """Return the experiment, with the paths of this client's own files.
 
-    Raises RefusedError if the run would read this client's files without its consent, its model
-    starts from a file that this node lacks, or its schema differs from this node's copy.
+    Raises RefusedError if the run would read this client's files without its consent. It is also
+    raised if this node lacks the file of the initial model, or has another schema.
     """
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)

@@ -65,7 +65,6 @@ def keep(
     """Keep the model that a client received in a round.
 
     state: the folder of the client's ledger.
-    run: Flower's number of the training.
     values: the run's configuration by key, without the client's own paths.
     model: float32 [P].
     Raises InputError if it cannot be written.
@@ -87,7 +86,6 @@ def keep(
 def read(state: Path) -> list[SeenTraining]:
     """Return the trainings whose models were kept.
 
-    state: the folder of the client's ledger.
     Raises InputError if a configuration is damaged, or of another fedsim.
     """
     return [of(path.parent) for path in sorted((state / FOLDER).glob(f"*/{CONFIG}"))]

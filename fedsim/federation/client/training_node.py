@@ -1,7 +1,7 @@
 """Handlers of the messages to a client's node. One of the clients is the adversary.
 
 A handler is a function of its message, the run config, the node's config and, for the adversary,
-its memory. Module globals hold nothing but caches of pure functions.
+its memory. Module globals are only caches of pure functions.
 """
 
 import time

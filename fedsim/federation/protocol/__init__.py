@@ -1,1 +1,1 @@
-"""What crosses the wire, and what is refused on arrival."""
+"""The messages between server and clients, and the checks on their arrival."""

@@ -40,8 +40,6 @@ def check_form(
 
     It reads the header and counts the bytes, so that a false size allocates nothing. No reader uses
     what else a Flower array says about itself.
-
-    data: the array, or bytes in NumPy's format.
     """
     shape, own, size = header(data, name)
     if shape not in set(shapes) or own != np.dtype(dtype):

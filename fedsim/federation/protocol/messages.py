@@ -96,7 +96,6 @@ class Request:
     begun: int = 1
 
     def to_record(self) -> ConfigRecord:
-        """Return the request as a Flower record."""
         return ConfigRecord({field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
@@ -122,7 +121,6 @@ class Request:
 
     @property
     def trial_numbers(self) -> range:
-        """The trials that share this message."""
         return range(self.first_trial, self.first_trial + self.trials)
 
 
@@ -136,11 +134,9 @@ class HeldArray(Array):
 
     @cached_property
     def data(self) -> bytes:  # type: ignore[override]
-        """The values in NumPy's format."""
         return Array.from_numpy_ndarray(self.values).data
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Return the values; they cannot be written to."""
         return self.values
 
 
@@ -164,12 +160,10 @@ def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
 
 
 def metric_records(content: RecordDict) -> dict[str, MetricRecord]:
-    """Return the records of metrics of a message."""
     return {name: each for name, each in content.items() if isinstance(each, MetricRecord)}
 
 
 def config_records(content: RecordDict) -> dict[str, ConfigRecord]:
-    """Return the records of settings of a message."""
     return {name: each for name, each in content.items() if isinstance(each, ConfigRecord)}
 
 

@@ -162,7 +162,6 @@ def check_findings(
     Arrays are [T] or [T, k]. Losses may be [T, k + 1], and losses of a population [T, h] for h up
     to POPULATION.
 
-    reply: the reply of the adversary's node.
     known: allowed names (`finding_names`), which go into the run directory.
     needed: name of the array that the audit cannot do without; None: no such array.
     """
@@ -191,11 +190,7 @@ def check_findings(
 
 
 def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
-    """Return the names of all arrays that an adversary's findings may have.
-
-    vantage: federation.vantage.
-    audit_vantages: audit.vantages, "configured" or "all".
-    """
+    """Return the names of all arrays that an adversary's findings may have."""
     endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
     return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})

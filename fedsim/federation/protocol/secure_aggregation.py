@@ -134,7 +134,6 @@ class SecureSum:
 
     @property
     def threshold(self) -> int:
-        """The number of clients that must answer the last stage."""
         return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
@@ -293,7 +292,7 @@ def _public_keys(_: int, answer: Any) -> list[bytes]:
 def _by_node(nodes: Any, shares: Any, expected: Collection[int]) -> dict[int, bytes]:
     """Return shares by node. Raises ValueError unless each expected node has exactly one."""
     if sorted(nodes) != sorted(expected) or len(shares) != len(nodes):
-        raise ValueError("its shares are not those that were asked for")
+        raise ValueError("its shares are not the requested ones")
     if not all(isinstance(share, bytes) and len(share) <= LONGEST_SHARE for share in shares):
         raise ValueError("its shares have a wrong type or length")
     return dict(zip(nodes, shares, strict=True))

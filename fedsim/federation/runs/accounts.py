@@ -48,7 +48,6 @@ class Account:
     colluders: set[int] = field(default_factory=set)
 
     def add(self, row: Row) -> None:
-        """Add a round."""
         self.attempts = max(self.attempts, row.attempt)
         self.colluders.update(row.colluders)
         if self.has(row):
@@ -91,16 +90,13 @@ class Account:
         return counts + self._cost(row, self.counts_as(row))
 
     def spent(self, client: int) -> Counts:
-        """Return the rounds of a client."""
         return self.counts.get(client, Counter())
 
     @property
     def most(self) -> int:
-        """The largest number of rounds of any client."""
         return max((counts.total() for counts in self.counts.values()), default=0)
 
     def copy(self) -> "Account":
-        """Return an independent copy."""
         counts = {client: Counter(spent) for client, spent in self.counts.items()}
         return replace(
             self,
@@ -124,7 +120,6 @@ def by_batch(rows: Iterable[Row]) -> dict[int, Account]:
 
 
 def together(rows: Iterable[Row]) -> Account:
-    """Return the account of all trainings together."""
     account = Account(all_trials=True)
     for row in rows:
         account.add(row)

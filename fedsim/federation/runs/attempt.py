@@ -126,9 +126,9 @@ class Attempt:
         if self._account.clashes(row):
             raise OtherClientsError(
                 f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
-                "over other clients than an earlier attempt, and the difference of the two sums "
-                "has no noise; nothing of it is released; begin another run (run.out), or use "
-                'privacy.noise-source = "system"'
+                "over other clients than an earlier attempt. The difference of the two sums has no "
+                "noise, so nothing of it is released. Begin another run (run.out), or use "
+                'privacy.noise-source = "system".'
             )
         self._enter(row)
 
@@ -198,7 +198,6 @@ class _Course:
         )
 
     def counts(self, row: Row, client: int) -> Counts:
-        """Return a client's rounds with a row among them."""
         asked = client in row.participants
         return self.account.after(row, client) if asked else self.account.spent(client)
 

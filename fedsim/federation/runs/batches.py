@@ -87,10 +87,7 @@ class Batches:
         return _packed(self._transcript | _place(self._own_directory, trials))
 
     def check_transcript(self, file: str, mark: npt.NDArray[Any], trials: int) -> None:
-        """Raise InputError if a transcript is of another run, trials or configuration.
-
-        file: name of the transcript.
-        """
+        """Raise InputError if a transcript is of another run, trials or configuration."""
         self._check(file, mark, range(trials), self._transcript, f"{file} is of a run")
 
     def ranges(self) -> list[range]:
@@ -131,11 +128,7 @@ class Batches:
     def _check(
         self, file: str, mark: npt.NDArray[Any], trials: range, now: Mapping[str, Any], what: str
     ) -> None:
-        """Raise InputError unless a mark is of this run, of these trials and of this experiment.
-
-        now: the values that the mark should have.
-        what: begins the complaint about a changed value.
-        """
+        """Raise InputError unless a mark is of this run, of these trials and of this experiment."""
         directory = self._own_directory
         place = _place(directory, trials)
         with directory.reading(file):

@@ -35,9 +35,9 @@ def plan(
     directory: the directory of a run to continue, whose finished batches fix the number; None for a
     new run.
     done: rounds of the continued training that need not be run again.
-    Raises InputError if the budget does not allow one round, or the rounds of the finished batches;
-    if interrupted attempts make the run exceed its configured cost without acceptance; if the
-    ledger is damaged, lacks rounds, or has rounds with noise from another source; or if an
+    Raises InputError if the budget does not allow one round, or the rounds of the finished batches.
+    It is also raised if interrupted attempts make the run exceed its configured cost without
+    acceptance, if the ledger is damaged, lacks rounds or has another source of noise, or if an
     interrupted batch released noise that cannot be drawn again.
     """
     rows = [] if directory is None else ledger.verified(directory)
@@ -45,8 +45,8 @@ def plan(
     if others := {row.noise_source for row in rows} - {source}:
         raise InputError(
             f"privacy.noise-source is '{source}', but rounds of this run had noise from "
-            f"'{min(others)}', and the two do not add up; put it back in config.toml of the run "
-            "directory, or begin another run (run.out)"
+            f"'{min(others)}', and the two do not add up. Put it back in config.toml of the run "
+            "directory, or begin another run (run.out)."
         )
     campaign = Batches(config, directory)
     finished = campaign.finished()
@@ -135,7 +135,7 @@ def _check_accepted(
         raise InputError(
             "the releases of interrupted attempts stay spent, so this run will have released "
             f"epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the {vantage.value} "
-            f"in the end, and not the {target:.4g} of its configuration; to continue all the "
+            f"in the end, and not the {target:.4g} of its configuration. To continue all the "
             f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
         )
 
@@ -156,7 +156,7 @@ def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
         )
     return (
         f"this run has spent epsilon {before:.4g} {where}, and {rounds}{together} would bring it "
-        f"to {after:.4g}, above privacy.stop-at = {stop_at:g}: the remaining budget does not "
-        "suffice for the remaining trials; to allow it, raise privacy.stop-at in config.toml of "
-        "the run directory"
+        f"to {after:.4g}, above privacy.stop-at = {stop_at:g}. The remaining budget does not "
+        "suffice for the remaining trials. To allow it, raise privacy.stop-at in config.toml of "
+        "the run directory."
     )

@@ -19,8 +19,8 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     """Set the number of trials of a run, and return its new configuration.
 
     trials: a larger number than before. Where a larger number was set and not reached, it may be
-    smaller, but not below the first plan, whose worlds were drawn together, nor below the trials of
-    finished batches.
+    smaller. It must cover the first plan, whose worlds were drawn together, and the finished
+    batches.
     Raises InputError if the number is too small or odd, or the trials stop early; also if the
     budget does not allow it.
     """
@@ -52,7 +52,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
         raise InputError(
             f"'{directory.path}' has trials.until-halfwidth = {table.until_halfwidth:g}, whose "
             f"interim analyses were planned for {table.count} trials and use all of the "
-            f"significance; begin another run: fedsim run {directory.path / 'config.toml'} --out "
+            f"significance. Begin another run: fedsim run {directory.path / 'config.toml'} --out "
             "NEW_DIR with a larger --max-trials"
         )
     changes = {"count": trials, "first": first if trials > first else 0}

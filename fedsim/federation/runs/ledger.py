@@ -123,7 +123,6 @@ def rounds_seen(directory: RunDirectory) -> Counter[int]:
 
 
 def lacking(directory: RunDirectory) -> InputError:
-    """Return the error for missing rounds that were released."""
     return InputError(
         f"{FILE} in '{directory.path}' lacks rounds that were released; restore it from a copy, or "
         "begin another run (run.out)"

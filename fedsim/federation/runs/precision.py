@@ -51,8 +51,8 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
         raise InputError(
             f"there are {trials} trials, but interim analyses were planned at "
             f"{', '.join(map(str, planned))}, which use all of the significance, so no interval "
-            "would hold here; if config.toml was changed, put trials.batch, "
-            "trials.until-halfwidth and audit.confidence back, or begin another run (run.out)"
+            "would hold here. If config.toml was changed, put trials.batch, "
+            "trials.until-halfwidth and audit.confidence back, or begin another run (run.out)."
         )
     return Design(trials_config.pairing == "common", planned[trials])
 
@@ -78,7 +78,6 @@ def look(
 ) -> dict[str, Any]:
     """Return the interim results of all finished trials, for an event.
 
-    pairing: trials.pairing.
     worlds: of the finished trials, bool [T].
     log_odds: their final log-odds at the configured vantage, [T].
     accuracies: for each batch, the accuracies of its evaluated trials by round, [k + 1, E].

@@ -123,7 +123,6 @@ class RunDirectory:
             yield
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a text file atomically, as UTF-8."""
         private_files.write(self._place(name), text.encode())
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -149,7 +148,6 @@ class RunDirectory:
                 raise _unread(self, name, error) from None
 
     def read_facts(self) -> dict[str, Any]:
-        """Return facts.json."""
         facts = self.read_json("facts.json")
         with self.reading("facts.json"):
             run_files.check(run_files.Facts, facts)
@@ -175,10 +173,7 @@ class RunDirectory:
             return reading.arrays(self.path / name, only)
 
     def damaged(self, name: str, why: str = "") -> InputError:
-        """Return the error for a damaged file, with the remedy.
-
-        why: the reason, if known.
-        """
+        """Return the error for a damaged file, with the remedy."""
         remedy = (
             f"delete it and make it anew with fedsim report {self.path}"
             if name == "report.json"
@@ -193,7 +188,6 @@ class RunDirectory:
         return f"batches/{first_trial:06d}.npz"
 
     def has(self, name: str) -> bool:
-        """Return whether a file of this run exists."""
         return (self.path / name).is_file()
 
     @property
@@ -219,7 +213,6 @@ class RunDirectory:
         return bool(planned == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
-        """Append one event, with the time."""
         line = json.dumps({"time": time.time(), **event}) + "\n"
         with os.fdopen(private_files.opened_own(self.path / "events.jsonl"), "ab") as file:
             file.write(line.encode())
@@ -272,7 +265,6 @@ def check(path: Path, config: Config) -> bool:
 
 
 def _refuse_several(path: Path) -> None:
-    """Raise InputError for the directory of a sweep or a choice."""
     if (path / SUMMARY).is_file():
         raise InputError(
             f"'{path}' is no run directory: it holds several runs, each in its own folder; name "

@@ -19,8 +19,6 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Part(BaseModel):
-    """A JSON object."""
-
     model_config = ConfigDict(strict=True)
 
 
@@ -129,10 +127,7 @@ def check(schema: type[Part], value: Mapping[str, Any]) -> None:
 
 
 def events(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the whole lines of events.jsonl from a byte offset on, each with the offset behind it.
-
-    offset: the offset of the first line.
-    """
+    """Yield the whole lines of events.jsonl from a byte offset on, with the offset behind each."""
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -122,10 +122,7 @@ def colluders(rows: Iterable[Row]) -> frozenset[int]:
 
 
 def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
-    """Return the number of rounds of interrupted attempts that count beside the last attempt.
-
-    rows: rows of the run's ledger.
-    """
+    """Return the number of rounds of interrupted attempts that count beside the last attempt."""
     if not rows:
         return 0
     _, earlier = _last_attempt(scheme, rows)
@@ -150,11 +147,7 @@ def _worst(
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> tuple[int, Counts]:
-    """Return the account with the largest epsilon towards a vantage, and its rounds.
-
-    client: the client whose records are meant; None: the worst one.
-    vantage: the vantage point; None: the configured one.
-    """
+    """Return the account with the largest epsilon towards a vantage, and its rounds."""
     colluders = {each for account in books for each in account.colluders}
     clients = (
         sorted(set(scheme.participation.accounts) - colluders)

@@ -1,1 +1,1 @@
-"""How messages travel: in process, or by Flower's simulation."""
+"""The transports of messages: in process, in Flower's simulation, or between machines."""

@@ -98,7 +98,6 @@ class Task:
 
     @property
     def trials(self) -> range:
-        """The trials of the batch."""
         return range(self.first, self.first + len(self.worlds))
 
 
@@ -122,7 +121,6 @@ def worker() -> str:
 
 @cache
 def _sources() -> str:
-    """Return the SHA-256 of the running sources, in hexadecimal."""
     digest = hashlib.sha256()
     for package in (adversaries, fedsim):
         folder = Path(str(package.__file__)).parent

@@ -42,13 +42,7 @@ class Address:
     def of(cls, text: str, certificates: Path | None, insecure: bool) -> "Address":
         """Return the address of a scheduler, with TLS unless it is on this machine.
 
-        Args:
-            text: HOST:PORT, optionally with the protocol before it.
-            certificates: a folder; None: no folder was given.
-            insecure: whether the network needs no TLS.
-
-        Raises:
-            InputError: the address is invalid, or a certificate or TLS is missing.
+        Raises InputError if the address is invalid, or a certificate or TLS is missing.
         """
         protocol = "tcp" if certificates is None else "tls"
         url = text if "://" in text else f"{protocol}://{text}"
@@ -70,10 +64,10 @@ class Address:
             )
         if certificates is None and not insecure and not _is_loopback(str(parts.hostname)):
             raise InputError(
-                f"{parts.hostname} is another machine, and Dask runs all code that reaches it; "
-                "write certificates with fedsim cluster certificates DIR, start scheduler and "
-                "workers with them, and give --cluster-tls DIR; or give --insecure on a network "
-                "that only you use"
+                f"{parts.hostname} is another machine, and Dask runs all code that reaches it. "
+                "Write certificates with fedsim cluster certificates DIR, start scheduler and "
+                "workers with them, and give --cluster-tls DIR. On a network that only you use, "
+                "you may give --insecure instead."
             )
         if certificates is not None:
             for name in (AUTHORITY, CERTIFICATE, KEY):
@@ -88,11 +82,7 @@ class Address:
 class DaskPool:
     """The workers of a scheduler. Each trains one batch at a time.
 
-    Args:
-        address: address of the scheduler.
-
-    Raises:
-        InputError: Dask is not installed, no scheduler answers, or no worker joins.
+    Raises InputError if Dask is not installed, no scheduler answers, or no worker joins.
     """
 
     def __init__(self, address: Address) -> None:
@@ -113,7 +103,6 @@ class DaskPool:
 
     @property
     def workers(self) -> int:
-        """The number of workers."""
         return len(self._client.nthreads())
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
@@ -121,7 +110,6 @@ class DaskPool:
         return {"run.threads": run.threads or 1}
 
     def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
-        """Hand a task to the scheduler."""
         return self._executor.submit(train, task, key=name)
 
     def repeated(self) -> Sequence[str]:

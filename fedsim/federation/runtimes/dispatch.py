@@ -27,11 +27,7 @@ PAUSE = 2.0
 
 
 def check(noise_source: str, tolerated_dropouts: int) -> None:
-    """Raise InputError for a campaign whose batches cannot be charged in advance.
-
-    noise_source: privacy.noise-source.
-    tolerated_dropouts: federation.tolerated-dropouts.
-    """
+    """Raise InputError for a campaign whose batches cannot be charged in advance."""
     if adds_up(noise_source):
         raise InputError(
             "workers repeat a lost batch, but noise from the operating system cannot be drawn "
@@ -80,9 +76,8 @@ class Dispatcher:
     def __call__(self, campaign: Campaign, trials: range) -> None:
         """Wait until the findings of a batch are in the run directory.
 
-        Raises:
-            InputError: a worker has another program or other data.
-            RuntimeError: workers were lost too often.
+        Raises InputError if a worker has another program or other data.
+        Raises RuntimeError if workers were lost too often.
         """
         while not campaign.is_finished(trials):
             self._hand_out(campaign, trials.start)
@@ -155,7 +150,6 @@ class Dispatcher:
         return lost
 
     def _note(self, campaign: Campaign, lost: Iterable[Sent]) -> None:
-        """Show and log the batches that are repeated, if any."""
         trials = [[sent.trials.start, sent.trials.stop] for sent in lost]
         if not trials:
             return

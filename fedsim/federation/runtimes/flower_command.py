@@ -95,7 +95,6 @@ class Submission:
             raise FlowerError(reason or f"the run ended as {status[0]}")
 
     def stop(self) -> None:
-        """Stop the run."""
         flwr(self.home, "stop", self.run_id, self.connection)
 
 

@@ -93,11 +93,8 @@ class Runtime:
     def task(self) -> str:
         """Claim a task.
 
-        Returns:
-            Its token; "": there is no task.
-
-        Raises:
-            httpx.HTTPError: the SuperNode does not answer, or refuses.
+        Returns: Its token; "": there is no task.
+        Raises httpx.HTTPError if the SuperNode does not answer, or refuses.
         """
         self._token.value = ""
         request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
@@ -109,8 +106,7 @@ class Runtime:
         A task without a claim is handed out again, or answered with an error if its process has
         read the message.
 
-        Raises:
-            httpx.TransportError: the SuperNode does not answer.
+        Raises httpx.TransportError if the SuperNode does not answer.
         """
         self._token.value = token
         try:
@@ -121,13 +117,8 @@ class Runtime:
     def fail(self, token: str, reason: str) -> None:
         """Answer a task's message with an error, if no process has read it.
 
-        Args:
-            token: the token of the task.
-            reason: the error for the server.
-
-        Raises:
-            httpx.HTTPError: the SuperNode does not answer; or a process has read the message, and
-                Flower answers with an error once the claim ends.
+        Raises httpx.HTTPError if the SuperNode does not answer; or a process has read the message,
+        and Flower answers with an error once the claim ends.
         """
         # No other process needs these imports.
         from flwr.supernode.runtime.run_clientapp import (  # noqa: PLC0415
@@ -158,7 +149,6 @@ class _TaskToken:
 def gives_tasks_to_anybody(url: str) -> bool | None:
     """Return whether a Runtime API requires no secret. It claims no task.
 
-    url: https:// or http://.
     Returns: None where there is no Runtime API.
     """
     version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
@@ -189,17 +179,9 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
     It requests an activation with an interval that no server grants. A server checks the interval
     after the key.
 
-    Args:
-        url: URL of the SuperLink's Fleet API.
-        trusted: trust in the server's authority.
-        key: the node's key.
-
-    Returns:
-        None if the server does not accept the node's signature.
-
-    Raises:
-        httpx.HTTPError: the server answers otherwise.
-        InputError: the server has another minor version of Flower.
+    Returns: None if the server does not accept the node's signature.
+    Raises httpx.HTTPError if the server answers otherwise.
+    Raises InputError if the server has another minor version of Flower.
     """
     public = key.public_key()
     interceptors = (_Version(), NodeAuthHttpInterceptor(key, public))
@@ -226,7 +208,6 @@ def refused_version(headers: Mapping[str, str]) -> str | None:
 
     Flower's own SuperLink accepts every version.
 
-    headers: headers of the node's request.
     Returns: Flower's JSON; None for the same major and minor version, or a node that states none.
     """
     own = RuntimeVersionMetadata.from_local_component("SuperLink")
@@ -243,10 +224,7 @@ def refused_version(headers: Mapping[str, str]) -> str | None:
 
 
 def replies_are_own(body: bytes) -> bool:
-    """Return whether all replies in a request state the node that brings them as their sender.
-
-    body: body of the request; False for an unreadable one.
-    """
+    """Return whether all replies in a request state the node that brings them as their sender."""
     try:
         request = PushMessagesRequest.FromString(body)
     except DecodeError:

@@ -45,12 +45,10 @@ class InProcessGrid(Grid):
         become_task(RUN_ID, SERVER_NODE)
 
     def set_run(self, run: Run) -> None:
-        """Replace the description of the run."""
         self._run = run
 
     @property
     def run(self) -> Run:
-        """The description of the run."""
         return self._run
 
     def create_message(
@@ -61,15 +59,9 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a new message.
-
-        message_type: Flower's name of its kind.
-        ttl: validity in seconds; None: Flower's default.
-        """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of all nodes."""
         return list(self.contexts)
 
     def send_and_receive(
@@ -90,7 +82,6 @@ class InProcessGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return and forget the replies to some messages."""
         return [self._replies.pop(id) for id in message_ids if id in self._replies]
 
     def execute(self, message: Message) -> Message:

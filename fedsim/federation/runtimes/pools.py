@@ -50,11 +50,7 @@ class Pool(Protocol):
 
 
 class LocalPool:
-    """Processes of this machine, each with its share of the cores, the memory or the GPUs.
-
-    Args:
-        workers: number of processes.
-    """
+    """Processes of this machine, each with its share of the cores, the memory or the GPUs."""
 
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
 
@@ -66,7 +62,6 @@ class LocalPool:
         self._executor = self._start()
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
-        """Return the keys that differ in a worker's configuration: its share of this machine."""
         where, sharing = device.resolve(run.device), self.workers
         if where.type == "cuda":
             sharing = -(-self.workers // torch.cuda.device_count())
@@ -77,7 +72,6 @@ class LocalPool:
         return own
 
     def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
-        """Submit a task to a worker."""
         return self._executor.submit(train, task)
 
     def repeated(self) -> Sequence[str]:
@@ -105,7 +99,6 @@ class LocalPool:
 
 
 def _visible_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."""
     if named := os.environ.get(VISIBLE):
         return named.split(",")
     return list(map(str, range(torch.cuda.device_count())))

@@ -83,7 +83,6 @@ def starter(pid: int) -> psutil.Process:
 
 
 def main() -> None:
-    """Serve until the process ends."""
     bound = socket.socket(fileno=int(sys.argv.pop(1)))
     ancestor = starter(int(sys.argv.pop(1)))
     app = Private(superlink_app(), ancestor)

@@ -1,1 +1,1 @@
-"""What runs at the server."""
+"""The programs of the server."""

@@ -64,10 +64,8 @@ def accept(
 ) -> dict[int, Message]:
     """Return the valid replies by partition, sorted.
 
-    what: names the replies in error messages.
     needed: a client that may not be missing; None: no such client.
     asked: the clients that received a message; None: all.
-    log_event: logs missing clients.
     Raises ClientFailedError with the clients' names, if too many or the needed one are missing.
     """
     clients = batch.nodes if asked is None else list(asked)
@@ -110,7 +108,6 @@ def accept_round(
     """Return the clients' valid replies of a round.
 
     secure: the exchange that masks the messages; None where the server sees them.
-    log_event: logs missing clients.
     """
     # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.config.audit.mode).follows
@@ -249,10 +246,10 @@ def _row_norms(values: Array) -> Floats:
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
     """Return the largest length of a client's honest message in each trial, noise included.
 
-    A message consists of clipped parts: the client's records (n where the server does not read
-    them), copies of a crafted target that only one world has, planted canaries, and one canary of
-    the client that the server does not know. At client level it is the client's update and the
-    canaries. A longer message is invalid and would distort the model.
+    A message consists of clipped parts. These are the client's records (n where the server does not
+    read them), copies of a crafted target that only one world has, planted canaries, and one canary
+    that the server does not know. At client level, the client's update replaces its records. A
+    longer message is invalid and would distort the model.
 
     noise_std: standard deviation of a step's noise in each trial, [T], if clients add it.
     sent: the client's message, [..., P].

@@ -141,7 +141,6 @@ class Received:
 
     @property
     def participants(self) -> tuple[int, ...]:
-        """The clients that joined the round."""
         return tuple(self.replies)
 
     @cached_property

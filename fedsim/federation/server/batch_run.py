@@ -54,7 +54,6 @@ class Campaign:
     directory: RunDirectory
 
     def batch(self, trials: range) -> Batch:
-        """Return a batch of trials."""
         plan, worlds = self.plan, self.worlds[trials.start : trials.stop]
         return Batch(plan.config, self.challenge, plan.noise_multiplier, self.nodes, trials, worlds)
 
@@ -63,7 +62,6 @@ class Campaign:
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
 
     def is_finished(self, trials: range) -> bool:
-        """Return whether the run directory has the findings of a batch."""
         return self.directory.has(self.directory.batch_file(trials.start))
 
     def keep(self, trials: range, findings: Arrays) -> None:
@@ -79,10 +77,7 @@ Trainer = Callable[[Campaign, range], None]
 def train_here(
     grid: Grid, auditors: Auditors, known: Federation, campaign: Campaign, trials: range
 ) -> None:
-    """Train one batch of trials on the nodes of a grid. Each round is charged before it leaves.
-
-    known: the server's data, model and device.
-    """
+    """Train one batch of trials on the nodes of a grid. Each round is charged before it leaves."""
     strategy = DPSGD(
         campaign.batch(trials),
         campaign.plan.rounds,
@@ -94,10 +89,7 @@ def train_here(
 
 
 def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..., None]) -> Arrays:
-    """Train one batch of trials; return its findings and the utility of its evaluated trials.
-
-    log_event: logs each round.
-    """
+    """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.batch.config, strategy.batch.trials
     theta = federation.initial_parameters(config.game, known, trials)
     held_out, task = known.held_out(), tasks.task_of(known.model)

@@ -66,7 +66,6 @@ class ResumableDPSGD(DPSGD):
 
     @property
     def done(self) -> int:
-        """The number of rounds that were done before this start."""
         return 0 if self.left_off is None else self.left_off.round
 
     def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
@@ -181,10 +180,7 @@ def clipped_share(known: Federation, parameters: torch.Tensor) -> float:
 
 
 def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
-    """Return the measures of T models for an event: means, and each class's recall and precision.
-
-    measures: from `Federation.measures`.
-    """
+    """Return the measures of T models for an event: means, and recall and precision by class."""
     values: dict[str, object] = {
         OF_ONE[name]: float(each.mean()) for name, each in measures.items() if name in OF_ONE
     }

@@ -36,7 +36,6 @@ def ask(
     """Ask every client for the confusion matrix of the trained model, and write the answers.
 
     model: [1, P].
-    classes: number of classes.
     """
     config, nodes = batch.config, batch.nodes
     if not config.federation.measures_epsilon or directory.has(FILE):

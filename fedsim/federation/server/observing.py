@@ -34,8 +34,6 @@ class Observations:
 
         A training has none, since it has no adversary. Some noise mechanisms return themselves what
         an adversary learns.
-
-        received: the clients' replies.
         """
         if self._batch.challenge is NOBODY:
             return

@@ -102,7 +102,6 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
     config: the experiment. If the directory `run.out` exists, its batches stay as small as they
     are.
-    processes: number of processes that share the memory of this machine.
     Raises InputError for an impossible experiment.
     """
     check(config)
@@ -194,7 +193,6 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
 
     The other half is for gradients.
 
-    processes: number of processes that share the memory.
     Raises InputError if one trial does not fit, or one pair where trials come in pairs.
     """
     dataset = distribution.dataset(config)
@@ -217,7 +215,7 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     if each > memory // 2:
         raise InputError(
             f"one trial of this model takes {readable(each)} between the rounds and as much again "
-            f"for its gradients, but only {readable(memory)} is free (run.max-memory); allow more, "
+            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, "
             "or choose a smaller model"
         )
     batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
@@ -227,7 +225,7 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
         if batch < 2:
             raise InputError(
                 f"two trials of this model, which pairs need, take {readable(2 * each)}, but only "
-                f"{readable(memory // 2)} is free for them (half of run.max-memory); allow "
+                f"{readable(memory // 2)} is free for them (half of run.max-memory). Allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
         batch -= batch % 2

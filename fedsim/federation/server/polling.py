@@ -39,12 +39,10 @@ class PollingGrid(Grid):
         self._report_busy = report_busy
 
     def set_run(self, run: Run) -> None:
-        """Replace the description of the run."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Run:
-        """The description of the run."""
         return self._grid.run
 
     def create_message(
@@ -55,23 +53,15 @@ class PollingGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a new message.
-
-        message_type: Flower's name of its kind.
-        ttl: validity in seconds; None: Flower's default.
-        """
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of all nodes."""
         return self._grid.get_node_ids()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Return the ids of messages that were sent."""
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that have arrived."""
         return self._grid.pull_messages(message_ids)
 
     def send_and_receive(

@@ -33,7 +33,6 @@ class Sending:
     sensitivities: Floats | None = None
 
     def to_clients(self, kind: str, clients: Iterable[int]) -> list[Message]:
-        """Return a message to each of some clients."""
         nodes = self.batch.nodes
         return [Message(self._content(client), nodes[client], kind) for client in sorted(clients)]
 

@@ -25,7 +25,6 @@ POINTS = 10
 
 
 def clients(count: int) -> list[int]:
-    """Return the measured clients, spread evenly over all."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_CLIENTS)).astype(int)).tolist()
 
 

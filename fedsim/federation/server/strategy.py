@@ -62,7 +62,6 @@ class DPSGD(Strategy):
 
     @property
     def last_round(self) -> int:
-        """The number of the last round."""
         return self.batch.config.training.rounds if self.rounds is None else self.rounds
 
     def configure_train(
@@ -73,7 +72,6 @@ class DPSGD(Strategy):
         The round is charged first, since its messages may be seen as soon as they leave.
 
         arrays: the model, float32 [T, P].
-        config: Flower's; unused.
         Raises BudgetExceededError if the round would exceed privacy.stop-at.
         """
         number = self.done + server_round
@@ -118,9 +116,7 @@ class DPSGD(Strategy):
 
         Only a client that concludes from them receives one.
 
-        server_round: counts from 1.
         arrays: the model, float32 [T, P].
-        config: Flower's; unused.
         """
         number = self.done + server_round
         if number < self.last_round:

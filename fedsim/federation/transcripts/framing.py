@@ -191,12 +191,10 @@ def opened(path: Path) -> io.FileIO:
 
 
 def empty(path: Path) -> InputError:
-    """Return the error for a transcript without a header."""
     return InputError(f"the transcript '{path}' ends before its header; nothing was recorded")
 
 
 def beginning() -> bytes:
-    """Return the first bytes of every transcript."""
     return MAGIC + struct.pack("<I", VERSION)
 
 
@@ -219,7 +217,6 @@ def _read(file: io.FileIO, length: int) -> memoryview:
 
 
 def write_bytes(file: io.FileIO, content: bytes) -> None:
-    """Write all bytes; a system call may write only some."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]

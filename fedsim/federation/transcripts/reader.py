@@ -108,6 +108,5 @@ def wait_for_header(
 
 
 def has_ended(path: Path) -> bool:
-    """Return whether a transcript has its end record."""
     with opened(path) as file:
         return any(record.kind == END for record in Scan(file, path).records(only=()))

@@ -73,7 +73,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Canary:
-    """A consented canary: by a fair coin, the sender added a long or a short direction to its model.
+    """A consented canary: by a coin, the sender added a long or a short direction to its model.
 
     Attributes:
         coin: whether the direction was the long one.

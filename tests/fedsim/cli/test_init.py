@@ -144,7 +144,7 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
         ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),
         ((file, "--yes", *CANCER, "--set", "data.records=569"), "has 569 records, too few"),
         ((file, "--yes", *CANCER, "--set", "data.pool=600"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "--clients", 500), "fewer than the 500 clients"),
+        ((file, "--yes", *CANCER, "--clients", 500), "500 clients need a record each"),
         ((file, "--yes", *CANCER, "--rehearse", 456), "a number below the 456 records"),
     ):
         status, out, err = fedsim("init", *arguments)

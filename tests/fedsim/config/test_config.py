@@ -146,7 +146,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ),
         (
             {"federation.fraction": 0.1},
-            r"fixed number of clients.*federation.sampling-rate samples",
+            r"fixed number of clients.*federation.sampling-rate, which samples",
         ),
         ({"rounds": 3}, r"unknown key 'rounds'; did you mean 'training.rounds'"),
         ({"qqq.www": 3}, r"unknown key 'qqq.www'; the tables are data, federation"),

@@ -243,7 +243,7 @@ def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(
 ) -> None:
     deployment.register(server)
     superlink.nodes["101"] = "unregistered"
-    with pytest.raises(FlowerError, match=r"client-1: .* accepts no key twice; make a new key"):
+    with pytest.raises(FlowerError, match=r"client-1: .* accepts no key twice. Make a new key"):
         deployment.register(server)
     _replace_key(server, "client-1")
     assert deployment.register(server) == {"client-0": "100", "client-1": "102"}

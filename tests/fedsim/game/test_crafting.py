@@ -230,11 +230,11 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
         ({"challenge.kind": "blank", "privacy.unit": "client"}, "privacy.unit is 'client'"),
         ({"challenge.copies": 2, "privacy.unit": "client"}, "challenge.copies is 2, but"),
         ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "sampled one by one"),
-        ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide the group"),
-        ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or audit.bayesian-pairs = 0"),
-        ({"challenge.label": 1}, "is takes no label"),
-        ({"challenge.kind": "gradient", "challenge.label": 1}, "is takes no label"),
-        ({"challenge.kind": "blank", "challenge.coordinate": 1}, "gradient of its own"),
+        ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide the whole group"),
+        ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or set audit.bayesian-pairs = 0"),
+        ({"challenge.label": 1}, "takes no label"),
+        ({"challenge.kind": "gradient", "challenge.label": 1}, "takes no label"),
+        ({"challenge.kind": "blank", "challenge.coordinate": 1}, "Only a gradient target points"),
         (
             {
                 "challenge.kind": "gradient",
@@ -242,7 +242,7 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
                 "privacy.rho-beta": 0.0,
                 "privacy.noise-multiplier": 1.0,
             },
-            "set training.clipping = true",
+            "Set training.clipping = true",
         ),
         (
             {
@@ -251,9 +251,9 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
                 "challenge.replacement": 1,
                 "privacy.neighbouring": "replace",
             },
-            "nothing of the pool",
+            "Only a record of D is replaced",
         ),
-        ({"model.initialisation": "worst-case"}, "not known yet"),
+        ({"model.initialisation": "worst-case"}, "must be known first"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(

@@ -113,10 +113,10 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "audit.attacks=lira,none"], "'none' must stand alone; drop it, or all others"),
         (
             ["--set", "training.sampling-rate=.1"],
-            "is '.1', which is text and no number; TOML wants 0.1",
+            "is '.1', which is text and no number; write 0.1",
         ),
-        (["--set", "training.rounds=07"], "is '07', which is text and no number; TOML wants 7"),
-        (["--set", "trials=3"], "it is a table; give one of its keys, such as trials.count"),
+        (["--set", "training.rounds=07"], "is '07', which is text and no number; write 7"),
+        (["--set", "trials=3"], "which is a table; give one of its keys, such as trials.count"),
         (["--max-memory", "5"], "takes 132 KiB between"),
         (["--max-memory", "5"], "but there are 5 bytes (run.max-memory)"),
         (["--trials", "many"], "'many' is not a valid int"),
@@ -433,7 +433,7 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     status, _, err = fedsim("run", "--resume", tmp_path / "run")
     assert (status, len(err.strip().splitlines())) == (2, 1)
     assert "will have released epsilon 3.453 " in err
-    assert "not the 2.197 that it was configured for" in err
+    assert "not the 2.197 of its configuration" in err
     enough = err.split()[-1]
     for accepted, expected in (("3.3", 2), ("nan", 2), (enough, 0)):
         again = ["--resume", tmp_path / "run", "--accept-epsilon", accepted, "--quiet"]

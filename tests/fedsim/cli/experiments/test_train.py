@@ -31,7 +31,7 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     assert (again[0], (out / "public" / "MODEL_CARD.md").read_text()) == (0, card)
     for arguments in (("run", "--resume", out), ("run", out / "config.toml")):
         status, _, said = fedsim(*arguments)
-        assert (status, "is of a training" in said, said.count("\n")) == (2, True, 1)
+        assert (status, "is a training" in said, said.count("\n")) == (2, True, 1)
     (out / "report.html").unlink()
     status, said, _ = fedsim("report", out, "--json")
     report = json.loads(said)

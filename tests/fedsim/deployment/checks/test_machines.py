@@ -104,7 +104,7 @@ def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
     place.rename(written / "elsewhere")
     assert {machine: _seen(written, machine) for machine in before} == before
     assert set(found("client-1")) == {"folder"}
-    assert f"'{place}' is missing: copy it anew" in found("client-1")["folder"]
+    assert f"'{place}' is missing; copy it anew" in found("client-1")["folder"]
 
 
 @pytest.mark.slow

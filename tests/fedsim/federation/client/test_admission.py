@@ -214,7 +214,7 @@ def _epsilon(*steps: Steps) -> float:
 def test_runs_over_the_same_records_share_one_budget(client: Client) -> None:
     limit = {"epsilon-limit": 2.2}
     answered = 0
-    with pytest.raises(RefusedError, match=r"above its epsilon-limit = 2\.2; to agree") as no:
+    with pytest.raises(RefusedError, match=r"above its epsilon-limit = 2\.2\. To agree") as no:
         for run in range(1, 4):  # the records that a run picks are no budget of their own
             for round in (1, 2, 3):
                 _answers(client(limit, {"data.records": 23 + run}, run), round=round)
@@ -327,7 +327,7 @@ def test_an_experiment_is_entered_and_charged_nothing(client: Client) -> None:
 def test_a_client_without_a_limit_answers_nothing(client: Client) -> None:
     context = client()
     del context.node_config["epsilon-limit"]
-    with pytest.raises(RefusedError, match="above its epsilon-limit = 0; to agree"):
+    with pytest.raises(RefusedError, match=r"above its epsilon-limit = 0\. To agree"):
         _answers(context)
 
 
