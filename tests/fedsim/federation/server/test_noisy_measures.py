@@ -1,9 +1,9 @@
 """A training asks its clients once for what the model does for them, and its card says it."""
 
-from collections.abc import re
+import re
+from collections.abc import Callable
 from pathlib import Path
 
-import Callable
 import pytest
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
