@@ -290,6 +290,11 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "transcript, code, versions.",
         ),
         Command(
+            "registry",
+            "registry:registry",
+            "Write a training's entry for the public registry of differential-privacy deployments.",
+        ),
+        Command(
             "verify",
             "evidence:verify",
             "Verify signed evidence: the signature, every file, and the report and "

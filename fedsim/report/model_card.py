@@ -407,14 +407,19 @@ def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
     return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
 
 
-def _risks(privacy: Privacy) -> Iterator[Block]:
-    """Yield how often any attack succeeds at most, towards each vantage."""
-    by_vantage = {}
+def risks_by_vantage(privacy: Privacy) -> dict[str, risk_section.Risks]:
+    """Return the largest success of any attack by its baseline, by the name of the vantage."""
+    by_vantage: dict[str, risk_section.Risks] = {}
     for row in privacy.towards:
         with suppress(InputError):  # steps that are unknown, or that no accountant covers
             mechanism = mechanism_towards(privacy, row)
             by_vantage[row.vantage.replace("-", " ")] = risks.success_by_baseline(mechanism)
-    if by_vantage:
+    return by_vantage
+
+
+def _risks(privacy: Privacy) -> Iterator[Block]:
+    """Yield how often any attack succeeds at most, towards each vantage."""
+    if by_vantage := risks_by_vantage(privacy):
         yield Prose(
             "For any attack on one person (re-identification, attribute inference, "
             "reconstruction): how often it is right without the model, and at most with it."
