@@ -278,6 +278,12 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
     "Audit": (
         AUDIT,
         Command(
+            "check-auditor",
+            "auditing.check_auditor:check_auditor",
+            "Check an auditor of your own: how often its lower bound on epsilon is above the "
+            "truth.",
+        ),
+        Command(
             "sign",
             "evidence:sign",
             "Sign the results of a run or audit: report, configuration, ledger, "

@@ -419,5 +419,5 @@ def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hin
     assert card.utility is not None
     assert 0 < card.utility.clipped == np.mean(np.array(lengths) > norm) < 1
     assert "training.clipping-norm" not in model_card.learning(card.utility)
-    for share, hint in ((0.0, "a smaller one may learn more"), (1.0, "Try more training.rounds")):
+    for share, hint in ((0.0, "a smaller norm may learn more"), (1.0, "Try more training.rounds")):
         assert hint in model_card.learning(replace(card.utility, clipped=share))
