@@ -33,9 +33,9 @@ from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.server import noisy_measures
 from fedsim.learning.training import saved_model
 from fedsim.learning.training.quality import Confusion, Share
-from fedsim.privacy import discrete_laplace
+from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
 from fedsim.report.document import markdown, quality_blocks, terminal
@@ -43,6 +43,7 @@ from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.document.worth import WORDS, Worth, fault_of
+from fedsim.report.sections import risks as risk_section
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -396,6 +397,29 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
         )
         said.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
     yield Bullets(said)
+    if privacy.guaranteed:
+        yield from _risks(privacy)
+
+
+def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
+    """Return the mechanism of the steps that a card states. Raises InputError without steps."""
+    groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
+    return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
+
+
+def _risks(privacy: Privacy) -> Iterator[Block]:
+    """Yield how often any attack succeeds at most, towards each vantage."""
+    by_vantage = {}
+    for row in privacy.towards:
+        with suppress(InputError):  # steps that are unknown, or that no accountant covers
+            mechanism = mechanism_towards(privacy, row)
+            by_vantage[row.vantage.replace("-", " ")] = risks.success_by_baseline(mechanism)
+    if by_vantage:
+        yield Prose(
+            "For any attack on one person (re-identification, attribute inference, "
+            "reconstruction): how often it is right without the model, and at most with it."
+        )
+        yield risk_section.table(by_vantage)
 
 
 def _rehearsed(found: Rehearsal) -> str:

@@ -20,7 +20,6 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.privacy.identifiability import rho_alpha
-from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.report import model_card
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share, shares
@@ -184,10 +183,8 @@ def _limit(card: ModelCard, towards: Towards) -> float:
     """Return how often an adversary is right at most; 1 where nothing is guaranteed."""
     if not card.privacy.guaranteed:
         return 1.0
-    groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
     try:
-        mechanism = Mechanism(tuple(groups), Neighbouring(card.privacy.neighbouring))
-        return share(rho_alpha(mechanism))
+        return share(rho_alpha(model_card.mechanism_towards(card.privacy, towards)))
     except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
         epsilon = next(iter(towards.epsilon.values()), math.inf)
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))

@@ -91,5 +91,5 @@ def test_a_target_risk_is_met_by_all_the_steps_that_are_taken(
 
 
 def test_a_target_risk_below_its_baseline_is_refused(small: Make) -> None:
-    with pytest.raises(InputError, match="max-risk is 0.01, but the attack already succeeds"):
+    with pytest.raises(InputError, match=r"max-risk is 0\.01, but the attack already succeeds"):
         small({"privacy.max-risk": 0.01, "privacy.baseline-risk": 0.02, "privacy.rho-beta": 0.0})
