@@ -92,10 +92,11 @@ def _true_positives(run: AuditedRun) -> list[TruePositives]:
     """Return the true-positive rates; none where trials are of one world, or share their noise."""
     if run.played.common or not two_sided(run.worlds):
         return []
-    return [
-        TruePositives(one.rate, one.interval and (one.interval.low, one.interval.high), one.needed)
-        for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence)
-    ]
+    found = []
+    for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence):
+        ends = None if one.interval is None else (one.interval.low, one.interval.high)
+        found.append(TruePositives(one.rate, ends, one.needed))
+    return found
 
 
 def advantage_interval(run: AuditedRun) -> Ends | None:
