@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import VantageBounds
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
-from fedsim.report.document.wording import percent
-from fedsim.report.sections.facts import is_pac
+from fedsim.report.document.wording import percent, span
+from fedsim.report.sections.facts import confidence_of, is_pac
 from fedsim.report.sections.section import Section, Transcript
 from fedsim.report.sections.vantage_words import NAMES, holds_for
 
@@ -70,8 +70,33 @@ def _words(report: Report) -> list[Block]:
     return [
         Prose(f"{sentence(audited.risks)} {MEANING} {holds_for(report)}"),
         table({NAMES[row.vantage].capitalize(): row.risks for row in rows}),
+        *_measured(report, dict(audited.risks)),
         Place("risks"),
     ]
+
+
+def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
+    """Return the measured true-positive rates beside what theory allows."""
+    rates = report.empirical.true_positives
+    if not rates:
+        return []
+    rows = [
+        [
+            percent(one.rate),
+            f"cannot tell, needs {2 * one.needed:,} trials"
+            if one.interval is None
+            else span(one.interval, percent),
+            percent(allowed.get(one.rate)),
+        ]
+        for one in rates
+    ]
+    said = (
+        "The played game is membership inference about the target. Its intervals hold together at "
+        f"{confidence_of(report).strip()}; the false-positive rate is the baseline of the table "
+        "above."
+    )
+    headings = ("False positives", "True positives, measured", "At most, by theory")
+    return [Prose(said), tabulated(headings, rows)]
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:
