@@ -12,20 +12,25 @@ from fedsim.report.document import html
 from fedsim.report.document.blocks import (
     Block,
     Bullets,
-    Code,
     Document,
     FirstScreen,
     Label,
-    Link,
-    Mark,
     Part,
     Prose,
-    Words,
 )
-from fedsim.report.sections import first, target, vantage_words
+from fedsim.report.sections import first, risks, target, vantage_words
 from fedsim.report.sections.facts import is_alarming
 
 FILE = "officer.html"
+
+QUESTIONS = (
+    "Who operates the server, and do we trust that party?",
+    "Which limit does our organization accept?",
+    "Does the real training use secret noise (privacy.noise-source = system)?",
+    "Which of the parties above were tested, and should the others be?",
+    "What else was released about the same people?",
+)
+"""What an officer asks the engineer before a decision."""
 
 LIMITS = (
     "That the model is anonymous, or that its release is approved. This is a legal question (GDPR, "
@@ -64,7 +69,7 @@ def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Doc
         alarming = is_alarming(report)
         before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
     states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
-    found = [*before, Prose(target.target(report))]
+    found = [*before, Prose(target.target(report)), *risks.in_short(report)]
     return _document(report.name, first.first(report, about), found, states)
 
 
@@ -89,21 +94,9 @@ def _document(
         heading=name,
         first=replace(
             screen,
-            steps=[_of_whole_page(step) for step in screen.steps],
+            steps=QUESTIONS,
             checks=[replace(check, condition="") for check in screen.checks],
         ),
         blocks=[*found, *reading],
         footer=("The whole report is report.html in the same folder.",),
     )
-
-
-def _of_whole_page(words: Words) -> Words:
-    """Return words whose links into the same page lead into the whole report instead."""
-    if isinstance(words, str | Code | Mark | Link):
-        return words
-    return [
-        replace(part, to=f"report.html{part.to}")
-        if isinstance(part, Link) and part.to.startswith("#")
-        else part
-        for part in words
-    ]

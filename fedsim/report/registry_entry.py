@@ -220,8 +220,7 @@ def _parameters(privacy: Privacy) -> str:
 def _risk(privacy: Privacy) -> Iterator[str]:
     from fedsim.report.model_card import risks_by_vantage  # noqa: PLC0415
 
-    if (pairs := risks_by_vantage(privacy).get("released model")) is not None:
-        yield risk_section.sentence(pairs)
+    yield risk_section.sentence(risks_by_vantage(privacy))
 
 
 def _actors(privacy: Privacy) -> Iterator[str]:

@@ -46,7 +46,7 @@ class StateWords:
 BELOW = StateWords(
     "Below the limit",
     "good",
-    "the whole interval lies below what theory allows; no adversary at this vantage does better",
+    "the whole interval lies below what theory allows; no attack on this target is better",
     "rely on the limit, not on the measurement, which is of one target",
 )
 ATTACK_BELOW = StateWords(
@@ -110,9 +110,17 @@ CONTRADICTS = StateWords(
     "do not rely on ε; the warning names the likely cause",
 )
 
+CONTRADICTS_CLAIM = StateWords(
+    "Contradicts the claim",
+    "alarm",
+    "an alarm, at 99.99 %: what was recorded contradicts the stated noise or the claimed ε",
+    "do not rely on the claim; the alarms say what contradicts it",
+)
+
 TABLE = (
     *(BELOW, ATTACK_BELOW, NOT_CONTRADICTED, NOT_MEASURED, CANNOT_TELL),
     *(NO_PROTECTION, NO_LIMIT, NO_GUARANTEE, WITHIN_CHANCE, ABOVE, CONTRADICTS),
+    CONTRADICTS_CLAIM,
 )
 """Every state that a page can show, in the order of the documentation."""
 

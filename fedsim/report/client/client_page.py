@@ -244,7 +244,7 @@ def _said(training: Report) -> Iterator[str]:
         )
         return
     found, attack = training["exposure"], training["attack"]
-    if said := risks.sentence(training["risks"]):
+    if said := risks.sentence({"any other party": training["risks"]}):
         yield f"{said} This holds for each record, by the noise that was charged."
     if found is None:
         yield (

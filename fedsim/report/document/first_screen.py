@@ -51,7 +51,9 @@ def check(
         return Check(PASSED, text, shuts)
     proven = found if fails is None else fails and _complaint(fails, report)
     told = bool(proven) and not proven.startswith("cannot tell")
-    return Check(FAILED, failed or text, shuts) if told else Check(OPEN, text, shuts)
+    if told:
+        return Check(FAILED, failed or text, shuts)
+    return Check(OPEN, f"Not shown: {text[:1].lower()}{text[1:]}", shuts)
 
 
 def settled(passes: bool, text: str, failed: str) -> Check:

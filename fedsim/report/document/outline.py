@@ -125,14 +125,15 @@ TERMS = (
         "epsilon",
         "ε (epsilon)",
         r"ε(?!′)|\b[Ee]psilon\b",
-        "The guarantee of differential privacy: whatever is released is at most e^ε times as "
-        "likely with one person's data as without, but for probability δ. Smaller protects more.",
+        "The guarantee of differential privacy: with one person's data, any outcome is at most e^ε "
+        "times as likely as without, plus δ. Smaller protects more.",
     ),
     Term(
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "The probability with which ε may fail to hold.",
+        "The small probability that is added to ε's factor. It is not the share of trainings "
+        "whose belief exceeds ρβ, which is larger and stated beside ρβ.",
     ),
     Term(
         "epsilon-prime",

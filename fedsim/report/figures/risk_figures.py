@@ -21,8 +21,8 @@ def success(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
             colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
             axes.plot(baselines, largest, color=colour, marker=marker, markersize=4, label=name)
         ends = np.array([baselines[0], baselines[-1]])
-        axes.plot(ends, ends, color=MUTED, linestyle="--", label="without the model")
+        axes.plot(ends, ends, color=MUTED, linestyle="--", label="without the training")
         axes.set(xscale="log", yscale="log")
-        axes.set(xlabel="success without the model", ylabel="success with it, at most")
+        axes.set(xlabel="success without the training", ylabel="success with it, at most")
         axes.legend()
     return figure

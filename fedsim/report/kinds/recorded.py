@@ -57,7 +57,7 @@ def state(report: Report) -> StateWords:
     """Return how the measured noise stands to the claimed noise."""
     release = report["release"]
     if any(one["severity"] == "alarm" for one in report["findings"]):
-        return verdicts.CONTRADICTS
+        return verdicts.CONTRADICTS_CLAIM
     if release is None:
         return verdicts.NOT_MEASURED if report["canary"] is None else verdicts.CANNOT_TELL
     if release["noise"] == "none":
@@ -82,11 +82,15 @@ def verdict(report: Report) -> str:
         said.append(_of_steps(release, delta))
     elif release is not None:
         client = worst(release)
+        epsilon = number(client["epsilon"]["point"])
+        alike = [one for one in release["clients"] if number(one["epsilon"]["point"]) == epsilon]
+        who = f"The least protected client, node {client['node']}, has"
+        if len(alike) == len(release["clients"]) > 1:
+            who = f"Each of the {len(alike)} clients has"
         said.append(
-            f"The least protected client is node {client['node']}: its {client['rounds']} rounds "
-            f"cost epsilon {number(client['epsilon']['point'])} at delta {delta:g} towards "
-            f"{release['towards']}, whose belief that the client took part is "
-            f"{_belief(client['belief'][-1], release)}."
+            f"{who} epsilon {epsilon} at delta {delta:g} after {client['rounds']} rounds, towards "
+            f"{release['towards']}. In this recording, the observer's belief that a client took "
+            f"part is largest for node {client['node']}: {_belief(client['belief'][-1], release)}."
         )
     if canary is not None:
         low, high = (number(canary["mu"][end]) for end in ("low", "high"))
@@ -267,7 +271,7 @@ def first(report: Report) -> FirstScreen:
     versions = "".join(f", {name} {version}" for name, version in facts["versions"].items())
     return FirstScreen(
         answer=[verdict(report)],
-        alarming=found is verdicts.CONTRADICTS,
+        alarming=found is verdicts.CONTRADICTS_CLAIM,
         figure=Bars(
             _bars(report),
             "Largest share of right answers about one "
@@ -356,10 +360,10 @@ def _least_protected(report: Report) -> Table | None:
 def _checks(report: Report) -> list[Check]:
     found = [
         check(
-            "Nothing contradicts the claim.",
+            "Nothing in the recording contradicts the stated noise, or the claim.",
             "alarms > 0",
             report,
-            failed="The recording contradicts the claim.",
+            failed="The recording contradicts the stated noise, or the claim.",
         ),
         check(
             "The noise is at least 90% of what is claimed.",
@@ -404,8 +408,8 @@ def _blocks(report: Report) -> Iterator[Block]:
         yield Heading("How identifiable is each client?")
         yield Prose(
             f"Epsilon of all recorded rounds at delta {report['delta']}, under the measured noise. "
-            "The belief is the adversary's in this run. ρβ is the limit that epsilon sets for it, "
-            "except in a tail of probability delta."
+            "The belief is the adversary's in this run. ρβ is the limit that epsilon sets for it. "
+            "A small share of trainings exceeds it."
         )
         yield tabulated(CLIENT_HEADINGS, clients)
     if noise := _noise_rows(report):

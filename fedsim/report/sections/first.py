@@ -133,7 +133,7 @@ def _table(report: Report) -> Table:
 def _line(report: Report, verdict: VantageVerdict) -> Line:
     allowed = verdict.allowed
     finite = allowed.passed < 1
-    tail = f"but in {percent(allowed.passed)} of trainings" if finite else ""
+    tail = f"exceeded in at most {percent(allowed.passed)} of trainings" if finite else ""
     return Line(
         Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
@@ -231,6 +231,15 @@ def _steps(report: Report) -> list[Words]:
     return found
 
 
+def _no_guarantee(report: Report) -> str:
+    if report.noise_source == "seed" and report.mechanism.sensitivity == "global":
+        return (
+            "This run itself protects no one, because a reader of its seed can remove the noise. A "
+            "training with the same settings and noise of the system has these limits."
+        )
+    return "This run gives no DP guarantee."
+
+
 def _version(about: About) -> str:
     if about.data_sha256:
         return f"their version: SHA-256 {about.data_sha256[:16]}…"
@@ -240,7 +249,7 @@ def _version(about: About) -> str:
 def _limits(report: Report) -> str:
     """Return the limits of the study."""
     one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
-    guarantee = "" if report.mechanism.dp_guarantee else " This run gives no DP guarantee."
+    guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
     return (
         f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
         f"{vantage_words.holds_for(report)}{guarantee}"

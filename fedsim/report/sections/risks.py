@@ -8,7 +8,7 @@ from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, ta
 from fedsim.report.document.wording import percent, span
 from fedsim.report.sections.facts import confidence_of, is_pac
 from fedsim.report.sections.section import Section, Transcript
-from fedsim.report.sections.vantage_words import NAMES, holds_for
+from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
 Risks = Sequence[tuple[float, float]]
 """Success of an attack without the model, and its largest success with it."""
@@ -17,10 +17,10 @@ EXAMPLE = 0.001
 """The baseline that the sentence is about."""
 
 MEANING = (
-    "By theory, for any attack on one person: re-identification, attribute inference or "
-    "reconstruction. The first column is how often the attack is right without the model, such as "
-    "1 in n for naming one of n people. The others are how often it is right with it, at most, "
-    "after one training."
+    "These are limits of theory for any attack on one person: re-identification, attribute "
+    "inference or reconstruction. The first column is how often an attempt succeeds without what "
+    "the training discloses, such as 1 in n for naming one of n people. The others are how often "
+    "it succeeds, at most, after one training, by what each party sees."
 )
 
 
@@ -29,14 +29,24 @@ def in_cases(baseline: float) -> str:
     return f"1 in {round(1 / baseline):,}"
 
 
-def sentence(risks: Risks) -> str:
-    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown."""
-    at_most = dict(risks).get(EXAMPLE)
-    if at_most is None:
+def sentence(risks: Mapping[str, Risks]) -> str:
+    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown.
+
+    Args:
+        risks: by whom they are: the server, a participant, and so on.
+    """
+    limits: dict[str, list[str]] = {}
+    for name, pairs in risks.items():
+        at_most = dict(pairs).get(EXAMPLE)
+        if at_most is not None:
+            said = f"at most {at_most / EXAMPLE:.3g} of {1 / EXAMPLE:,.0f}"
+            limits.setdefault(said if at_most < 1 else "no limit", []).append(name)
+    if not limits:
         return ""
+    each = "; ".join(f"{said} for {' and '.join(names)}" for said, names in limits.items())
     return (
-        f"An attacker who guesses right in {in_cases(EXAMPLE)} cases without the model guesses "
-        f"right in at most {at_most / EXAMPLE:.3g} in {1 / EXAMPLE:,.0f} with it."
+        f"An attempt about one person that succeeds in {in_cases(EXAMPLE)} cases without what the "
+        f"training discloses succeeds with it in: {each}."
     )
 
 
@@ -46,7 +56,7 @@ def table(risks: Mapping[str, Risks]) -> Table:
         [in_cases(baseline), *("no limit" if one >= 1 else percent(one) for one in largest)]
         for baseline, largest in _by_baseline(risks)
     ]
-    return tabulated(("Right without the model", *risks), rows)
+    return tabulated(("Success without the training", *risks), rows)
 
 
 def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
@@ -68,11 +78,21 @@ def _words(report: Report) -> list[Block]:
         return []
     audited = next(row for row in rows if row.vantage == report.vantage)
     return [
-        Prose(f"{sentence(audited.risks)} {MEANING} {holds_for(report)}"),
+        Prose(f"{sentence({WHO[row.vantage]: row.risks for row in rows})} {MEANING}"),
+        Prose(holds_for(report)),
         table({NAMES[row.vantage].capitalize(): row.risks for row in rows}),
         *_measured(report, dict(audited.risks)),
         Place("risks"),
     ]
+
+
+def in_short(report: Report) -> list[Block]:
+    """Return the sentence and the table without figure and measurements, for a short page."""
+    rows = _limited(report)
+    if not rows:
+        return []
+    said = sentence({WHO[row.vantage]: row.risks for row in rows})
+    return [Prose(said), table({NAMES[row.vantage].capitalize(): row.risks for row in rows})]
 
 
 def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
@@ -107,8 +127,8 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
         return []
     curves = {NAMES[row.vantage].capitalize(): row.risks for row in rows}
     caption = (
-        "Largest success of any attack with the model, against its success without it. The dashed "
-        "line is an attack that learns nothing from the model."
+        "Largest success of any attack with what the training discloses, against its success "
+        "without. The dashed line is an attack that learns nothing from the training."
     )
     return [Figure("risks", risk_figures.success(curves), "Success of any attack.", caption)]
 

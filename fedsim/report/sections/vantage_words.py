@@ -231,7 +231,7 @@ def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
     if measured.passed_limit is None:
         return proven
     passed = percent(measured.passed_limit)
-    return f"the belief passed the limit in {passed} of the trials on D, and {proven}"
+    return f"the belief exceeded the limit in {passed} of the trials on D, and {proven}"
 
 
 def _odds(limit: OwnLimit) -> float:
@@ -263,7 +263,7 @@ def _belief(verdict: VantageVerdict) -> Said:
         return Said(percent(measured.belief), f"in the most extreme trial; {limit}{tail}")
     most = f", {percent(allowed.passed)} allowed" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    passed = f"passed in {percent(measured.passed)}{between} of trials on D{most}"
+    passed = f"exceeded in {percent(measured.passed)}{between} of trials on D{most}"
     return Said(percent(measured.belief), f"in the most extreme trial; {limit}, {passed}")
 
 
@@ -276,7 +276,7 @@ def _epsilon(verdict: VantageVerdict) -> Said:
     theory = f"theory {_at_most(number(allowed.epsilon), limited)} {at_delta}"
     if not measured.epsilon:
         return Said("nothing proven", theory)
-    return Said(f"≥ {number(measured.epsilon)}", f"proven ({proven_by(measured)}); {theory}")
+    return Said(f"≥ {number(measured.epsilon)}", f"by the bound {proven_by(measured)}; {theory}")
 
 
 def _at_most(value: str, limited: bool) -> str:

@@ -371,10 +371,10 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("passed in", "% allowed", "is slack", "ε ≤ ∞"):
+    for words in ("exceeded in", "% allowed", "is slack", "ε ≤ ∞"):
         assert words not in unclipped, words
     local = told(written("local steps").report)
-    assert "passed in" in local
+    assert "exceeded in" in local
     assert "% allowed" not in local
     client = told(written("client").report)
     assert "challenge record" not in client
@@ -518,7 +518,7 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
     text = Page(render_html(report, Undrawn(report, {}), False, about)).words
     for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
         assert said in text
-    assert "This run gives no DP guarantee." in text
+    assert "This run itself protects no one, because a reader of its seed" in text
     assert "not stated (run.author)" in told(report)
 
 
