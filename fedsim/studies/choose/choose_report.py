@@ -1,4 +1,4 @@
-"""What a search for a setting says: sentences, a table, one page, and a configuration to run."""
+"""The report of `fedsim choose`: a table, a page, report.json, and a configuration to run."""
 
 import shlex
 from dataclasses import asdict, replace
@@ -51,7 +51,7 @@ IN_SHORT = [
 
 
 def table(found: Found) -> RenderableType:
-    """Return the settings as the terminal shows them: the columns that decide."""
+    """Return the table for the terminal, with the columns that decide."""
     cells = [[row[place] for place in IN_SHORT] for row in _cells(found)]
     title = f"Settings; the limit: {choose_words.limit(found)}"
     caption = f"{choose_words.caption_of_accuracy(found)} The page has all columns."
@@ -60,7 +60,7 @@ def table(found: Found) -> RenderableType:
 
 
 def summary(found: Found) -> list[Block]:
-    """Return the answer and the settings, as a notebook shows them."""
+    """Return the answer and the settings, for a notebook."""
     return [*map(Prose, choose_words.sentences(found)), tabulated(HEADINGS, _cells(found))]
 
 
@@ -101,11 +101,11 @@ def document(found: Found) -> dict[str, Any]:
 
 
 def rows(found: Found) -> list[dict[str, Any]]:
-    """Return a row for each run: those of a sweep, and what the choice goes by."""
-    known = {each.name: each for each in found.choice.candidates}
+    """Return a row for each run: the columns of a sweep, and those that decide the choice."""
+    candidates = {each.name: each for each in found.choice.candidates}
     made = []
     for row in sweep.rows(found.outcomes):
-        each = known.get(row["run"])
+        each = candidates.get(row["run"])
         ends = each and each.accuracy_interval
         own = {
             "noise_multiplier": each and each.noise_multiplier,
@@ -123,18 +123,19 @@ def rows(found: Found) -> list[dict[str, Any]]:
 
 
 def write(found: Found, directory: Path) -> Path:
-    """Write what was found, and the configuration of the chosen setting; return the page.
+    """Write the page, report.json, summary.csv and config.toml; return the path of the page.
 
     Raises:
-        InputError, OSError: as of `report_directory.write_report`.
+        InputError: the directory holds another kind of report.
+        OSError: a file cannot be written.
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
     made, figure = document(found), frontier(found)
     name = found.config.run.name
     caption = (
-        "Accuracy of the model against how often the adversary is right at most, a point for each "
-        f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
+        "Accuracy of the model against the limit on how often the adversary is right. Each point "
+        f"is a setting. Vertical lines are intervals of the mean accuracy. {_caption(found)}"
     )
     blocks: list[Block] = [Heading("Accuracy against the adversary")]
     if figure:
@@ -147,14 +148,22 @@ def write(found: Found, directory: Path) -> Path:
         Prose(choose_words.NO_GUARANTEE),
         tabulated(("How", "ε", "What it assumes"), choose_words.cost(found)),
         Heading("What this does not say"),
-        Bullets(list(choose_words.told(found))),
+        Bullets(list(choose_words.limits_of_the_page(found))),
     ]
-    left_out = [each for each in choose_words.sentences(found) if each.startswith("Left out: ")]
-    said = [each for each in choose_words.sentences(found) if each not in left_out]
+    sentences = choose_words.sentences(found)
+    left_out = [each for each in sentences if each.startswith("Left out: ")]
     if left_out:
         blocks.append(Part("Settings that were left out", [Bullets(left_out)], folded=True))
-    first = recommendation.first(found.outcomes, said, found.config.data.name)
-    first = replace(first, checks=[_meets(found), *first.checks], steps=_steps(found, directory))
+    answer = [each for each in sentences if each not in left_out]
+    first = recommendation.first(found.outcomes, answer, found.config.data.name)
+    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(found.choice.state, FAILED)
+    meets = f"A setting that meets the limit can be chosen: {choose_words.limit(found)}."
+    steps: list[Words] = [
+        (f"{what}: ", Code(command)) for what, command in commands(found, directory)
+    ]
+    if found.choice.chosen is None:
+        steps = ["Try more noise, more rounds or more trials. The table below shows all settings."]
+    first = replace(first, checks=[Check(mark, meets), *first.checks], steps=steps)
     page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, first, blocks))
     files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
@@ -166,48 +175,31 @@ def write(found: Found, directory: Path) -> Path:
     if found.choice.chosen:
         text = configuration.dump(found.config)
         private_files.write(directory / CONFIG, text.encode())
-    else:  # of a search that found one
+    else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
 
 
-def _meets(found: Found) -> Check:
-    """Return whether a setting meets the limit and was chosen."""
-    marks = {"chosen": PASSED, "cannot tell": OPEN}
-    text = f"A setting that meets the limit can be chosen: {choose_words.limit(found)}."
-    return Check(marks.get(found.choice.state, FAILED), text)
-
-
-def _steps(found: Found, directory: Path) -> list[Words]:
-    if found.choice.chosen is None:
-        return ["Try more noise, more rounds or more trials: the settings below say what is near."]
-    return [(f"{what}: ", Code(command)) for what, command in commands(found, directory)]
-
-
 def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
-    """Return what to do with the chosen setting, and the command that does it."""
+    """Return the next steps with the chosen setting: a few words and the command, each."""
     place = shlex.quote(str(directory / CONFIG))
-    said = [("Measure it", f"fedsim run {place}")]
-    if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody
-        protecting = "--set privacy.noise-source=system"
-        if found.config.federation.summed_in_the_clear:
-            protecting += " --set federation.secure-aggregation=secagg+"
-        what = f"Train the model with it{_more_records(found)}"
-        said.append((what, f"fedsim train {place} {protecting}"))
-    return said
-
-
-def _more_records(found: Found) -> str:
-    """Return how many records the training takes, if there are more; "" if it takes all."""
+    steps = [("Measure it", f"fedsim run {place}")]
+    if found.config.privacy.sensitivity == "local":  # that noise is not a DP guarantee
+        return steps
+    protecting = "--set privacy.noise-source=system"
+    if found.config.federation.summed_in_the_clear:
+        protecting += " --set federation.secure-aggregation=secagg+"
+    train = "Train the model with it"
     data, whole = found.config.data, distribution.dataset(found.config)
-    there = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
-    if there <= data.records:
-        return ""
-    return f", on {data.records:,} of {there:,} records (--set data.records={there} takes all)"
+    available = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
+    if available > data.records:
+        train += f", on {data.records:,} of {available:,} records "
+        train += f"(--set data.records={available} takes all)"
+    return [*steps, (train, f"fedsim train {place} {protecting}")]
 
 
 def frontier(found: Found) -> Any:
-    """Return the figure of accuracy against the adversary; None without a setting to draw."""
+    """Return the figure of accuracy against the adversary; None if every run failed."""
     from fedsim.report.figures import study_figures  # noqa: PLC0415
 
     if not found.choice.candidates:
@@ -240,11 +232,19 @@ def frontier(found: Found) -> Any:
     )
 
 
+def _caption(found: Found) -> str:
+    level = percent(found.config.audit.confidence)
+    return (
+        f"{choose_words.caption_of_accuracy(found)} Measured advantage: each interval at {level}. "
+        "One training's accuracy: from the 5th to the 95th percentile."
+    )
+
+
 def _cells(found: Found) -> list[list[str]]:
-    known = {each.name: each for each in found.choice.candidates}
+    candidates = {each.name: each for each in found.choice.candidates}
     cells = []
     for outcome in found.outcomes:
-        each, name = known.get(outcome.point.name), choose_words.values(outcome.point.values)
+        each, name = candidates.get(outcome.point.name), choose_words.values(outcome.point.values)
         if each is None:
             cells.append([name, *[DASH] * 7, "failed"])
             continue

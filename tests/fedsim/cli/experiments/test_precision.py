@@ -202,7 +202,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         (["--over", "run.sed=1,2"], "did you mean 'run.seed'?"),
         (["--over", "run.seed=1,1"], "has a value twice"),
         (["--over", "run.seed=1", "--over", "run.seed=2"], "given twice"),
-        (["--over", "run.out=a,b"], "is no axis"),
+        (["--over", "run.out=a,b"], "every run of a grid has its own"),
         (["--over", "run.seed=1", "--set", "run.seed=2"], "--set and --over both give run.seed"),
         (["--over", "run.seed=1", "--set", "run.out=a"], "--set run.out: every run"),
         (["--over", "privacy.rho-beta=0.6,nan"], "not a number (nan)"),
