@@ -1,4 +1,4 @@
-"""`fedsim choose`: which epsilon, for a limit on the adversary."""
+"""`fedsim choose`: the noise that meets a limit on the adversary."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.studies.choose.choose_search import Found
 
 NOT_CHOSEN = 1
-"""Exit status where no setting meets what was asked for, or nobody can tell."""
+"""Exit status if no setting meets the request, or if the trials cannot tell."""
 
 
 def choose(
@@ -91,7 +91,7 @@ def choose(
 
 
 def _print(found: "Found", directory: Path, console: Terminal) -> None:
-    """Print the settings, the answer, and where everything lies."""
+    """Print the settings, the answer, and the path of the report."""
     from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
     console.print(choose_report.table(found))

@@ -123,7 +123,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_seen() -> Non
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
     assert "noise below 0.8" in dict(results(watched))["Sees"]
-    assert dict(results(own))["Sees"].startswith("This audit need not have seen any")
+    assert dict(results(own))["Sees"].startswith("This audit might have missed any")
     # What theory or the attack holds against a claim needs no power.
     off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
     assert "Sees" not in off
@@ -238,7 +238,7 @@ def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
     disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
     assert disproved.verdict is Verdict.CONVICTED
     assert disproved.contradictory
-    assert "theory supports the claim and the attack" in dict(results(disproved))["Contradiction"]
+    assert "Theory supports the claim, and the attack" in dict(results(disproved))["Contradiction"]
     assert disproved.as_json()["measured"]["contradicts_theory"] is True
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):

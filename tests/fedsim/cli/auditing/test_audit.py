@@ -50,7 +50,7 @@ def test_a_report_lies_beside_the_transcript(
     assert command(server(tmp_path / "server.fedt", 1.0)) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    for words in ("noise multiplier, measured", "as claimed", "believes with"):
+    for words in ("noise multiplier, measured", "as claimed", "its 4 rounds cost"):
         assert words in " ".join(printed.err.split())
     report = json.loads((tmp_path / "server-audit" / "report.json").read_text())
     assert report["rounds"] == 4
@@ -186,7 +186,7 @@ def test_canaries_have_a_page(
             model = model + 0.3 * generator.standard_normal(40)
     assert command(path) == 0
     assert "Canaries measured mu" in " ".join(capsys.readouterr().err.split())
-    assert "What canaries measured" in (tmp_path / "client-audit" / "report.html").read_text()
+    assert "Measurements by canaries" in (tmp_path / "client-audit" / "report.html").read_text()
 
 
 def test_what_cannot_be_audited_is_one_line_and_status_2(
@@ -204,7 +204,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     for arguments, said in (
         ((tmp_path / "nowhere",), "cannot read"),
         ((tmp_path / "empty",), "holds no transcript"),
-        ((tmp_path / "run",), f"is made by fedsim report {tmp_path / 'run'}"),
+        ((tmp_path / "run",), f"give fedsim report {tmp_path / 'run'}"),
         ((damaged,), "is damaged"),
         ((path, "--delta", "2"), "delta is 2.0"),
         ((path, "--out", tmp_path / "file" / "x"), "cannot write"),

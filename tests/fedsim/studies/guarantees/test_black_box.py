@@ -55,7 +55,7 @@ def test_the_command_releases_what_a_module_of_ones_own_makes(
         assert np.sqrt((kept["noise_std"] ** 2).sum()) == pytest.approx(document["noise"])
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, InputError)
-    assert "is there already" in str(again.exception)
+    assert "exists, or its folder does not" in str(again.exception)
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     with pytest.raises(SystemExit) as ended:
         main(none)
     assert ended.value.code == 2
-    assert "leaves nothing to play" in capsys.readouterr().err
+    assert 'audit.attacks is "none"' in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main([*none, "--attacks", "lira", "--models", "48", "--json"])
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
