@@ -331,7 +331,7 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
         (lambda: fedsim.run("none.toml"), "no configuration file"),
         (lambda: fedsim.load("."), "is not a run directory"),
         (lambda: fedsim.calibrate(rho_beta=0.9, epsilon=2.0, rounds=3), "exactly one of"),
-        (fedsim.account, "what mechanism"),
+        (fedsim.account, "the mechanism is missing"),
         (lambda: fedsim.audit(".", claimed_epsilon=1.0), "both the claimed epsilon and"),
         (lambda: fedsim.run({"data.name": "mnist"}), "read from files"),
         (
@@ -402,7 +402,7 @@ def test_a_function_of_this_process_is_released_with_pac_noise() -> None:
     assert noise < found.noise.size < 2 * noise
     shown = found._repr_html_()
     assert f"Noise: {found.noise.size:.4g}" in shown
-    assert "no differential privacy" in shown
+    assert "not differential privacy" in shown
 
 
 def test_the_best_target_and_the_sources_items_are_values(tmp_path: Path) -> None:

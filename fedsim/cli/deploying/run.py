@@ -113,7 +113,8 @@ def _carry_out(
 
     server = kit.folder(directory, "server")
     _refuse(config.scheme, config.trials.count, kit.read(server).clients, experiment)
-    evidence = None if rehearsal is None else rehearsed.findings(config, rehearsal)
+    values = configuration.to_run_config(config)
+    evidence = None if rehearsal is None else rehearsed.findings(values, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)
     with console.status("preparing"):
         plan = prepare(config, deployed=True)

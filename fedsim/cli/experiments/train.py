@@ -75,7 +75,8 @@ def train(
             raise InputError(
                 f"'{resume}' is not a training; continue it with fedsim run --resume {resume}"
             )
-    evidence = None if rehearsal is None else rehearsed.findings(config, rehearsal)
+    values = configuration.to_run_config(config)
+    evidence = None if rehearsal is None else rehearsed.findings(values, rehearsal)
     plan, directory = begin(config, runtime, console)
     if evidence is not None:
         rehearsed.attach(directory, evidence)

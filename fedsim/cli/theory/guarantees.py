@@ -52,7 +52,7 @@ def advantage(value: float) -> str:
 
 def print_description(releases: Releases, vantage: Vantage, console: Console) -> None:
     """Print the noise multiplier, and the effective one towards a vantage."""
-    row = statements.asked(releases, vantage)
+    row = statements.described(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
     console.print(

@@ -106,7 +106,8 @@ def p_values(distances: Distances) -> tuple[Floats, Floats]:
 
 def _distances(means: Means, regime: Regime) -> Distances:
     config = trainings.configured(means, "mnist", {**HELD_OUT, **regime.changes})
-    noise = trainings.multiplier(config) if regime.noisy else 0.0
+    rounds, rate = config.training.rounds, config.training.sampling_rate
+    noise = trainings.multiplier(rounds, rate) if regime.noisy else 0.0
     theta = trainings.trained(config.game, federation.load(config), noise)
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}

@@ -132,8 +132,7 @@ def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Ten
     return theta
 
 
-def multiplier(config: Config) -> float:
+def multiplier(rounds: int, sampling_rate: float) -> float:
     """Return the noise over the clipping norm with which the rounds have `EPSILON` at `DELTA`."""
     wanted = calibration.epsilon_at_most(EPSILON, DELTA)
-    training = config.training
-    return calibration.noise_multiplier(wanted, training.rounds, training.sampling_rate)
+    return calibration.noise_multiplier(wanted, rounds, sampling_rate)

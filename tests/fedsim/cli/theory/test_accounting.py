@@ -197,7 +197,7 @@ def test_the_printed_answer_explains_itself() -> None:
     calibrated, accounted = text(CALIBRATE), text(ACCOUNT)
     assert "Noise multiplier 5.69955" in calibrated
     assert "at most 90 % sure" in calibrated
-    assert "in units of the most that one person's record can change" in calibrated
+    assert "largest change that one person's record can cause" in calibrated
     assert "largest change that one person's record can cause" in accounted
     assert "paper (Theorem 2), not a bound: 0.1674" in accounted
     for name in ACCOUNTANTS:
@@ -378,7 +378,7 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
     assert answer["epsilon"] == pytest.approx(expected, rel=1e-9)
     assert "that differs between rounds" in text(f"account {path} --delta 0.01")
     assert document(f"account {path}")["delta"] == 1e-5
-    assert "says what rounds would" in refusal(f"account {path} --rounds 3 --delta 0.1")
+    assert "already sets rounds" in refusal(f"account {path} --rounds 3 --delta 0.1")
 
 
 def test_a_run_is_accounted_with_the_distances_that_it_gathered(
@@ -415,14 +415,14 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("account --delta 0.1", "what mechanism"),
+        ("account --delta 0.1", "the mechanism is missing"),
         ("account nothing.toml --delta 0.1", "cannot read"),
         (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
         (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
         (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
         ("calibrate --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
         ("calibrate --rho-beta high --delta 0.01 --rounds 30", "--rho-beta is 'high'"),
-        (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "nothing is left to find"),
+        (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "leave one out to compute it"),
         ("calibrate --rho-beta 0.6,0.9 --delta 0.01 --noise-multiplier 3", "several targets"),
         ("calibrate --epsilon 1 --delta 0.01,0.1 --rounds 30", "several targets"),
         ("calibrate --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
@@ -545,10 +545,10 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
     ("arguments", "complaint"),
     [
         ("calibrate --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
-        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no say in rho-alpha"),
+        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no effect on rho-alpha"),
         (
             "calibrate --mutual-information 0.1 --rounds 30 --accountant rdp",
-            "no say in mutual-information",
+            "no effect on mutual-information",
         ),
         (
             "calibrate --rho-beta 0.6,0.9 --delta 0.01 --rounds 30 --accountant rdp",
@@ -640,7 +640,7 @@ def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batc
 def test_an_epsilon_larger_than_any_float_has_a_note() -> None:
     rows = document("account --noise-multiplier 0.02 --rounds 3 --delta 0.01")["accountants"]
     assert rows["advanced"]["epsilon"] is None
-    assert rows["advanced"]["note"] == "larger than any float: no statement"
+    assert rows["advanced"]["note"] == "epsilon is larger than any float, so that it has no value"
     assert rows["pld"]["epsilon"] > 1000
     assert rows["pld"]["note"] is None
 

@@ -173,7 +173,7 @@ def test_more_models_than_fit_are_refused_before_anything_is_made(
     each = 7 * 8 * (4 * 24 + 20)
     limited = small({"run.max-memory": f"{100 * each}B"})
     with pytest.raises(
-        InputError, match=r"but there are 634 KiB \(.*give --models at most 100, or"
+        InputError, match=r"but 634 KiB are available \(.*give --models at most 100, or"
     ):
         play(limited, 101)
     with pytest.raises(pytest.fail.Exception, match="coins were drawn"):
