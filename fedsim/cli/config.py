@@ -140,7 +140,6 @@ def registered_names(key: str) -> list[str]:
 
 
 def _row(need: "Need") -> dict[str, str]:
-    """Return a requirement with other keys, in words."""
     return {
         "where": " and ".join(setting.words for setting in need.what),
         "needs": " and ".join(setting.words for setting in need.needs),

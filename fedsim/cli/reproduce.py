@@ -102,7 +102,6 @@ def reproduce(
 
 
 def _list(chosen: Sequence["Item"], means: "Means", as_json: bool) -> None:
-    """Print the items, a table for each source."""
     rows = [
         {
             "source": item.source,

@@ -91,7 +91,6 @@ def choose(
 
 
 def _print(found: "Found", directory: Path, console: Terminal) -> None:
-    """Print the settings, the answer, and the path of the report."""
     from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
     console.print(choose_report.table(found))

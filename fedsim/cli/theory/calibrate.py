@@ -65,7 +65,6 @@ def _compare(sought: Sought, beliefs: list[float], deltas: list[float], *, as_js
 
 
 def _print_comparison(sought: Sought, rows: Sequence[Comparison], per_effective: float) -> None:
-    """Print the noise of every row, and its guarantees."""
     console = Terminal(highlight=False)
     noise = [_noise(row, per_effective) for row in rows]
     _print_table("The paper's noise (rdp-classic) beside the tight one (pld)", noise, console)
@@ -98,7 +97,6 @@ def _noise(row: Comparison, per_effective: float) -> dict[str, str]:
 
 
 def _guarantee(row: Comparison) -> dict[str, str]:
-    """Return the guarantees of a row's noise, by heading."""
     return {
         "delta": f"{row.delta:g}",
         "rho_beta": f"{row.rho_beta:g}",

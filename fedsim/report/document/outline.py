@@ -101,7 +101,6 @@ def _anchor(title: str, taken: set[str]) -> str:
 
 
 def _text(title: str) -> str:
-    """Return what a heading says, without its tags."""
     return Markup(TAG.sub("", title)).unescape().strip()
 
 

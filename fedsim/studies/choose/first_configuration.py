@@ -194,7 +194,6 @@ def _sizes(data: str, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _check_sizes(data: str, dataset: Dataset, records: int, held_out: int, pool: int) -> None:
-    """Raise InputError if the data have too few records."""
     available = len(dataset.train)
     aside = held_out if dataset.test is None else 0
     few = records < 2 or held_out < 1 or records + aside + pool > available

@@ -71,7 +71,6 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
 def _measured(
     axes: Axes, key: str, series: Rows, name: str, colour: str, label: str | None
 ) -> None:
-    """Draw a measured number with its interval."""
     values = _numbers(series, key)
     point, low, high = (_numbers(series, each) for each in (name, f"{name}_low", f"{name}_high"))
     axes.vlines(values, low, high, color=colour, linewidth=2, label=f"_{label or name}")

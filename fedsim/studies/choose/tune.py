@@ -93,7 +93,6 @@ class Tuning:
         return max(better, key=lambda each: each.gain, default=self.tried[0])
 
     def _repr_html_(self) -> str:
-        """Return a table of the settings, for a notebook."""
         rows = [
             (each.setting, f"{each.accuracies.mean():.1%}", f"{each.gain:+.1%} ± {each.margin:.1%}")
             for each in self.tried

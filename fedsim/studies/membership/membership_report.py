@@ -178,7 +178,6 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
 
 
 def _points(curve: Curve) -> dict[str, list[float]]:
-    """Return a curve at the points that a figure shows."""
     least = curve.false_positive[curve.false_positive > 0][0]
     false: Floats = np.append(DRAWN[least <= DRAWN], 1.0)
     true = [curve.true_positive_at(rate) for rate in false]

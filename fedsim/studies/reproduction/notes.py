@@ -167,5 +167,4 @@ def _references(one: Number) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text for a cell of a table of Markdown."""
     return text.replace("|", "\\|")

@@ -192,18 +192,35 @@ LEGEND = (
 
 def render_html(study: Study, report: Report) -> str:
     """Return the page, which needs no other file, script or network."""
+    data, name = report["data"], report["name"]
+    subject = data if name == data else f"{data} ({name})"
+    first = FirstScreen(
+        verdict(report),
+        steps=[
+            "Before the run that attacks it, name the record with challenge.record, or its "
+            "dissimilarity with challenge.dissimilarity."
+        ],
+        sign_off=first_screen.sign_off(
+            data=f"{data}, {report['records']} records",
+            date=first_screen.today(),
+            limits=report["label"],
+        ),
+    )
+    title = f"Dataset sensitivity of {subject}"
+    return render(Document(title, "Dataset sensitivity", subject, first, _blocks(study, report)))
+
+
+def _blocks(study: Study, report: Report) -> list[Block]:
     is_image = study.loaded.split.dataset.kind == "image"
     several = report["compared"]["replacements"]
     over = "records and over replacements, which pairs share" if several else "records"
-    data, name = report["data"], report["name"]
-    subject = data if name == data else f"{data} ({name})"
     seconds = [(name, f"{value:.1f} s") for name, value in report["seconds"].items()]
     stepwise = ["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])]
     keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
     keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB"))
-    blocks: list[Block] = [
+    return [
         Label("A measurement.", report["label"]),
         Part(
             "The pairs",
@@ -235,26 +252,6 @@ def render_html(study: Study, report: Report) -> str:
             ],
         ),
     ]
-    return render(
-        Document(
-            title=f"Dataset sensitivity of {subject}",
-            kind="Dataset sensitivity",
-            heading=subject,
-            first=FirstScreen(
-                verdict(report),
-                steps=[
-                    "Before the run that attacks it, name the record with challenge.record, or its "
-                    "dissimilarity with challenge.dissimilarity."
-                ],
-                sign_off=first_screen.sign_off(
-                    data=f"{data}, {report['records']} records",
-                    date=first_screen.today(),
-                    limits=report["label"],
-                ),
-            ),
-            blocks=blocks,
-        )
-    )
 
 
 def _pictures(study: Study) -> list[Block]:

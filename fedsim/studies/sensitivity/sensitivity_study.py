@@ -153,14 +153,7 @@ def study(
     """
     check(config, top, trials)
     seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(name: str) -> Iterator[Progress]:
-        begun, progress = time.perf_counter(), stages(name)
-        yield progress
-        progress(1.0)
-        seconds[name] = time.perf_counter() - begun
-
+    stage = _timed(stages, seconds)
     loaded = federation.load(config)
     split, features = loaded.split, partial(challenge.compared_features, config.game, loaded)
     replaced = config.privacy.neighbouring is Neighbouring.REPLACE
@@ -206,9 +199,25 @@ def study(
         )
         for i, place_and_pair in enumerate(ranked)
     )
+    return Study(config, loaded, candidates, views, compared, seconds, _peak_memory())
+
+
+def _timed(stages: Stages, seconds: dict[str, float]) -> "Stage":
+    """Return a context manager for a stage, which also records its time in `seconds`."""
+
+    @contextmanager
+    def stage(name: str) -> Iterator[Progress]:
+        begun, progress = time.perf_counter(), stages(name)
+        yield progress
+        progress(1.0)
+        seconds[name] = time.perf_counter() - begun
+
+    return stage
+
+
+def _peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak_bytes = peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
-    return Study(config, loaded, candidates, views, compared, seconds, peak_bytes)
+    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
 
 
 def check(config: Config, top: int, trials: int) -> None:

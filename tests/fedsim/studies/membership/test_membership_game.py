@@ -148,7 +148,7 @@ def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, sm
         InputError, match=f"--models is {count}: every second model is a shadow.* it takes"
     ) as refused:
         play(small(), count)
-    found = re.search(r"takes (\d+) models", str(refused.value))
+    found = re.search(r"at least (\d+) models", str(refused.value))
     assert found is not None
     enough = int(found[1])
     for models, short in ((enough - 1, True), (enough, False)):

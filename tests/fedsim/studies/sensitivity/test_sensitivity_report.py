@@ -121,7 +121,7 @@ def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Conf
     report = assemble(study(small({"training.clipping-norm": 1e-3}), 1, 2))
     said = " ".join(verdict(report))
     assert "is 100% of the largest" in said
-    assert "half of all have 100% of it or more" in said
+    assert "Half of all have 100% of the largest or more" in said
     assert "No dissimilarity can be compared" in said
 
 
@@ -150,7 +150,7 @@ def test_a_lead_is_told_with_what_flatters_it(found: Study) -> None:
     view["measures"][view["comparison"]["best"]] |= {"rho": 0.5, "low": 0.2, "high": 0.7}
     view["comparison"] |= {"lead": 0.2, "lead_low": 0.1, "lead_high": 0.3}
     said = verdict(report)[2]
-    assert "The interval excludes 0" in said and "picked on the same data" in said
+    assert "The interval excludes 0" in said and "selected on the same data" in said
     assert "chance" not in said
     view["comparison"] |= {"lead_low": -0.1}
     assert "may be chance" in verdict(report)[2]
