@@ -21,8 +21,8 @@ WORDS = {
 }
 
 UNMADE = (
-    "Signed as it is. The signature states the signer and the files, not that the report follows "
-    "from them"
+    "Signed without making the report again. The signature states the signer and the files, not "
+    "that the report follows from them"
 )
 
 TAKEN = "files as signed; the report was not made again"

@@ -68,7 +68,7 @@ def init(
     host, port = _address(server_address, port)
     if port == superlink_port:
         raise InputError(
-            f"port {port} is that of the clients and that of the SuperLink; choose another with "
+            f"port {port} is for the clients and for the SuperLink; choose another with "
             "--port or --superlink-port"
         )
     written = kit.write(

@@ -44,7 +44,7 @@ def upgrade(
 
     out = upgrade(directory)
     typer.echo(
-        f"{out}: copy each folder over that of its machine, the server's first, and run "
+        f"{out}: copy each folder over the old one on its machine, the server's first, and run "
         f"install.sh there, with the SHA-256 in {directory / 'README.md'}"
     )
 

@@ -343,7 +343,7 @@ def _accuracy(setting: Candidate) -> float:
 
 
 def _best(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the most accurate setting in a list, the stricter of equals; [] if there is none."""
+    """Return a list with the most accurate setting, the stricter of equals; [] for no setting."""
     return sorted(candidates, key=lambda each: (-_accuracy(each), each.rho_alpha))[:1]
 
 

@@ -114,7 +114,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """The result of a search.
 
     Attributes:
@@ -149,7 +149,7 @@ def search(
     prepare: Prepare,
     run: Callable[["Plan"], RunDirectory],
     say: Callable[[str], None],
-) -> tuple[Found, Path]:
+) -> tuple[Result, Path]:
     """Run every setting, or the part that is not done yet, and pick one.
 
     Args:
@@ -188,7 +188,7 @@ def search(
     config = load({**request.asked, **final}).placed_at("")
     within = {each.name for each in choice.candidates if each.meets}
     meeting = [plan for point, plan in zip(points, plans, strict=True) if point.name in within]
-    return Found(
+    return Result(
         request,
         config,
         tuple(outcomes),

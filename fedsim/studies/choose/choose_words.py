@@ -14,7 +14,7 @@ from fedsim.studies.choose.choose import (
     noise_costs_nothing,
     trainings_needed,
 )
-from fedsim.studies.choose.choose_search import Found
+from fedsim.studies.choose.choose_search import Result
 
 NO_GUARANTEE = (
     "The trials of this page take their noise from the seed. They are a measurement, for which "
@@ -24,52 +24,52 @@ NO_GUARANTEE = (
 )
 
 
-def sentences(found: Found) -> list[str]:
+def sentences(result: Result) -> list[str]:
     """Return the answer, the most important sentence first."""
-    answer = list(_answer(found))
-    return [*answer[:1], *_strictest(found), *answer[1:]]
+    answer = list(_answer(result))
+    return [*answer[:1], *_strictest(result), *answer[1:]]
 
 
-def _answer(found: Found) -> Iterator[str]:
-    choice, least = found.choice, found.request.min_accuracy
+def _answer(result: Result) -> Iterator[str]:
+    choice, least = result.choice, result.request.min_accuracy
     if choice.chosen is not None:
-        yield from _chosen(found, choice.chosen)
+        yield from _chosen(result, choice.chosen)
     elif not any(each.meets for each in choice.candidates):
-        yield f"No setting that was tried meets the limit: {limit(found)}. Try more noise."
+        yield f"No setting that was tried meets the limit: {limit(result)}. Try more noise."
     elif choice.state == "cannot tell" and least is not None:
         undecided = choice.nearest[0]
         yield (
-            f"Cannot tell yet whether a setting that meets the limit ({limit(found)}) has an "
+            f"Cannot tell yet whether a setting that meets the limit ({limit(result)}) has an "
             f"accuracy of at least {percent(least)}: with {_setting(undecided)} it is "
-            f"{_accuracy(found, undecided)}. {_more(undecided, least)}"
+            f"{_accuracy(result, undecided)}. {_more(undecided, least)}"
         )
     elif all(each.left_out for each in choice.candidates if each.meets):
-        yield f"No setting can be chosen, though some meet the limit in theory: {limit(found)}."
+        yield f"No setting can be chosen, though some meet the limit in theory: {limit(result)}."
     elif least is None:
-        yield f"None of the settings meets the limit ({limit(found)})."
+        yield f"None of the settings meets the limit ({limit(result)})."
     else:
         yield (
-            f"None of the settings meets the limit ({limit(found)}) and has an accuracy of at "
+            f"None of the settings meets the limit ({limit(result)}) and has an accuracy of at "
             f"least {percent(least)}."
         )
-    yield from _left_out(found)
+    yield from _left_out(result)
     for near in choice.nearest:
         if choice.state == "none" and any(each.meets for each in choice.candidates):
             side = "meets the limit" if near.meets else "does not meet the limit"
             yield (
                 f"Nearest: {_setting(near)}. It {side} (right in at most "
-                f"{percent(near.right_at_most)}); its accuracy is {_accuracy(found, near)}."
+                f"{percent(near.right_at_most)}); its accuracy is {_accuracy(result, near)}."
             )
 
 
-def _chosen(found: Found, chosen: Candidate) -> Iterator[str]:
+def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     """Yield which setting to take, why, and how accurate and how safe it is."""
-    least, alternatives = found.request.min_accuracy, len(found.choice.least)
+    least, alternatives = result.request.min_accuracy, len(result.choice.least)
     yield (
-        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(found)} ({limit(found)}): "
+        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)} ({limit(result)}): "
         f"{_setting(chosen)}."
     )
-    yield _towards(found, chosen)
+    yield _towards(result, chosen)
     if least is not None:
         yield (
             "It is the strictest setting tried that meets the limit in theory and whose "
@@ -86,29 +86,29 @@ def _chosen(found: Found, chosen: Candidate) -> Iterator[str]:
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
         "is right in half of them."
     )
-    if found.needed is not None:
+    if result.needed is not None:
         yield (
             "The least noise of all that meets the limit in theory is a multiplier of "
-            f"{number(found.needed)}."
+            f"{number(result.needed)}."
         )
-    yield f"The model's accuracy is {_accuracy(found, chosen)}."
-    yield _measured(found, chosen)
-    yield from _not_the_noise(found, chosen)
+    yield f"The model's accuracy is {_accuracy(result, chosen)}."
+    yield _measured(result, chosen)
+    yield from _not_the_noise(result, chosen)
 
 
-def _left_out(found: Found) -> Iterator[str]:
+def _left_out(result: Result) -> Iterator[str]:
     """Yield which settings that meet the limit were left out, and why."""
-    for each in found.choice.candidates:
+    for each in result.choice.candidates:
         if each.meets and each.left_out:
             accuracy = ""
             if each.accuracy is not None and not each.alarm:
-                accuracy = f" Its accuracy is {_accuracy(found, each)}."
+                accuracy = f" Its accuracy is {_accuracy(result, each)}."
             page = f"{each.name}/report.html"
             yield f"Left out: {values(each.values)}. {each.left_out}{accuracy} See {page}."
-    meeting = [each for each in found.choice.candidates if each.meets]
+    meeting = [each for each in result.choice.candidates if each.meets]
     unlearnt = [each for each in meeting if each.accuracy is not None and not each.has_learnt]
     if unlearnt and len(unlearnt) == len(meeting):
-        rate = found.config.training.rate
+        rate = result.config.training.rate
         yield (
             "No setting that meets the limit is shown to be more accurate than a model that always "
             f"answers with the most frequent class. training.learning-rate is {rate:g}; try more "
@@ -129,9 +129,9 @@ def _more(undecided: Candidate, least: float) -> str:
     )
 
 
-def _towards(found: Found, each: Candidate) -> str:
+def _towards(result: Result, each: Candidate) -> str:
     """Return the bounds towards each role; roles with the same bounds stand together."""
-    federation = found.config.federation
+    federation = result.config.federation
     roles: dict[str, list[str]] = {}
     for bounds in each.towards:
         text = ""
@@ -151,25 +151,25 @@ def _towards(found: Found, each: Candidate) -> str:
     return f"Under {federation.trust.value} trust: {'; '.join(parts)}."
 
 
-def _not_the_noise(found: Found, chosen: Candidate) -> Iterator[str]:
+def _not_the_noise(result: Result, chosen: Candidate) -> Iterator[str]:
     """Yield what to try if noise is not the cause of a low accuracy."""
-    alike = [each for each in found.choice.candidates if each.others == chosen.others]
+    alike = [each for each in result.choice.candidates if each.others == chosen.others]
     if not noise_costs_nothing(alike):
         return
     key = "training.learning-rate"
-    rate = found.config.training.rate
+    rate, rounds = result.config.training.rate, result.config.training.rounds
     tried = f"{key}={rate / 3:.3g},{rate:g},{rate * 3:.3g}"
-    if key in found.request.over:
-        tried = f"training.rounds={found.config.training.rounds},{found.config.training.rounds * 3}"
+    if key in result.request.over:
+        tried = f"training.rounds={rounds},{rounds * 3}"
     yield (
         "The trials show no difference between the loosest and the strictest setting. The noise "
         f"does not limit this model's accuracy; try --over {tried}."
     )
 
 
-def _strictest(found: Found) -> Iterator[str]:
-    strictest = found.choice.strictest
-    if strictest is None or strictest is found.choice.chosen:
+def _strictest(result: Result) -> Iterator[str]:
+    strictest = result.choice.strictest
+    if strictest is None or strictest is result.choice.chosen:
         return
     yield (
         f"Of the settings that meet the limit, the strictest within {100 * NEAR:g} points of the "
@@ -178,7 +178,7 @@ def _strictest(found: Found) -> Iterator[str]:
     )
 
 
-def cost(found: Found) -> list[tuple[str, str, str]]:
+def cost(result: Result) -> list[tuple[str, str, str]]:
     """Return rows of the search's privacy cost: how it is done, epsilon, and the assumption."""
     rows = [
         (
@@ -187,17 +187,17 @@ def cost(found: Found) -> list[tuple[str, str, str]]:
             "noise of the seed, as on this page: a measurement",
         )
     ]
-    if found.cost is None:
+    if result.cost is None:
         why = "the noise is scaled to one challenge, or neighbours differ between the settings"
         return [*rows, ("On the private records", "no guarantee", why)]
-    if (chosen := found.choice.chosen) is not None:
+    if (chosen := result.choice.chosen) is not None:
         own = ("Only the chosen setting, trained once", number(chosen.epsilon))
         rows.append(
-            (*own, f"noise from the operating system; δ = {_delta(found)}, in all rows below too")
+            (*own, f"noise from the operating system; δ = {_delta(result)}, in all rows below too")
         )
-    within = found.cost_within
-    rows += _cost_among(found.cost, "all settings")
-    if within is not None and within.settings < found.cost.settings:
+    within = result.cost_within
+    rows += _cost_among(result.cost, "all settings")
+    if within is not None and within.settings < result.cost.settings:
         among = f"only the {within.settings} settings that meet the limit"
         if within.settings == 1:
             among = "only the 1 setting that meets the limit"
@@ -226,22 +226,22 @@ def _cost_among(spent: SearchCost, among: str) -> Iterator[tuple[str, str, str]]
             )
 
 
-def cost_in_short(found: Found) -> str:
+def cost_in_short(result: Result) -> str:
     """Return the privacy cost of the search, in one or a few sentences."""
     start = "The search costs nothing in privacy on public, proxy or simulated records."
-    if (spent := found.cost) is None:
+    if (spent := result.cost) is None:
         return f"{start} On private records, no guarantee can be stated."
     sentences = [
         start,
         f"On the private records, one training with each of the {spent.settings} settings costs "
         f"ε = {number(spent.all_trainings)} at δ = {spent.delta:g}.",
     ]
-    if (few := found.cost_within) is not None and few.settings < spent.settings:
+    if (few := result.cost_within) is not None and few.settings < spent.settings:
         sentences.append(
             f"With only the {few.settings} settings that meet the limit, it costs "
             f"{number(few.all_trainings)}."
         )
-    if (chosen := found.choice.chosen) is not None:
+    if (chosen := result.choice.chosen) is not None:
         sentences.append(f"The chosen setting alone costs {number(chosen.epsilon)}.")
     if random := [each for each in (spent.poisson, spent.logarithmic) if each is not None]:
         sentences.append(
@@ -251,7 +251,7 @@ def cost_in_short(found: Found) -> str:
     return " ".join(sentences)
 
 
-def limits_of_the_page(found: Found) -> Iterator[str]:
+def limits_of_the_page(result: Result) -> Iterator[str]:
     """Yield sentences about what the page does not show."""
     yield (
         "“Meets the limit” is theory's word, for the worst record and the strongest adversary at "
@@ -267,28 +267,29 @@ def limits_of_the_page(found: Found) -> Iterator[str]:
         "The cost of a search counts the records that are trained on. The accuracy is measured on "
         "other records, which need their own protection if they are private."
     )
-    if found.config.privacy.sensitivity == "local":
+    if result.config.privacy.sensitivity == "local":
         yield (
             "The noise is scaled to the sensitivity of this challenge alone. The bounds hold for "
             "this pair of data sets and are not a DP guarantee."
         )
-    if found.config.federation.summed_in_the_clear:
+    if result.config.federation.summed_in_the_clear:
         yield (
             "With distributed trust, the bounds assume that the server learns only the sum, by "
             "secure aggregation."
         )
+    vantage = result.config.federation.vantage.value
     yield (
-        f"The limit holds for one vantage, the {found.config.federation.vantage.value}. The answer "
-        "states the bounds of theory for the others; --against sets the limit on one of them."
+        f"The limit holds for one vantage, the {vantage}. The answer states the bounds of theory "
+        "for the others; --against sets the limit on one of them."
     )
 
 
-def caption_of_accuracy(found: Found) -> str:
+def caption_of_accuracy(result: Result) -> str:
     """Return how accuracies were measured, and the accuracy of the most frequent class."""
-    trained = {each.trainings for each in found.choice.candidates}
+    trained = {each.trainings for each in result.choice.candidates}
     count = " or ".join(map(str, sorted(trained)))
-    shares = sorted({each.majority for each in found.choice.candidates})
-    level = percent(found.config.audit.confidence)
+    shares = sorted({each.majority for each in result.choice.candidates})
+    level = percent(result.config.audit.confidence)
     return (
         f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
         f"its intervals hold for all settings together at {level}. Always answering with the most "
@@ -296,39 +297,39 @@ def caption_of_accuracy(found: Found) -> str:
     )
 
 
-def tail_limit(found: Found) -> float | None:
+def tail_limit(result: Result) -> float | None:
     """Return the largest share of trainings in which the belief exceeds the limit.
 
     Returns:
         The share of the chosen setting; without one, the largest of all settings that meet the
         limit. None if no setting meets it, or if the limit is on the advantage, which has no tail.
     """
-    if found.request.limit.key != BELIEF:
+    if result.request.limit.key != BELIEF:
         return None
-    if found.choice.chosen is not None:
-        return found.choice.chosen.tail_limit
-    meeting = [each.tail_limit for each in found.choice.candidates if each.meets]
+    if result.choice.chosen is not None:
+        return result.choice.chosen.tail_limit
+    meeting = [each.tail_limit for each in result.choice.candidates if each.meets]
     return max(meeting, default=None)
 
 
-def limit(found: Found) -> str:
+def limit(result: Result) -> str:
     """Return the limit on the adversary, with the share of trainings that may exceed it."""
-    who = found.config.federation.vantage.value.replace("-", " ")
-    if found.request.limit.key != BELIEF:
-        return f"the advantage of the {who} at most {number(found.request.limit.value)}"
-    tail = tail_limit(found)
+    who = result.config.federation.vantage.value.replace("-", " ")
+    if result.request.limit.key != BELIEF:
+        return f"the advantage of the {who} at most {number(result.request.limit.value)}"
+    tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
-        f"the belief of the {who} at most {percent(found.request.limit.value)}, except in {share} "
+        f"the belief of the {who} at most {percent(result.request.limit.value)}, except in {share} "
         "of trainings with the record"
     )
 
 
-def limit_in_short(found: Found) -> str:
+def limit_in_short(result: Result) -> str:
     """Return the limit, for a figure's legend."""
-    tail = tail_limit(found)
+    tail = tail_limit(result)
     beside = "" if tail is None else f", but in {percent(tail)}"
-    return f"{found.request.limit.kind} at most {found.request.limit.value:g}{beside}"
+    return f"{result.request.limit.kind} at most {result.request.limit.value:g}{beside}"
 
 
 def values(values: Mapping[str, Any]) -> str:
@@ -340,11 +341,11 @@ def _setting(each: Candidate) -> str:
     return f"{values(each.values)} (noise multiplier {number(each.noise_multiplier)})"
 
 
-def _delta(found: Found) -> str:
-    return f"{found.config.privacy.delta:g}"
+def _delta(result: Result) -> str:
+    return f"{result.config.privacy.delta:g}"
 
 
-def _accuracy(found: Found, each: Candidate) -> str:
+def _accuracy(result: Result, each: Candidate) -> str:
     between = each.accuracy_interval
     beside = beside_accuracy(
         each.majority, each.balanced_accuracy, each.area_under_curve, each.least_recall
@@ -358,21 +359,21 @@ def _accuracy(found: Found, each: Candidate) -> str:
     return (
         f"{percent(each.accuracy)} on average, {beside}{band} (interval of the mean: "
         f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
-        f"{len(found.outcomes)} settings' intervals hold together at "
-        f"{percent(found.config.audit.confidence)})"
+        f"{len(result.outcomes)} settings' intervals hold together at "
+        f"{percent(result.config.audit.confidence)})"
     )
 
 
-def _measured(found: Found, each: Candidate) -> str:
+def _measured(result: Result, each: Candidate) -> str:
     if each.advantage is None or each.advantage_interval is None:
         return "The adversary's advantage was not measured."
     trials = next(
         outcome.report.trials
-        for outcome in found.outcomes
+        for outcome in result.outcomes
         if outcome.report and outcome.point.name == each.name
     )
     return (
-        f"In {trials} trials the {found.config.federation.vantage.value.replace('-', ' ')} had an "
+        f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
         f"advantage of {number(each.advantage)} "
         f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
         f"{number(each.rho_alpha)}; the trials do not contradict it."

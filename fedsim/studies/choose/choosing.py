@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # torch, which takes a second
 
     from fedsim.privacy.private_selection import SearchCost
     from fedsim.studies.choose.choose import Choice, Limit
-    from fedsim.studies.choose.choose_search import Found, Load, Request
+    from fedsim.studies.choose.choose_search import Load, Request, Result
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class Selection:
     config: Config | None
     choice: "Choice"
     cost: "SearchCost | None" = field(repr=False)
-    _found: "Found" = field(repr=False)
+    _result: "Result" = field(repr=False)
 
     def figures(self) -> dict[str, "Figure"]:
         """Return the figure "frontier", accuracy against the adversary, if it can be drawn."""
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        figure = choose_report.frontier(self._found)
+        figure = choose_report.frontier(self._result)
         return {} if figure is None else {"frontier": figure}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        return html.fragment(choose_report.summary(self._found))
+        return html.fragment(choose_report.summary(self._result))
 
 
 def choose(
@@ -102,15 +102,15 @@ def choose(
         trials=trials,
         common=overrides or {},
     )
-    found, directory = carry_out(
+    result, directory = carry_out(
         request,
         None if out is None else Path(out),
         lambda values: configured(config, values),
         console(progress),
     )
-    grid.complain(found.outcomes)
-    chosen = found.config if found.choice.chosen else None
-    return Selection(directory, chosen, found.choice, found.cost, found)
+    grid.complain(result.outcomes)
+    chosen = result.config if result.choice.chosen else None
+    return Selection(directory, chosen, result.choice, result.cost, result)
 
 
 def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
@@ -135,11 +135,11 @@ def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
 
 def carry_out(
     request: "Request", out: Path | None, load: "Load", shown: "Console"
-) -> tuple["Found", Path]:
+) -> tuple["Result", Path]:
     """Search, write the report, and return the result and its directory."""
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
 
-    found, directory = choose_search.search(
+    result, directory = choose_search.search(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
@@ -148,5 +148,5 @@ def carry_out(
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):
-        choose_report.write(found, directory)
-    return found, directory
+        choose_report.write(result, directory)
+    return result, directory

@@ -281,7 +281,7 @@ def _met(
 
 
 def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -> Calibrated:
-    """Return the mechanism that meets (epsilon, delta), with those of every other accountant."""
+    """Return the mechanism that meets (epsilon, delta), with a row for every accountant."""
 
     def answer(name: str) -> Releases:
         return sought.answer(calibration.epsilon_at_most(target, delta, name))

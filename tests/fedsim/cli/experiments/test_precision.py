@@ -112,8 +112,8 @@ def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
         "federation.trust": "central",
     }
     for changes, reason in (
-        (noiseless, "where a single trial decides"),
-        (pac, "which bounds what is told on average and sets the advantage no limit"),
+        (noiseless, "for which a single trial is enough"),
+        (pac, "which bounds an average and not the advantage"),
     ):
         path.write_text(dump(small(changes)))
         status, out, err = fedsim("trials", path)
