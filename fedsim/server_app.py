@@ -34,7 +34,6 @@ from fedsim.game.mechanisms import vantages
 from fedsim.learning.data import distribution
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.training import models, saved_model
-from fedsim.report import model_card, training_report, writing
 
 app = ServerApp()
 
@@ -96,6 +95,8 @@ def carry_out(
 
 def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     """Train the remaining rounds of a model, and write the model and its card."""
+    from fedsim.report import model_card, training_report  # noqa: PLC0415  (matplotlib is slow)
+
     start = time.perf_counter()
     if directory.has(CARD):  # only the report is missing
         training_report.write(directory)
@@ -145,6 +146,8 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | N
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
     directory.log_event(phase="reporting")
+    from fedsim.report import writing  # noqa: PLC0415  (matplotlib is slow to import)
+
     writing.write_report(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
 

@@ -75,6 +75,7 @@ ROOMS = (
     "fedsim.experiment",
     "fedsim.api",
     "fedsim.studies",
+    "fedsim.studies.auditors",
     "fedsim.studies.guarantees",
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",

@@ -282,10 +282,21 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
     "Audit": (
         AUDIT,
         Command(
+            "check-auditor",
+            "auditing.check_auditor:check_auditor",
+            "Check an auditor of your own: how often its lower bound on epsilon is above the "
+            "truth.",
+        ),
+        Command(
             "sign",
             "evidence:sign",
             "Sign the results of a run or audit: report, configuration, ledger, "
             "transcript, code, versions.",
+        ),
+        Command(
+            "registry",
+            "registry:registry",
+            "Write a training's entry for the public registry of differential-privacy deployments.",
         ),
         Command(
             "verify",

@@ -210,9 +210,8 @@ class Config(Table):
         given = targets.given({f"{targets.TABLE}.{name}": value for name, value in values.items()})
         if not given:
             raise ValueError(
-                "privacy.rho-beta, privacy.rho-alpha, privacy.epsilon, privacy.noise-multiplier "
-                "and privacy.mutual-information are all 0; give one of them, for example "
-                "privacy.rho-beta = 0.9"
+                f"{', '.join(targets.KEYS[:-1])} and {targets.KEYS[-1]} are all 0; give one of "
+                "them, for example privacy.rho-beta = 0.9"
             )
         if len(given) > 1:
             raise ValueError(
@@ -223,6 +222,13 @@ class Config(Table):
             raise ValueError(
                 f"privacy.rho-beta is {privacy.rho_beta}, but a coin toss already gives a belief "
                 "of 0.5; give a number above 0.5 and below 1"
+            )
+
+        if 0 < privacy.max_risk <= privacy.baseline_risk:
+            raise ValueError(
+                f"privacy.max-risk is {privacy.max_risk:g}, but the attack already succeeds with "
+                f"privacy.baseline-risk = {privacy.baseline_risk:g} without the model; give a "
+                "larger number"
             )
 
     def _first_trials(self) -> None:

@@ -24,6 +24,10 @@ class PrivacyConfig(Table):
             it. 0.9 if you set no target.
         rho_alpha: Target: largest advantage over guessing, such as 0.2. The noise is chosen to meet
             it.
+        max_risk: Target: largest success of an attack, such as 0.005. Of any attack that succeeds
+            with privacy.baseline-risk without the model. The noise is chosen to meet it.
+        baseline_risk: Success of an attack without the model. 1/n for naming one of n people, or a
+            false-positive rate; for privacy.max-risk.
         epsilon: Target: epsilon of the whole run, such as 2.0. The noise is chosen so that all
             rounds together are (epsilon, delta)-differentially private.
         noise_multiplier: Noise multiplier, in place of a target, such as 4.0. The standard
@@ -49,6 +53,8 @@ class PrivacyConfig(Table):
     sensitivity: Literal["global", "local"] = "global"
     rho_beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
     rho_alpha: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    max_risk: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    baseline_risk: Fraction = 0.001
     epsilon: Annotated[float, Field(ge=0)] = 0.0
     noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
     delta: Fraction = 0.0005

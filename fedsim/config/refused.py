@@ -327,6 +327,7 @@ REFUSED = (
         needs=(
             equals("privacy.rho-beta", 0),
             equals("privacy.rho-alpha", 0),
+            equals("privacy.max-risk", 0),
             equals("privacy.epsilon", 0),
             equals("privacy.mutual-information", 0),
         ),

@@ -9,7 +9,10 @@ from typing import Any
 
 TABLE = "privacy"
 
-TARGETS = ("rho-beta", "rho-alpha", "epsilon", "noise-multiplier", "mutual-information")
+TARGETS = (
+    *("rho-beta", "rho-alpha", "max-risk", "epsilon", "noise-multiplier"),
+    "mutual-information",
+)
 """Keys of the table that set a target. 0, or "" in an app's declaration, means not set."""
 
 KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)

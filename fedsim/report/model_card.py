@@ -1,9 +1,9 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from fedsim.audits.results.model_card import (
     Towards,
     Utility,
 )
-from fedsim.audits.results.quality import OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.quality import Proportion
 from fedsim.audits.run import cautions
 from fedsim.config import Config
 from fedsim.config.federation import OWN
@@ -32,17 +32,18 @@ from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.server import noisy_measures
 from fedsim.learning.training import saved_model
-from fedsim.learning.training.quality import Confusion, Share
-from fedsim.privacy import discrete_laplace
+from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import rehearsed
 from fedsim.report.document import markdown, quality_blocks, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.document.worth import WORDS, Worth, fault_of
+from fedsim.report.document.worth import WORDS
+from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
+from fedsim.report.sections import risks as risk_section
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -62,9 +63,6 @@ LIMITS = (
     "The card covers what the rounds released. The model's statements about people in general may "
     "also be true of people who took no part.",
 )
-
-CONFIDENCE = 0.95
-"""Confidence of the intervals of recall, precision and calibration."""
 
 
 def write(
@@ -219,102 +217,6 @@ def _utility(
     )
 
 
-def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
-    """Yield the errors of a regression, or the quality of a classifier class by class.
-
-    Args:
-        named: returns the name of a class as text of the page.
-    """
-    if utility.errors:
-        yield _errors(utility)
-    if (quality := quality_in(utility)) is not None:
-        yield from quality_blocks.blocks(quality, named)
-
-
-def quality_in(utility: Utility) -> Quality | None:
-    """Return recall and precision of each class, with exact intervals; None without counts."""
-    if not utility.confusion:
-        return None
-    counted = Confusion(tuple(map(tuple, utility.confusion)))
-
-    def proportion(share: Share | None) -> Proportion | None:
-        if share is None:
-            return None
-        return Proportion(share.value, (share.interval.low, share.interval.high))
-
-    classes = [
-        OfClass(
-            name,
-            sum(utility.confusion[label]),
-            proportion(counted.recall(label, CONFIDENCE)),
-            proportion(counted.precision(label, CONFIDENCE)),
-        )
-        for label, name in enumerate(utility.classes)
-    ]
-    bins = [
-        SureRecords(records, sure, accuracy)
-        for records, sure, right in utility.calibration
-        if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
-    ]
-    return Quality(CONFIDENCE, classes, [list(row) for row in utility.confusion], bins)
-
-
-def _errors(utility: Utility) -> Block:
-    """Return the errors of a regression, in the target's unit, with their intervals."""
-    reach = utility.target[1] - utility.target[0]
-    rows = [
-        [title, number(value * unit), span((low * unit, high * unit), number)]
-        for name, title, unit in (
-            ("mean_absolute", "mean absolute error", reach),
-            ("root_mean_squared", "root of the mean squared error", reach),
-            ("r_squared", "R², the share of the variance that is explained", 1),
-        )
-        for value, low, high in ([utility.errors[name]] if name in utility.errors else [])
-    ]
-    return tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
-
-
-SELDOM, NEARLY_ALWAYS = 0.01, 0.98
-"""Shares of clipped gradients that are worth a hint."""
-
-
-def learning(utility: Utility, task: str = "classification") -> str:
-    """Return a model's worth beside its baseline, with a warning if it is no better."""
-    words = WORDS[task]
-    quality = quality_in(utility)
-    names = [each.name for each in fields(Worth) if hasattr(utility, each.name)]
-    measured = Worth(
-        **{name: getattr(utility, name) for name in names},
-        least_recall=None if quality is None else quality.least_recall,
-    )
-    value = words.value(utility.accuracy, utility.loss)
-    worth = (
-        f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {utility.records:,} "
-        "held-out records."
-    )
-    fault = fault_of(utility.confusion, utility.loss, utility.loss_before)
-    sentences = [worth, words.unless_learnt(measured, fault), _clipping(utility.clipped, task)]
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def _clipping(share: float | None, task: str) -> str:
-    """Return a hint if the clipping norm is far from the length of gradients; else ""."""
-    if share is None or SELDOM < share < NEARLY_ALWAYS:
-        return ""
-    longer = (
-        f"The gradients of {percent(share)} of these records are longer than training.clipping-norm"
-    )
-    if share <= SELDOM:
-        return (
-            f"{longer}, and the noise is proportional to it: a smaller norm may learn more."
-            + " fedsim tune tries some on public records." * (task == "classification")
-        )
-    return (
-        f"{longer}: the model is far from fitting them. Try more training.rounds, or a "
-        "larger training.clipping-norm."
-    )
-
-
 def as_markdown(card: ModelCard) -> str:
     """Return the card as Markdown."""
     return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
@@ -369,6 +271,34 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
         )
         lines.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
     yield Bullets(lines)
+    if privacy.guaranteed:
+        yield from _risks(privacy)
+
+
+def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
+    """Return the mechanism of the steps that a card states. Raises InputError without steps."""
+    groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
+    return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
+
+
+def risks_by_vantage(privacy: Privacy) -> dict[str, risk_section.Risks]:
+    """Return the largest success of any attack by its baseline, by the name of the vantage."""
+    by_vantage: dict[str, risk_section.Risks] = {}
+    for row in privacy.towards:
+        with suppress(InputError):  # steps that are unknown, or that no accountant covers
+            mechanism = mechanism_towards(privacy, row)
+            by_vantage[row.vantage.replace("-", " ")] = risks.success_by_baseline(mechanism)
+    return by_vantage
+
+
+def _risks(privacy: Privacy) -> Iterator[Block]:
+    """Yield how often any attack succeeds at most, towards each vantage."""
+    if by_vantage := risks_by_vantage(privacy):
+        yield Prose(
+            "For any attack on one person (re-identification, attribute inference, "
+            "reconstruction): how often it is right without the model, and at most with it."
+        )
+        yield risk_section.table(by_vantage)
 
 
 def _rehearsed(rehearsal: Rehearsal) -> str:

@@ -20,8 +20,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.privacy.identifiability import rho_alpha
-from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.report import model_card
+from fedsim.report import model_card, model_quality
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
@@ -114,7 +113,7 @@ def render_html(report: Report, card: ModelCard) -> str:
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
-        blocks += model_card.quality_of(card.utility, str)
+        blocks += model_quality.quality_of(card.utility, str)
     if report["missing"]:
         missing = [
             [
@@ -143,7 +142,7 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
     if not privacy.guaranteed:
         said.append(f"No guarantee of differential privacy. {privacy.note}")
     if card.utility is not None:
-        said.append(model_card.learning(card.utility, card.task))
+        said.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
     return FirstScreen(
         answer=said,
@@ -184,10 +183,8 @@ def _limit(card: ModelCard, towards: Towards) -> float:
     """Return how often an adversary is right at most; 1 where nothing is guaranteed."""
     if not card.privacy.guaranteed:
         return 1.0
-    groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
     try:
-        mechanism = Mechanism(tuple(groups), Neighbouring(card.privacy.neighbouring))
-        return share(rho_alpha(mechanism))
+        return share(rho_alpha(model_card.mechanism_towards(card.privacy, towards)))
     except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
         epsilon = next(iter(towards.epsilon.values()), math.inf)
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))

@@ -108,7 +108,7 @@ def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
     fedsim.run(small(), trials=6, seed=3, out=tmp_path / "run", progress=False)
     assert (tmp_path / "run" / "report.json").stat().st_mtime_ns == ended
     assert isinstance(found.figure("belief"), Figure)
-    with pytest.raises(InputError, match="its figures are risks, belief, "):
+    with pytest.raises(InputError, match=r"its figures are .*belief, "):
         found.figure("belif")
 
 

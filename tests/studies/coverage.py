@@ -63,7 +63,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         ],
         "In brackets the 95 % Clopper–Pearson interval of the share; – where a report refuses the "
         "bound for this kind of mechanism. n: trials of each world. Adaptive steps: a mixed share "
-        f"of about {LACKING:g}, for which the Gaussian bounds are lessened.",
+        f"of about {LACKING:g}, for which the Gaussian bounds are reduced.",
     )
 
 

@@ -163,6 +163,6 @@ def _federation(smoke: bool) -> Table:
             "accuracy",
         ),
         rows,
-        f"Medians over {trials} trials, each an audit of its own, and the share of them above the "
+        f"Medians over {trials} trials, each a separate audit, and the share of them above the "
         "claim; guesses about one canary in 8.",
     )

@@ -152,7 +152,7 @@ def prices(halfwidths: Sequence[float]) -> Table:
                 row += [planned, f"{stop / planned:.2f}"]
             rows.append(tuple(row))
     return Table(
-        "Expected trials, and how many times as many where they stop by what they show",
+        "Expected trials, and the factor where the results decide when they stop",
         (
             "precision",
             "advantage",
@@ -162,9 +162,8 @@ def prices(halfwidths: Sequence[float]) -> Table:
             "stopping, common",
         ),
         rows,
-        "Interim analyses after any even number of trials (batches of 2); a number planned "
-        "knowingly is that "
-        "of the true advantage.",
+        "Interim analyses after any even number of trials (batches of 2); planned numbers "
+        "assume the true advantage.",
     )
 
 

@@ -40,8 +40,8 @@ def _trained(round: int, past: Floats) -> Floats:
 
 SIGNALS: dict[str, Signal] = {
     "none": lambda _, past: 0 * past,
-    "as of a training": _trained,
-    "undoes the noise before": lambda _, past: -past,
+    "a training": _trained,
+    "reverses the last noise": lambda _, past: -past,
 }
 
 BOUNDS = {"betting": betting_bound, "Clopper–Pearson": clopper_pearson_bound}
@@ -78,11 +78,11 @@ def _honest(trainings: int, rounds: int) -> Table:
             accused.append([bool(last.accused(1 - level)) for level in LEVELS])
         rows.append((name, *np.mean(accused, axis=0).tolist()))
     return Table(
-        "Share of honest trainings in which anybody is accused after any round",
-        ("beside the noise", *(f"level {level:g}" for level in LEVELS)),
+        "Share of honest trainings with an accusation after any round",
+        ("signal in the sums", *(f"level {level:g}" for level in LEVELS)),
         rows,
         f"{trainings} trainings, {CLIENTS} clients, {rounds} rounds, {SIZE} coordinates: the sums "
-        "and every client's messages, looked at after every round.",
+        "and every client's messages, tested after every round.",
     )
 
 
@@ -106,7 +106,7 @@ def _dishonest(trainings: int, rounds: int) -> Table:
         ("coordinates", "noise", *(f"by round {part}" for part in parts), "median round"),
         rows,
         f"{trainings} trainings, {CLIENTS} clients; two in five coordinates are large; level 0.001 "
-        "for all rounds and series together. A noise of 1 is that of an honest client.",
+        "for all rounds and series together. An honest client has noise 1.",
     )
 
 

@@ -1,7 +1,7 @@
 """Measurements over the trials: the part of a report that does not come from theory alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from adversaries.statistics import agreement, intervals
@@ -101,6 +101,18 @@ class SensitivityByRound:
 
 
 @dataclass(frozen=True)
+class TruePositives:
+    """The measured true-positive rate of the adversary at one rate of false positives."""
+
+    rate: Real
+    """Rate of false positives."""
+    interval: Ends | None
+    """Interval of the true-positive rate; None if the trials are too few. All hold together."""
+    needed: int
+    """Trials on D' that suffice for an interval."""
+
+
+@dataclass(frozen=True)
 class Empirical:
     """Measurements at the configured vantage; None for a number that the trials cannot give."""
 
@@ -142,6 +154,9 @@ class Empirical:
     """What a local sensitivity is, in one sentence."""
     sensitivity_bound: Real | None
     """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
+    true_positives: list[TruePositives] = field(default_factory=list)
+    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for worlds that share their random
+    numbers, and in reports of earlier versions."""
 
 
 @dataclass(frozen=True)

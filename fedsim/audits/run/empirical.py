@@ -10,6 +10,7 @@ from adversaries.attacks import membership
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.statistics.trials import two_sided
+from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
     ByClient,
@@ -18,6 +19,7 @@ from fedsim.audits.results.measured import (
     MembershipAttack,
     SensitivityByRound,
     Series,
+    TruePositives,
     Utility,
 )
 from fedsim.audits.results.numbers import Ends
@@ -35,6 +37,9 @@ SENSITIVITY_NOTE = (
     "Local sensitivities are measured on the data. They show how tight the theory is, and are "
     "never part of a DP release."
 )
+
+FALSE_POSITIVES = (0.1, 0.01, 0.001)
+"""Rates of false positives at which true positives are measured."""
 
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 """Names of the attacks in a report."""
@@ -79,7 +84,19 @@ def measure(run: AuditedRun) -> Empirical:
         ),
         sensitivity_note=SENSITIVITY_NOTE,
         sensitivity_bound=_sensitivity_bound(run),
+        true_positives=_true_positives(run),
     )
+
+
+def _true_positives(run: AuditedRun) -> list[TruePositives]:
+    """Return the true-positive rates; none where trials are of one world, or share their noise."""
+    if run.played.common or not two_sided(run.worlds):
+        return []
+    found = []
+    for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence):
+        ends = None if one.interval is None else (one.interval.low, one.interval.high)
+        found.append(TruePositives(one.rate, ends, one.needed))
+    return found
 
 
 def advantage_interval(run: AuditedRun) -> Ends | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
-from scipy.stats import chi2
 
 from fedsim.common.blocks import slices
 from fedsim.federation.protocol import messages, secure_aggregation
@@ -271,6 +270,8 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
     if trust.server_draws:
         return np.full(noise_std.shape, clean)
     # |N(0, s² I)|² / s² is chi-squared with P degrees of freedom. The noises of L steps add up.
+    from scipy.stats import chi2  # noqa: PLC0415  (slow to import)
+
     quantile = math.sqrt(training.local_steps * chi2.isf(CHANCE, sent.shape[-1]))
     share = trust.noise_share(config.participation.expected_clients, 1)
     return clean + share * noise_std * quantile * LENIENT

@@ -4,7 +4,7 @@ A transcript is append-only. Each record has a SHA-256 checksum that includes th
 previous record, so accidental changes, omissions and insertions show. The checksum has no key: it
 does not protect against a party that rewrites the whole file. A killed writer leaves a torn last
 record, which readers drop and the next writer cuts off. Any other damage is an error. The byte
-layout is in docs/how-to/transcripts.md.
+layout is in docs/reference/transcript-format.md.
 """
 
 import hashlib

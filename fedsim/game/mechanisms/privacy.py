@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def noise_multiplier(scheme: Scheme) -> float:
     """Return the nominal noise multiplier: sigma over the sensitivity.
 
-    A target rho-beta, rho-alpha, epsilon or mutual information holds at the configured vantage,
-    with the configured colluding clients, and with as many clients missing from every round as are
-    tolerated. A configured noise multiplier is returned unchanged.
+    A target rho-beta, rho-alpha, risk, epsilon or mutual information holds at the configured
+    vantage, with the configured colluding clients, and with as many clients missing from every
+    round as are tolerated. A configured noise multiplier is returned unchanged.
 
     Returns: 0 for noise that is not a multiple of a sensitivity.
     Raises InputError if no noise multiplier reaches the target.
@@ -89,6 +89,8 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
 
     if privacy.rho_alpha:
         return calibration.advantage_at_most(privacy.rho_alpha)
+    if privacy.max_risk:
+        return calibration.success_at_most(privacy.max_risk, privacy.baseline_risk)
     if privacy.mutual_information:
         return calibration.information_at_most(privacy.mutual_information)
     epsilon = privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta)

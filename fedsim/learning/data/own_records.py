@@ -104,7 +104,7 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
         raise InputError(
             f"'{path}' has records that the schema refuses: {'; '.join(map(str, wrong))}; "
             "mend them, or agree on a schema that says how to treat them (missing, other, "
-            "outside, unlabelled; docs/how-to/train.md)"
+            "outside, unlabelled; docs/how-to/own-records.md)"
         )
     if not len(inspection.records.labels):
         left_out = f" that the schema keeps ({problems})" if inspection.total else ""

@@ -257,7 +257,9 @@ def parse(text: str) -> Schema:
     """Return the schema in a text; InputError for another text."""
 
     def refusal(reason: str) -> InputError:
-        return InputError(f"data.public-schema is no schema: {reason}; see docs/how-to/train.md")
+        return InputError(
+            f"data.public-schema is no schema: {reason}; see docs/how-to/own-records.md"
+        )
 
     with reading.damage(refusal):
         try:

@@ -71,7 +71,7 @@ def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
         raise InputError(
             f"'{path}' has a text in each line, for which no schema can be proposed; write the "
             "schema yourself, with a [text] table, for example with length = 64 tokens "
-            "(docs/how-to/train.md, Fine-tuning)"
+            "(docs/how-to/fine-tuning.md)"
         )
     columns = own_records.columns(path)
     if label not in columns:

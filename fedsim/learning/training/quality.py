@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.stats import bootstrap, rankdata
 from torch import Tensor
 
 from adversaries.statistics.intervals import Interval, clopper_pearson
@@ -169,6 +168,8 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
     Source:
         Efron and Tibshirani, "An introduction to the bootstrap" (1993), section 13.3.
     """
+    from scipy.stats import bootstrap  # noqa: PLC0415  (slow to import)
+
     pairs = (predicted.cpu().numpy(), target.cpu().numpy())
     measures = {}
     for name, statistic in ERRORS.items():
@@ -234,10 +235,12 @@ def areas_under_curve(logits: Tensor, labels: Tensor) -> Tensor | None:
     areas = []
     for label in [1] if classes == 2 else present:
         others = torch.cat([logits[..., :label], logits[..., label + 1 :]], -1).logsumexp(-1)
-        odds = (logits[..., label] - others).nan_to_num()  # NaN if the model diverged
+        odds = (logits[..., label] - others).nan_to_num().cpu()  # NaN if the model diverged
         positive = (labels == label).cpu()
         ones = int(positive.sum())
-        ranks = torch.from_numpy(rankdata(odds.cpu().numpy(), axis=1))
+        ordered = odds.sort(dim=1).values
+        below, up_to = (torch.searchsorted(ordered, odds, right=end) for end in (False, True))
+        ranks = (below + up_to + 1).double() / 2  # equal scores share their mean rank
         above = ranks[:, positive].sum(1) - ones * (ones + 1) / 2
         areas.append(above / (ones * (len(positive) - ones)))
     return torch.stack(areas).mean(0)

@@ -31,7 +31,7 @@ from fedsim.report.document.first_screen import OPEN, settled
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.sections import target
+from fedsim.report.sections import risks, target
 
 CONFIDENTIAL = (
     "Keep this report on this machine. Its numbers about single records have no noise, and they "
@@ -244,6 +244,8 @@ def _said(training: Report) -> Iterator[str]:
         )
         return
     found, attack = training["exposure"], training["attack"]
+    if said := risks.sentence(training["risks"]):
+        yield f"{said} This holds for each record, by the noise that was charged."
     if found is None:
         yield (
             "The noise of this training protects the client as a whole, so the exposure of single "

@@ -28,7 +28,7 @@ from fedsim.game.federation import Federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import saved_model
 from fedsim.learning.training.tasks import task_of
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.client import exposure
 
@@ -159,6 +159,7 @@ def _measured(
         "records": len(known.owned_by(node.partition)),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
+        "risks": risks.success_by_baseline(mechanism) if charged else [],
         "exposure": exposed,
         "shown": _shown(known, node.partition, exposed),
         "attack": _attack(node, training, known, others, model),

@@ -74,7 +74,8 @@ def _row(bar: Bar, own: float | None) -> Markup:
     told = words(bar)
     label = f"{bar.name}: {bar.mark.text}{f'; {told}' if told else ''}"
     svg = SVG.format(label, 22, Markup("").join(_marks(bar, own)))
-    return ROW.format(bar.name, bar.mark.kind, bar.mark.text, f"{told}." if told else "", svg)
+    sentence = f"{told[:1].upper()}{told[1:]}." if told else ""
+    return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
 
 
 def _marks(bar: Bar, own: float | None) -> list[Markup]:

@@ -1,13 +1,17 @@
 """The section about the success of attacks: re-identification and its like."""
 
+from collections.abc import Mapping, Sequence
+
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import VantageBounds
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
-from fedsim.report.document.wording import percent
-from fedsim.report.figures import risk_figures
-from fedsim.report.sections.facts import is_pac
+from fedsim.report.document.wording import percent, span
+from fedsim.report.sections.facts import confidence_of, is_pac
 from fedsim.report.sections.section import Section, Transcript
 from fedsim.report.sections.vantage_words import NAMES, holds_for
+
+Risks = Sequence[tuple[float, float]]
+"""Success of an attack without the model, and its largest success with it."""
 
 EXAMPLE = 0.001
 """The baseline that the sentence is about."""
@@ -25,7 +29,7 @@ def in_cases(baseline: float) -> str:
     return f"1 in {round(1 / baseline):,}"
 
 
-def sentence(risks: list[tuple[float, float]]) -> str:
+def sentence(risks: Risks) -> str:
     """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown."""
     at_most = dict(risks).get(EXAMPLE)
     if at_most is None:
@@ -36,7 +40,7 @@ def sentence(risks: list[tuple[float, float]]) -> str:
     )
 
 
-def table(risks: dict[str, list[tuple[float, float]]]) -> Table:
+def table(risks: Mapping[str, Risks]) -> Table:
     """Return the risks by baseline, a column for each name."""
     rows = [
         [in_cases(baseline), *("no limit" if one >= 1 else percent(one) for one in largest)]
@@ -45,9 +49,7 @@ def table(risks: dict[str, list[tuple[float, float]]]) -> Table:
     return tabulated(("Right without the model", *risks), rows)
 
 
-def _by_baseline(
-    risks: dict[str, list[tuple[float, float]]],
-) -> list[tuple[float, list[float]]]:
+def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
     columns = list(risks.values())
     return [
         (baseline, [column[place][1] for column in columns])
@@ -68,11 +70,38 @@ def _words(report: Report) -> list[Block]:
     return [
         Prose(f"{sentence(audited.risks)} {MEANING} {holds_for(report)}"),
         table({NAMES[row.vantage].capitalize(): row.risks for row in rows}),
+        *_measured(report, dict(audited.risks)),
         Place("risks"),
     ]
 
 
+def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
+    """Return the measured true-positive rates beside what theory allows."""
+    rates = report.empirical.true_positives
+    if not rates:
+        return []
+    rows = [
+        [
+            percent(one.rate),
+            f"cannot tell, needs {2 * one.needed:,} trials"
+            if one.interval is None
+            else span(one.interval, percent),
+            percent(allowed.get(one.rate)),
+        ]
+        for one in rates
+    ]
+    said = (
+        "The played game is membership inference about the target. Its intervals hold together at "
+        f"{confidence_of(report).strip()}; the false-positive rate is the baseline of the table "
+        "above."
+    )
+    headings = ("False positives", "True positives, measured", "At most, by theory")
+    return [Prose(said), tabulated(headings, rows)]
+
+
 def _figures(report: Report, _: Transcript) -> list[Figure]:
+    from fedsim.report.figures import risk_figures  # noqa: PLC0415  (matplotlib is slow to import)
+
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
     if not rows:
         return []

@@ -162,7 +162,7 @@ def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | No
 
 
 def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
-    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.report import model_card, model_quality  # noqa: PLC0415  (torch is slow to import)
 
     card, by = model_card.read(directory), directory.config.privacy.accountant
     found: dict[str, float | None] = {
@@ -170,7 +170,7 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         for row in card.privacy.towards
     }
     if (quality := card.utility) is not None:
-        counted = model_card.quality_in(quality)
+        counted = model_quality.quality_in(quality)
         found |= {
             "model/accuracy": quality.accuracy,
             "model/majority": quality.majority,

@@ -77,7 +77,7 @@ def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path: Path) -> None:
             report_directory.check_new(tmp_path, replacing="sweep")
     for damaged in ("[]", '{"kind": "swe'):
         path.write_text(damaged)
-        with pytest.raises(InputError, match="damaged; if it is a sweep's, delete it and give"):
+        with pytest.raises(InputError, match="damaged; if it belongs to a sweep, delete it and"):
             report_directory.check_new(tmp_path, replacing="sweep")
         assert path.read_text() == damaged
 

@@ -36,8 +36,8 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
     page = training_report.render_html(REPORT, card())
     # Phi(mu / 2) of mu = sqrt(4) / z.
     assert bars(page) == [
-        ("Server", "open", "theory allows 69.1%."),
-        ("Participant", "open", "theory allows 59.9%."),
+        ("Server", "open", "Theory allows 69.1%."),
+        ("Participant", "open", "Theory allows 59.9%."),
     ]
     assert "A. Engineer" in page
     assert "Checks: 4 passed" in page
@@ -46,11 +46,11 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
 def test_no_noise_and_no_guarantee_set_no_limit():
     naked = replace(SERVER, epsilon={"pld": float("inf")}, steps=[Charged(0.0, 4, 1.0)])
     page = training_report.render_html(REPORT, card(privacy=replace(PRIVACY, towards=[naked])))
-    assert bars(page) == [("Server", "caution", "theory sets no limit.")]
+    assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
     assert "No protection" in page
     promised = replace(PRIVACY, towards=[SERVER], guaranteed=False, note="Not clipped.")
     page = training_report.render_html(REPORT, card(privacy=promised))
-    assert bars(page) == [("Server", "caution", "theory sets no limit.")]
+    assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
     assert "Checks: 1 failed" in page
 
 
@@ -59,7 +59,7 @@ def test_what_was_rehearsed_stands_as_measured_at_its_vantage():
         *("r", "digits", 24, 100, "server", 0.95, 0.2, (0.0, 0.4), 0.38, 0.0, 0.9)
     )
     page = training_report.render_html(REPORT, card(rehearsal=rehearsed))
-    said = "right in 60.0% (50.0% to 70.0%); theory allows 69.1%; rehearsed on digits."
+    said = "Right in 60.0% (50.0% to 70.0%); theory allows 69.1%; rehearsed on digits."
     assert bars(page)[0][2] == said
 
 

@@ -226,7 +226,7 @@ def test_honest_noise_hides_the_texts_and_they_support_no_claim(
     ("line", "said"),
     [
         (f"{SEED} 4 text", "with --weights"),
-        (f"{SEED} 4 texts", "canary-kind is 'texts'; give direction or text"),
+        (f"{SEED} 4 texts", "canary-kind is 'texts'; it must be direction or text"),
         (f"{SEED} 0 text", "canary-count is 0"),
     ],
 )

@@ -116,7 +116,7 @@ def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Pat
     told = results.read(directory).pac
     assert told.mutual_information == 0.01
     assert told.released_information == pytest.approx(0.08)
-    assert "Told by all 8 trials together" in (directory.path / "report.html").read_text()
+    assert "Released by all 8 trials together" in (directory.path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("trials", [1, 8])

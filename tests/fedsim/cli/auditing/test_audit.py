@@ -50,7 +50,11 @@ def test_a_report_lies_beside_the_transcript(
     assert command(server(tmp_path / "server.fedt", 1.0)) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    for words in ("noise multiplier, measured", "as claimed", "its 4 rounds cost"):
+    for words in (
+        "noise multiplier, measured",
+        "as claimed",
+        "whose belief that the client took part",
+    ):
         assert words in " ".join(printed.err.split())
     report = json.loads((tmp_path / "server-audit" / "report.json").read_text())
     assert report["rounds"] == 4

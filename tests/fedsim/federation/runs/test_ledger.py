@@ -201,7 +201,7 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
     with pytest.raises(
-        OtherClientsError, match=r"round 1 .* begin another run \(run\.out\)"
+        OtherClientsError, match=r"round 1 .* Begin another run \(run\.out\)"
     ) as error:
         attempt.settle(1, then)
     assert "\n" not in str(error.value)

@@ -94,7 +94,7 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
     page = dict(listing.entries)
     assert page["Trials"] == "8 of 8 planned"
     assert page["Random numbers of the two worlds"] == "common"
-    assert page["Why no more"] == "all 8 trials were run"
+    assert page["Why the run stopped there"] == "all 8 trials were run"
 
 
 def test_common_random_numbers_reduce_the_variance_as_predicted() -> None:

@@ -7,7 +7,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.config import Config
 from fedsim.game.mechanisms import privacy
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
@@ -77,3 +77,19 @@ def test_noise_is_calibrated_for_the_fewest_clients_and_the_colluders(
     assert effective.mu == pytest.approx(
         privacy.mechanism(every.scheme, privacy.noise_multiplier(every.scheme)).mu
     )
+
+
+@pytest.mark.parametrize("changes", [{}, {"training.sampling-rate": 0.1}, LOCAL_STEPS], ids=str)
+def test_a_target_risk_is_met_by_all_the_steps_that_are_taken(
+    small: Make, changes: dict[str, object]
+) -> None:
+    """From a baseline of 1 in 100, any attack succeeds in at most 5 in 100."""
+    target = {"privacy.max-risk": 0.05, "privacy.baseline-risk": 0.01, "privacy.rho-beta": 0.0}
+    given = small(target | changes).scheme
+    mechanism = privacy.mechanism(given, privacy.noise_multiplier(given))
+    assert risks.success(mechanism, 0.01) == pytest.approx(0.05, rel=1e-6)
+
+
+def test_a_target_risk_below_its_baseline_is_refused(small: Make) -> None:
+    with pytest.raises(InputError, match=r"max-risk is 0\.01, but the attack already succeeds"):
+        small({"privacy.max-risk": 0.01, "privacy.baseline-risk": 0.02, "privacy.rho-beta": 0.0})

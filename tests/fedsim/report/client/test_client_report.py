@@ -116,7 +116,7 @@ def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_rec
     page = (client / "report" / "report.html").read_text()
     bound = f"theory allows {percent((1 + training['advantage_bound']) / 2)}"
     exposed = percent((1 + training["exposure"]["highest"]["advantage"]) / 2)
-    assert f"its gradients allow {exposed}; {bound}." in page
+    assert f"Its gradients allow {exposed}; {bound}." in page
     assert "Passed.</span> What was released is within the client&#39;s budget." in page
     most = training["exposure"]["most_exposed"][0]["record"]
     assert f"Record {most}, the most exposed, labelled" in page

@@ -42,7 +42,7 @@ def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -
     assert "trials 4 to 7: round 1 of 3" in said
     assert '<meta http-equiv="refresh" content="5">' in page
     assert page.count("<svg") == 3  # a bar, its axis, and accuracies
-    assert "right in 75.0% (37.5% to 100%); theory allows 65.0%" in said
+    assert "Right in 75.0% (37.5% to 100%); theory allows 65.0%" in said
     assert not re.search(r"<script|https?://", page)
     shown = re.search(r'<progress [^>]*value="([\d.]+)"', page)
     assert shown is not None

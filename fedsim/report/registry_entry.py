@@ -1,0 +1,264 @@
+"""A trained model as an entry of the public registry of differential-privacy deployments.
+
+The entry follows OpenDP's registry, tier 3 of its schema. What only the owner knows is taken from
+the owner: nothing is invented.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.audits.results.model_card import ModelCard, Privacy, Towards
+from fedsim.config.federation import OWN
+from fedsim.report.document.wording import number, percent, span
+from fedsim.report.sections import risks as risk_section
+
+Entry = Mapping[str, Any]
+
+OWNERS = {
+    "curator": "name of the party that publishes the model; several with semicolons",
+    "region": "region that the data describe, or whose laws apply",
+    "intended-use": "intended use of the model; run.purpose if it is stated",
+    "author": "author of the entry; run.author if it is stated",
+}
+"""Facts that only the owner knows and that the registry requires, with their meaning."""
+
+OPTIONAL = {
+    "slug": "short name in the registry's addresses; the name of the run if left out",
+    "publication-date": "YYYY-MM-DD; the day of the training if left out",
+    "sector": "Technology, Healthcare, Education, Government, Energy or Finance",
+    "data-domain": "data sets that are eligible for protection",
+    "tuning": "how settings were chosen, and at what cost in privacy",
+    "sources": "links to descriptions of the model",
+}
+
+SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
+
+ADJACENT = {
+    "add-remove": "Two data sets are adjacent if one {unit} is missing from one of them.",
+    "replace": "Two data sets are adjacent if one {unit} is replaced by another.",
+}
+
+UNITS = {"record": "record", "client": "client with all its records"}
+
+ACTORS = {
+    "server": "The server",
+    "participant": "A participant",
+    "released-model": "A reader of the released model",
+}
+
+MECHANISMS = (
+    "Gaussian mechanism on sums of clipped gradients or updates (DP-SGD in a Flower federation), "
+    "by fedsim {version}. The operating system's entropy keys the noise. Noise and sums are "
+    "float64, rounded to float32 in messages; the documentation describes what rounding gives "
+    "away. A client refuses models that could switch clipping off, and keeps its own ledger and "
+    "budget. Timing channels are not covered."
+)
+
+
+def entry(card: ModelCard, author: str, alarms: int, given: Mapping[str, str]) -> Entry:
+    """Return the registry's entry of a training.
+
+    Args:
+        card: of the trained model.
+        author: run.author; "" if it is not stated.
+        alarms: number of checks of the training that contradict the claimed noise.
+        given: facts of the owner, by the keys of `OWNERS` and `OPTIONAL`.
+
+    Raises:
+        InputError: the training has no guarantee, a required fact is missing, or a fact has no
+            place in the registry.
+    """
+    if not card.privacy.guaranteed:
+        raise InputError(
+            f"'{card.name}' has no guarantee of differential privacy, so the registry has no place "
+            f"for it: {card.privacy.note}"
+        )
+    facts = _facts(card, author, given)
+    privacy = card.privacy
+    released = next(row for row in privacy.towards if row.vantage == "released-model")
+    unit = UNITS[privacy.unit]
+    return {
+        "url_slug": facts["slug"],
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": {
+                "name": card.name,
+                "data_curators": [one.strip() for one in facts["curator"].split(";")],
+                "description": _description(card, alarms, released),
+                "intended_use": facts["intended-use"],
+                "data_product_type": "Machine learning model",
+                "data_product_region": facts["region"],
+                "publication_date": facts["publication-date"],
+                **({"data_product_sector": facts["sector"]} if "sector" in facts else {}),
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP",
+                "data_domain": facts.get("data-domain", _domain(card)),
+                "unprotected_quantities": (
+                    "The number of clients and of records, the configuration and the public "
+                    "schema. Accuracies on public records concern no protected data."
+                ),
+            },
+            "privacy_loss": {
+                "privacy_unit": privacy.unit,
+                "privacy_unit_details": ADJACENT[privacy.neighbouring].format(unit=unit),
+                "privacy_parameters": {
+                    "epsilon": next(iter(released.epsilon.values())),
+                    "delta": privacy.delta,
+                },
+                "privacy_parameters_details": _parameters(privacy),
+            },
+            "deployment_model": {
+                "model_name": "Federated",
+                "model_name_details": privacy.trust,
+                "actors": " ".join(_actors(privacy)),
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "accounting": {
+                "post_processing": (
+                    "The server's optimizer and the final model follow from the released sums."
+                ),
+                "composition": (
+                    f"{privacy.rounds_charged} rounds in {privacy.attempts} attempts, composed by "
+                    f"the accountant '{next(iter(released.epsilon))}'."
+                ),
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": facts.get(
+                    "tuning", "Not stated by the curator."
+                ),
+                "mechanisms": MECHANISMS.format(version=card.fedsim),
+                "justification": (
+                    f"Gradients were clipped to {privacy.clipping_norm:g}. The noise multiplier "
+                    f"was {privacy.noise_multiplier:.4g}, the sampling rate "
+                    f"{privacy.sampling_rate:g}."
+                ),
+            },
+            "administrative": {
+                "notes": f"SHA-256 of the model's values: {card.sha256}",
+                "registry_authors": [facts["author"]],
+                **({"sources": facts["sources"]} if "sources" in facts else {}),
+            },
+        },
+    }
+
+
+def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the owner's facts, completed from the card. Raises InputError if one is missing."""
+    known = {**OWNERS, **OPTIONAL}
+    if unknown := [key for key in given if key not in known]:
+        raise InputError(
+            f"--set {unknown[0]}: the registry has no place for it; the keys are {', '.join(known)}"
+        )
+    stated = {
+        "slug": re.sub(r"[^a-z0-9]+", "_", card.name.lower()).strip("_"),
+        "publication-date": card.created[:10],
+        "intended-use": card.purpose,
+        "author": author,
+    }
+    facts = {key: value for key, value in {**stated, **given}.items() if value.strip()}
+    if missing := [key for key in OWNERS if key not in facts]:
+        lacking = "; ".join(f"--set {key}=… ({OWNERS[key]})" for key in missing)
+        raise InputError(f"the registry requires what only you know; give {lacking}")
+    if facts.get("sector", SECTORS[0]) not in SECTORS:
+        raise InputError(f"--set sector={facts['sector']}: give one of {', '.join(SECTORS)}")
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", facts["publication-date"]):
+        raise InputError(
+            f"--set publication-date={facts['publication-date']}: give it as YYYY-MM-DD"
+        )
+    return facts
+
+
+def _description(card: ModelCard, alarms: int, released: Towards) -> str:
+    said = [
+        f"A model ({card.network}, {card.parameters:,} trained parameters) that {card.clients} "
+        f"clients trained together in {card.rounds} rounds.",
+    ]
+    if (found := card.rehearsal) is not None and found.advantage is not None:
+        said.append(
+            f"A rehearsal attacked the same training {found.trials} times on {found.records:,} "
+            f"records of other data: advantage {number(found.advantage)} "
+            f"({span(found.advantage_interval, number)} at {percent(found.confidence)}), where the "
+            f"noise allows {number(found.rho_alpha)}."
+        )
+    else:
+        said.append("The training was not rehearsed with an adversary.")
+    said.append(
+        f"{alarms} checks of the released sums contradict the claimed noise."
+        if alarms
+        else "No check of the released sums contradicts the claimed noise."
+    )
+    return " ".join(said)
+
+
+def _domain(card: ModelCard) -> str:
+    data = "the clients' own records" if card.data == OWN else f"records of '{card.data}'"
+    return f"Data sets of {card.records:,} {data}, held by {card.clients} clients."
+
+
+def _parameters(privacy: Privacy) -> str:
+    said = [
+        f"Towards the {row.vantage.replace('-', ' ')}: "
+        + ", ".join(f"epsilon {number(value)} by {name}" for name, value in row.epsilon.items())
+        + "."
+        for row in privacy.towards
+    ]
+    if privacy.measures_epsilon:
+        said.append(
+            "Records that clients held back to measure the model cost epsilon "
+            f"{number(privacy.measures_epsilon)} at delta 0."
+        )
+    return " ".join([*said, *_risk(privacy)])
+
+
+def _risk(privacy: Privacy) -> Iterator[str]:
+    from fedsim.report.model_card import risks_by_vantage  # noqa: PLC0415
+
+    if (pairs := risks_by_vantage(privacy).get("released model")) is not None:
+        yield risk_section.sentence(pairs)
+
+
+def _actors(privacy: Privacy) -> Iterator[str]:
+    for row in privacy.towards:
+        epsilon = number(next(iter(row.epsilon.values())))
+        yield f"{ACTORS[row.vantage]} sees {row.sees.removeprefix('sees ')} (epsilon {epsilon})."
+
+
+def as_yaml(value: Any, indent: int = 0) -> str:
+    """Return nested mappings, lists, strings and numbers as YAML 1.1 and 1.2.
+
+    Strings are double-quoted as in JSON, which YAML reads alike.
+    """
+    pad = " " * indent
+    if isinstance(value, Mapping):
+        lines = []
+        for key, inner in value.items():
+            nested = isinstance(inner, Mapping | list)
+            lines.append(f"{pad}{key}:" + ("\n" if nested else " ") + as_yaml(inner, indent + 2))
+        return "\n".join(lines)
+    if isinstance(value, list):
+        return "\n".join(f"{pad}- {as_yaml(inner)}" for inner in value)
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float) and "e" in text and "." not in text:
+        return text.replace("e", ".0e")  # YAML 1.1 takes 1e-05 for a string
+    return text
+
+
+def complaints(made: Entry, schema: Mapping[str, Any]) -> Sequence[str]:
+    """Return why the registry's schema refuses an entry; [] if it accepts it.
+
+    Raises:
+        InputError: jsonschema is not installed.
+    """
+    try:
+        import jsonschema  # noqa: PLC0415
+    except ImportError:
+        raise InputError("--schema needs jsonschema; pip install jsonschema") from None
+    found = jsonschema.Draft202012Validator(schema).iter_errors(json.loads(json.dumps(made)))
+    return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in found]
