@@ -29,11 +29,13 @@ __version__ = _version(Path(__file__).parents[1] / "pyproject.toml")
 
 API = {
     **dict.fromkeys(
-        ("run", "train", "load", "load_model", "audit", "Run", "Audit", "Advantage", "LowerBound"),
+        ("run", "load", "audit", "Run", "Audit", "Advantage", "LowerBound"),
         "fedsim.api",
     ),
     **dict.fromkeys(
         (
+            "train",
+            "load_model",
             "rehearse",
             "compare",
             "sweep",

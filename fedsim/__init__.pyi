@@ -5,9 +5,7 @@ from fedsim.api import LowerBound as LowerBound
 from fedsim.api import Run as Run
 from fedsim.api import audit as audit
 from fedsim.api import load as load
-from fedsim.api import load_model as load_model
 from fedsim.api import run as run
-from fedsim.api import train as train
 from fedsim.api_answers import data as data
 from fedsim.api_answers import draw_canaries as draw_canaries
 from fedsim.api_answers import pac as pac
@@ -15,12 +13,14 @@ from fedsim.api_answers import reproduce as reproduce
 from fedsim.api_answers import sensitivity as sensitivity
 from fedsim.api_answers import trials as trials
 from fedsim.api_studies import compare as compare
+from fedsim.api_studies import load_model as load_model
 from fedsim.api_studies import membership as membership
 from fedsim.api_studies import one_run as one_run
 from fedsim.api_studies import predict as predict
 from fedsim.api_studies import rehearse as rehearse
 from fedsim.api_studies import sign as sign
 from fedsim.api_studies import sweep as sweep
+from fedsim.api_studies import train as train
 from fedsim.api_studies import tune as tune
 from fedsim.api_studies import verify as verify
 from fedsim.config import Config as Config

@@ -1,6 +1,6 @@
-"""The Python API: a run, what it left, and audits of others' federations, as values for a notebook.
+"""The Python API: run and audit, with results as values for a notebook.
 
-`import fedsim` exports what is here by name, and loads it with the first use.
+`import fedsim` exports these names, and loads this module when one is used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +41,11 @@ Builder = Callable[..., "Module"]
 
 @dataclass(frozen=True)
 class Advantage:
-    """How much better than guessing the adversary was; 0 is a coin, 1 is certainty.
-
-    In short: the estimate with its counts is `adversaries.statistics.estimators.Advantage`.
+    """The adversary's advantage over guessing; 0 is a coin, 1 is certainty.
 
     Attributes:
         point: true positive rate minus false positive rate.
-        interval: around it; None where all trials were of one world.
+        interval: confidence interval; None if all trials were of one world.
     """
 
     point: float
@@ -56,16 +54,12 @@ class Advantage:
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What the trials prove of epsilon.
-
-    In short: what a single estimator returns, with its assumptions, is
-    `adversaries.statistics.intervals.LowerBound`, and a report's row of it
-    `fedsim.audits.results.measured.LowerBound`.
+    """A lower bound on epsilon from the trials.
 
     Attributes:
-        epsilon: at least so much, at the run's delta.
-        estimator: which bound leads, by a rule fixed in advance.
-        confidence: with which it holds.
+        epsilon: the bound, at the run's delta.
+        estimator: name of the bound. A rule that is fixed in advance selects it.
+        confidence: level at which it holds, in (0, 1).
     """
 
     epsilon: float
@@ -78,10 +72,10 @@ class Run:
     """A finished run: T trials of k rounds.
 
     Attributes:
-        path: its directory, where everything lies; a run needs no saving.
+        path: run directory, which has all files; a run needs no saving.
         config: the resolved configuration.
-        report: what report.json holds, as values; a number that is None was not measured.
-        transcript: the arrays of transcript.npz by name.
+        report: content of report.json, as values; None stands for a number that was not measured.
+        transcript: arrays of transcript.npz by name.
     """
 
     path: Path
@@ -96,22 +90,22 @@ class Run:
 
     @property
     def delta(self) -> float:
-        """The probability with which the guarantee may fail."""
+        """Probability that the guarantee fails."""
         return self.report.bounds.delta
 
     @property
     def rho_beta(self) -> float:
-        """The bound on the adversary's belief."""
+        """Upper bound on the adversary's belief, except in a tail of trainings."""
         return self.report.bounds.rho_beta
 
     @property
     def rho_alpha(self) -> float:
-        """The bound on the adversary's advantage."""
+        """Upper bound on the adversary's advantage."""
         return self.report.bounds.rho_alpha
 
     @property
     def advantage(self) -> Advantage | None:
-        """What the adversary achieved; None for a single training, which has no statistics."""
+        """The adversary's measured advantage; None for a single training."""
         measured = self.report.empirical
         if measured.advantage is None:
             return None
@@ -121,18 +115,18 @@ class Run:
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The lower bound on epsilon that the report leads with."""
-        leads = self.report.empirical.headline
-        return LowerBound(leads.epsilon, leads.name, leads.confidence)
+        """The headline lower bound on epsilon."""
+        headline = self.report.empirical.headline
+        return LowerBound(headline.epsilon, headline.name, headline.confidence)
 
     @property
     def verdicts(self) -> Sequence[VantageVerdict]:
-        """What was measured and what theory allows at every vantage, the worst first."""
+        """Measurement and limit by theory at every vantage, the worst first."""
         return self.report.verdicts
 
     @property
     def worlds(self) -> npt.NDArray[np.bool_]:
-        """Whether each trial trained with the target: bool [T]."""
+        """Trials that trained with the target: bool [T]."""
         return self.transcript["worlds"]
 
     @property
@@ -142,14 +136,14 @@ class Run:
 
     @property
     def beliefs(self) -> Floats:
-        """The same as probabilities: float64 [T, k]."""
+        """The adversary's belief that the target was used, after each round: float64 [T, k]."""
         return np.asarray(expit(self.log_odds), np.float64)
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the report's figures by name, the same ones at each call.
+        """Return the report's figures by name, the same objects at each call.
 
         Raises:
-            InputError: arrays of the transcript that no run leaves.
+            InputError: the transcript is damaged.
         """
         return dict(self._drawn)
 
@@ -157,17 +151,17 @@ class Run:
         """Return one figure of the report.
 
         Args:
-            name: as of `figures`.
+            name: a key of `figures()`.
 
         Raises:
             InputError: the run has no such figure.
         """
         if name not in self._drawn:
-            raise InputError(f"no figure '{name}' in this run; there are {', '.join(self._drawn)}")
+            names = ", ".join(self._drawn)
+            raise InputError(f"this run has no figure '{name}'; its figures are {names}")
         return self._drawn[name]
 
     def _repr_html_(self) -> str:
-        """Return the answer, every vantage, the checks and the next steps for a notebook."""
         from fedsim.report.document import first_screen, html  # noqa: PLC0415
         from fedsim.report.sections import first  # noqa: PLC0415
 
@@ -197,35 +191,35 @@ def run(
 ) -> Run:
     """Run a federation with the adversary inside it, in this process, as `fedsim run` does.
 
-    The same configuration in the same directory is continued where it was interrupted, and is read
-    where it has finished: a cell of a notebook can be evaluated again.
+    With the same configuration and directory, continues an interrupted run and reads a finished
+    one. So a cell of a notebook can be evaluated again.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults, such as
-            {"training.rounds": 10}.
-        model: in place of "model.name", a network's class or a function that builds the network;
-            it takes nothing, or (shape of a record, classes, hidden width).
-        data: in place of "data.name", (features, labels): numbers [N, F] or images [N, H, W] or
-            [N, C, H, W], and [N].
-        attacks: in place of "audit.attacks", functions (targets, shadows or None) -> scores [N, n],
-            or an `Attack` of `adversaries.attacks.membership_attacks`, or its name.
-        trials: repetitions T ("trials.count").
-        rounds: k ("training.rounds").
-        seed: of every random number ("run.seed").
-        device: where the tensors live ("run.device").
-        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME, as the command has it.
-        overrides: any other dotted keys.
-        progress: whether a bar is shown; None where there is a terminal or a notebook.
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults,
+            such as {"training.rounds": 10}.
+        model: class of a network, or a function that builds one, in place of "model.name". It
+            takes no arguments, or (shape of a record, classes, hidden width).
+        data: (features, labels), in place of "data.name": numbers [N, F] or images [N, H, W] or
+            [N, C, H, W], and labels [N].
+        attacks: functions (targets, shadows or None) -> scores [N, n], `Attack`s of
+            `adversaries.attacks.membership_attacks` or their names, in place of "audit.attacks".
+        trials: number of trials T ("trials.count").
+        rounds: number of rounds k ("training.rounds").
+        seed: of all random numbers ("run.seed").
+        device: that computes ("run.device").
+        out: run directory ("run.out"); None for fedsim-runs/NAME-TIME.
+        overrides: other dotted keys.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
 
     Returns:
         The finished run.
 
     Raises:
-        InputError: a configuration that cannot be run, before anything is written.
+        InputError: the configuration cannot be run. Raised before anything is written.
     """
     from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
 
-    given: dict[str, Any] = {
+    values = {
         "model.name": model,
         "data.name": data,
         "audit.attacks": attacks,
@@ -233,82 +227,20 @@ def run(
         "training.rounds": rounds,
         "run.seed": seed,
         "run.device": device,
-        "run.out": None if out is None else str(out),
+        "run.out": out,
     }
-    asked = dict(overrides or {}) | {key: each for key, each in given.items() if each is not None}
-    plan = experiment.prepare(configured(config, asked))
+    plan = experiment.prepare(configured(config, combined(overrides, values)))
     return load(experiment.in_process(plan, console(progress)).path)
-
-
-def train(
-    config: Path | str | Config | Mapping[str, Any] = MappingProxyType({}),
-    *,
-    model: "Builder | None" = None,
-    data: "tuple[npt.ArrayLike, npt.ArrayLike] | None" = None,
-    out: Path | str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
-) -> Path:
-    """Train a model with differential privacy, once, in this process, as `fedsim train` does.
-
-    The same configuration in the same directory goes on where it was interrupted.
-
-    Args:
-        config: a training's file, a configuration, or dotted keys over the defaults.
-        model: in place of "model.name", as `run` takes it.
-        data: in place of "data.name", as `run` takes it.
-        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME.
-        overrides: any other dotted keys.
-        progress: whether a bar is shown; None where there is a terminal or a notebook.
-
-    Returns:
-        The run directory, which holds the model and its card: `load_model` reads it.
-
-    Raises:
-        InputError: a configuration that cannot be trained, before anything is written.
-    """
-    from fedsim import experiment  # noqa: PLC0415  (torch and Flower are slow to import)
-
-    given = {
-        "model.name": model,
-        "data.name": data,
-        "run.out": None if out is None else str(out),
-    }
-    asked = dict(overrides or {}) | {key: each for key, each in given.items() if each is not None}
-    plan = experiment.prepare(configured(config, asked, "training"))
-    return experiment.in_process(plan, console(progress)).path
-
-
-def load_model(path: Path | str, *, model: "Builder | None" = None) -> "Module":
-    """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
-
-    Args:
-        path: the run directory of a finished training.
-        model: the class or function that was given to `train`, in another process than that.
-
-    Raises:
-        InputError: it holds no model, or a damaged one, or one that another network has.
-    """
-    from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
-
-    return saved_model.load(Path(path), built_by(model))
-
-
-def built_by(model: "Builder | None") -> str:
-    """Return the name of a given network, "" for none."""
-    from fedsim.game import given  # noqa: PLC0415
-
-    return "" if model is None else given.model(model)
 
 
 def load(path: Path | str) -> Run:
     """Return a finished run from its directory.
 
     Args:
-        path: the run directory.
+        path: run directory.
 
     Raises:
-        InputError: it is none, or damaged.
+        InputError: the path is no run directory, or a file is damaged.
     """
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415  (torch is slow to import)
 
@@ -344,39 +276,37 @@ def audit(
 ) -> Audit:
     """Audit a transcript, a Flower app by its directory, or a training loop by its function.
 
-    A transcript is one of `fedsim.recording`, or of an auditor's node. An app or a loop is run
-    again and again, in a process of its own with your rights: only name code that you would run
-    yourself.
+    `fedsim.recording` or an auditor's node writes a transcript. An app or a loop is run many times,
+    in a separate process with your rights. Only name code that you would run yourself.
 
     Args:
-        path: a transcript's file, an app's directory, or "file.py:function" or "module:function".
-        claimed_epsilon: an epsilon of the whole run; needs claimed_delta.
-        claimed_delta: the delta of claimed_epsilon.
-        claimed_unit: whom the claim protects; None as it can be told.
-        delta: at which a recorded transcript's epsilons are stated without a claim; None for 1e-5.
+        path: file of a transcript, directory of an app, "file.py:function" or "module:function".
+        claimed_epsilon: epsilon of the whole run; needs claimed_delta.
+        claimed_delta: delta of claimed_epsilon.
+        claimed_unit: unit that the claim protects; None to infer it.
+        delta: of a recorded transcript's epsilons without a claim; None for 1e-5.
         confidence: of every interval, in (0, 1).
-        trials: of an app or a loop, runs under attack; None for the default, as for what follows.
-        neighbouring: of an app or a loop, how the other world differs.
-        seed: of an app or a loop, of every random number.
-        time_limit: of an app or a loop, seconds that one answer may take.
-        rounds: of an app, its num-server-rounds; None for its own.
-        clients: of an app, how many.
-        run_config: of an app, keys of its run configuration that change.
-        data: of a loop, what it trains on.
-        records: of a loop, the number of records in D.
-        target: of a loop, the worst of three crafted pairs, or a record of the data.
-        data_root: of an auditor's transcript, where this machine has the run's dataset.
-        weights: of an auditor's transcript, this machine's copy of the run's model.weights.
-        canary_seed_file: of an auditor's transcript, the seeds of clients' canaries.
-        no_challenge: of an auditor's transcript, whether beliefs, which need the data, are left
-            out.
-        worlds: of an auditor's transcript, the run directory that tells the worlds.
+        trials: app or loop: number of runs under attack; None for the default.
+        neighbouring: app or loop: difference between the two worlds.
+        seed: app or loop: seed of all random numbers.
+        time_limit: app or loop: time limit of each run, in seconds.
+        rounds: app: num-server-rounds; None for the app's own.
+        clients: app: number of clients.
+        run_config: app: keys of its run config to override.
+        data: loop: training data.
+        records: loop: number of records in D.
+        target: loop: the worst of three crafted pairs, or a record of the data.
+        data_root: auditor's transcript: the run's data on this machine.
+        weights: auditor's transcript: local copy of the run's model.weights.
+        canary_seed_file: auditor's transcript: seeds of the clients' canaries.
+        no_challenge: auditor's transcript: skip the beliefs, which need the data.
+        worlds: auditor's transcript: run directory with the true worlds.
 
     Returns:
-        The conclusion, with the whole report.
+        The verdict, with the whole report.
 
     Raises:
-        InputError: a path to nothing that can be audited; options that do not fit what is there.
+        InputError: the path cannot be audited, or the options do not fit it.
     """
     options = AuditOptions(
         claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
@@ -411,22 +341,22 @@ def _of_app(path: Path, options: AuditOptions) -> Audit:
 
     if RunDirectory(path).has("config.toml"):
         raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
-    asked = options.taken("a Flower app")
-    code = digests.of_app(path)  # as it is now: it is run from now on
-    found = audit_directory(path, **asked, claim=options.claim, confidence=options.level)
-    return found.report(code)
+    taken = options.taken("a Flower app")
+    code = digests.of_app(path)  # before the app runs, which may change its own files
+    outcome = audit_directory(path, **taken, claim=options.claim, confidence=options.level)
+    return outcome.report(code)
 
 
 def _of_loop(function: str, options: AuditOptions) -> Audit:
     from fedsim.audits.loop.audit import audit_loop  # noqa: PLC0415
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
-    asked = options.taken("a training loop")
+    taken = options.taken("a training loop")
     if options.claim is not None and options.claim.unit == "client":
         raise InputError("a training loop protects records; leave claimed_unit out")
     code = digests.of_function(function)
-    found = audit_loop(function, **asked, claim=options.claim, confidence=options.level)
-    return found.report(code)
+    outcome = audit_loop(function, **taken, claim=options.claim, confidence=options.level)
+    return outcome.report(code)
 
 
 def _of_transcript(path: Path, options: AuditOptions) -> Audit:
@@ -447,15 +377,15 @@ def configured(
     overrides: Mapping[str, Any],
     job: str | None = "experiment",
 ) -> Config:
-    """Return the configuration that a function of the API was given.
+    """Return the configuration for a function of the API.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults.
-        overrides: dotted keys that are otherwise, with scalars or what `fedsim.game.given` takes.
-        job: what it is for, a key of `fedsim.config.JOBS`; None for what it says itself.
+        config: path of a file, a configuration, or dotted keys over the defaults.
+        overrides: dotted keys with scalars or with objects that `fedsim.game.given` registers.
+        job: purpose, a key of `fedsim.config.JOBS`; None for the configuration's own.
 
     Raises:
-        InputError: what does not do.
+        InputError: the configuration is invalid.
     """
     from fedsim.game import given  # noqa: PLC0415  (the attacks are slow to import)
 
@@ -469,11 +399,23 @@ def configured(
     return configuration.from_run_config(values if job is None else configuration.JOBS[job](values))
 
 
-def console(progress: bool | None) -> "Console":
-    """Return where progress is shown.
+def combined(overrides: Mapping[str, Any] | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return overrides and the values that are not None, with paths as text.
 
     Args:
-        progress: whether it is; None where there is a terminal or a notebook.
+        overrides: dotted keys; None for none.
+        values: by dotted key; they take precedence.
+    """
+    given = {key: each for key, each in values.items() if each is not None}
+    paths = {key: str(each) for key, each in given.items() if isinstance(each, Path)}
+    return dict(overrides or {}) | given | paths
+
+
+def console(progress: bool | None) -> "Console":
+    """Return the console for progress.
+
+    Args:
+        progress: whether to show it; None: only in a terminal or a notebook.
     """
     from rich.console import Console  # noqa: PLC0415
 

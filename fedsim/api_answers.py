@@ -1,6 +1,6 @@
-"""The Python API's questions: records, targets, noise for a function, trials, the sources' items.
+"""The Python API's other functions: data, sensitivity, pac, trials, draw_canaries and reproduce.
 
-Each function is what the command of its name calls, and returns values.
+Each function does the same as the command of its name, and returns values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,6 @@ from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.learning.data import Dataset
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
     from fedsim.studies.reproduction.session import Made
@@ -27,11 +26,11 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found.
+    """The result of a command.
 
     Attributes:
-        report: what the command prints with --json.
-        page: the page that was written; None where no directory was given.
+        report: as in the command's --json.
+        page: path of the page; None if none was written.
     """
 
     report: Mapping[str, Any] = field(repr=False)
@@ -52,12 +51,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Items of the sources that were made again.
+    """Reproduced tables and figures.
 
     Attributes:
-        page: with everything that is kept in its directory.
-        made: those items, each with its numbers beside the source's.
-        skipped: titles of those that were not made, each with the reason.
+        page: path of the page, which has all items in its directory.
+        made: the items, each with its numbers beside the published ones.
+        skipped: title -> reason, for each item that was not made.
     """
 
     page: Path
@@ -76,16 +75,16 @@ class Reproduction:
 def data(
     config: Given | None = None, *, out: Path | str | None = None, overrides: Overrides = None
 ) -> Answer:
-    """Say which data sets there are, or who holds which records, as `fedsim data` does.
+    """Return an experiment's records by client and label, or the data sets, as `fedsim data` does.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults; None for
-            the list of data sets.
-        out: a directory for a page; None for none.
-        overrides: any other dotted keys.
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults;
+            None for the list of data sets.
+        out: directory of a page; None for no page.
+        overrides: other dotted keys.
 
     Raises:
-        InputError: data that cannot be loaded or split among the clients.
+        InputError: the data cannot be loaded, or not split among the clients.
     """
     from fedsim.report import distribution_report as pages  # noqa: PLC0415
     from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
@@ -94,7 +93,7 @@ def data(
         from fedsim.learning.data import dataset_cards  # noqa: PLC0415
 
         if out is not None or overrides:
-            raise InputError("whose data? out and overrides go with a configuration")
+            raise InputError("out and overrides need a configuration; give config")
         sets = dataset_cards.listing()
         rows = [list(entry.values()) for entry in sets]
         return Answer({"datasets": sets}, None, [tabulated(list(sets[0]), rows)])
@@ -119,14 +118,14 @@ def sensitivity(
     """Find the pair of neighbouring data sets to audit, as `fedsim sensitivity` does.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults.
-        top: how many of the most and of the least dissimilar pairs are followed.
-        trials: trainings that local sensitivity is followed through.
-        out: a new directory for the page, which shows records.
-        overrides: any other dotted keys, such as "challenge.dissimilarity".
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
+        top: number of pairs to measure from each end of the ranking.
+        trials: number of trainings that measure local sensitivity.
+        out: new directory of the page, which shows records.
+        overrides: other dotted keys, such as "challenge.dissimilarity".
 
     Raises:
-        InputError: a configuration without such a choice, or a directory with other files.
+        InputError: the configuration has no such choice, or the directory has other files.
     """
     from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
     from fedsim.studies.sensitivity import (  # noqa: PLC0415
@@ -158,41 +157,34 @@ def pac(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> "PrivateResult":
-    """Release what a function makes of a secret subset, with PAC noise, as `fedsim pac` does.
+    """Release a function's result on a secret subset of records, as `fedsim pac` does.
 
-    It is no differential privacy: the budget is an average over subsets.
+    PAC privacy is not differential privacy: the budget is an average over subsets.
 
     Args:
         function: (features [n, *shape], labels [n], a random generator) -> numbers of one shape;
-            or "mean", "class-means".
-        data: a data set's name, or (features, labels).
-        data_root: where its files are.
-        rate: the probability that a record is used.
-        budget: what may be told about which records were used, in nats.
-        simulations: simulated subsets that the noise is made from.
-        confidence: of the noise over simulations.
-        seed: of the simulations; the subset and the noise are of the operating system's entropy.
+            or "mean" or "class-means".
+        data: name of a data set, or (features, labels).
+        data_root: folder or file of the data.
+        rate: probability that a record is used.
+        budget: information that may be released about the choice of records, in nats.
+        simulations: number of simulated subsets that decide the noise.
+        confidence: of the noise, over simulations.
+        seed: of the simulations. The subset and the noise come from the operating system.
 
     Returns:
-        The result; `released` is the vector that may be seen.
+        The result; only its `released` may be published.
 
     Raises:
-        InputError: a function or data that do not do, or numbers out of range.
+        InputError: the function, the data or a number is not allowed.
     """
-    from fedsim.studies.guarantees import black_box  # noqa: PLC0415
-
-    records = _records(data, data_root)
-    return black_box.privatised(function, records, rate, budget, simulations, confidence, seed)
-
-
-def _records(
-    data: "str | tuple[npt.ArrayLike, npt.ArrayLike]", root: Path | str | None
-) -> "Dataset":
     from fedsim.game import given  # noqa: PLC0415
     from fedsim.learning.data import load  # noqa: PLC0415
+    from fedsim.studies.guarantees import black_box  # noqa: PLC0415
 
     name = data if isinstance(data, str) else given.data(data)
-    return load(name, "" if root is None else str(root))
+    records = load(name, "" if data_root is None else str(data_root))
+    return black_box.privatised(function, records, rate, budget, simulations, confidence, seed)
 
 
 def trials(
@@ -204,18 +196,18 @@ def trials(
     delta: float | None = None,
     share: float = 0.5,
 ) -> Answer:
-    """Say how many trials an interval of a wanted width needs, as `fedsim trials` does.
+    """Return the number of trials for an interval of a given halfwidth, as `fedsim trials` does.
 
     Args:
-        source: a run directory, or a configuration as `fedsim.run` takes it.
-        advantage: the one that is expected, instead of a source.
-        halfwidth: the advantage is wanted ± this.
-        confidence: of the interval; None for the source's, or 0.95.
-        delta: of lower bounds on epsilon; None for the source's, or 1e-5.
-        share: of the true epsilon, that lower bounds are to reach.
+        source: run directory, or a configuration as for `fedsim.run`.
+        advantage: expected advantage, in place of a source.
+        halfwidth: of the advantage's interval.
+        confidence: of the interval; None for that of the source, or 0.95.
+        delta: of lower bounds on epsilon; None for that of the source, or 1e-5.
+        share: of the true epsilon that lower bounds must reach, in (0, 1).
 
     Raises:
-        InputError: no advantage or two, or numbers out of range.
+        InputError: the advantage is missing or given twice, or a number is out of range.
     """
     from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
     from fedsim.report.document.wording import number  # noqa: PLC0415
@@ -224,17 +216,20 @@ def trials(
 
     name = "the configuration" if isinstance(source, Config | Mapping) else str(source)
     if source is None and advantage is None:
-        raise InputError("which advantage is expected? Give a configuration, or an advantage")
+        raise InputError(
+            "the expected advantage is missing; give a configuration, a run directory, or the "
+            "advantage"
+        )
     if source is not None and advantage is not None:
         raise InputError(
-            f"'{name}' says which advantage is expected, and so does {advantage:g}; drop one"
+            f"'{name}' and advantage {advantage:g} both set the expected advantage; drop one"
         )
     if advantage is not None and not 0 <= advantage < 1:
         raise InputError(
-            f"the advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
+            f"advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
         )
     if not 0 < share < 1:
-        raise InputError(f"the share is {share}; give a number between 0 and 1, such as 0.5")
+        raise InputError(f"share is {share}; give a number between 0 and 1, such as 0.5")
     if source is None:
         expected = Expected(advantage)
     elif isinstance(source, Path | str) and Path(source).is_dir():
@@ -254,16 +249,16 @@ def trials(
 
 
 def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str, Any]:
-    """Return the canaries that a configuration plants, as `fedsim one-run draw` writes them.
+    """Return the canaries of a configuration, as `fedsim one-run draw` writes them.
 
-    Who has them knows the coins; guesses must not be made with these.
+    The result contains the coins, so do not use it to make guesses.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults.
-        overrides: any other dotted keys.
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
+        overrides: other dotted keys.
 
     Raises:
-        InputError: it plants none, or cannot plant them.
+        InputError: the configuration has no canaries, or they cannot be planted.
     """
     from fedsim.audits import one_run  # noqa: PLC0415
     from fedsim.game import federation  # noqa: PLC0415
@@ -281,20 +276,20 @@ def reproduce(
     out: Path | str = "fedsim-runs/reproduction",
     progress: bool | None = None,
 ) -> Reproduction:
-    """Make tables and figures of the sources again, as `fedsim reproduce` does.
+    """Reproduce tables and figures of the papers behind fedsim, as `fedsim reproduce` does.
 
-    What is kept in the directory is not made again.
+    Items that the directory has already are not made again.
 
     Args:
-        source: whose; None for all, which takes hours.
-        items: which of them; () for all.
-        data_root: a folder with mnist/, adult/ and so on.
-        scale: "full" as published; "smoke" in seconds, to see that it works.
-        out: where items, runs and the page are kept.
-        progress: whether it says what it makes; None where there is a terminal or a notebook.
+        source: name of a source; None for all, which takes hours.
+        items: names of items; () for all.
+        data_root: folder with mnist/, adult/ and so on.
+        scale: "full" as published; "smoke" takes seconds, to see that it works.
+        out: directory of the items, runs and page.
+        progress: whether to print the current item; None: only in a terminal or a notebook.
 
     Raises:
-        InputError: no such source, item or folder.
+        InputError: the source, an item or the folder does not exist.
     """
     from fedsim.studies.reproduction import making, page  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means, Scale  # noqa: PLC0415

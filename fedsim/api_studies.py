@@ -1,12 +1,13 @@
-"""The Python API beyond a single run: rehearse, compare, sweep, tune, membership, predict, sign.
+"""The Python API beyond a single run, from train and rehearse to sign and verify.
 
-Each function is what the command of its name calls, and returns values.
+Each function does the same as the command of its name, and returns values.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim import api, experiment
-from fedsim.api import Builder, Run, built_by, configured, console
+from fedsim.api import Builder, Run, combined, configured, console
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from matplotlib.figure import Figure
     from rich.console import Console
     from torch import Tensor
+    from torch.nn import Module
 
     from fedsim.audits.one_run import OneRun
     from fedsim.learning.training.predictions import Likelihoods, Numbers, Predictions
@@ -40,7 +42,7 @@ class Comparison:
     """Runs side by side.
 
     Attributes:
-        rows: one for each run and vantage, as `fedsim compare --json` prints them.
+        rows: one for each run and vantage, as in `fedsim compare --json`.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -57,15 +59,15 @@ class Sweep:
     """One experiment over a grid of settings.
 
     Attributes:
-        path: the directory with a folder of each run, report.html and summary.csv.
-        outcomes: what each run found, or why it failed, in the grid's order.
+        path: directory with a folder for each run, report.html and summary.csv.
+        outcomes: report of each run, or why it failed, in the order of the grid.
     """
 
     path: Path
     outcomes: tuple["Outcome", ...]
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return advantage, accuracy and epsilon along each swept key, where these can be drawn."""
+        """Return a figure of advantage, accuracy and epsilon along each key that can be drawn."""
         from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
 
         return sweeps.figures(self.outcomes)
@@ -82,16 +84,16 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Membership:
-    """How well attacks told the records that models were trained on.
+    """The results of membership inference attacks.
 
     Attributes:
-        report: what `fedsim membership --json` prints.
+        report: as in `fedsim membership --json`.
     """
 
     report: Mapping[str, Any] = field(repr=False)
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the ROC curves of all attacks, beside what the noise allows."""
+        """Return the ROC curves of all attacks, beside the limit by theory."""
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
         best, *others = page.roc(self.report)
@@ -106,6 +108,60 @@ class Membership:
         return html.fragment([*map(Prose, page.verdict(self.report)), table, Prose(page.LABEL)])
 
 
+def train(
+    config: Given = MappingProxyType({}),
+    *,
+    model: "Builder | None" = None,
+    data: "tuple[npt.ArrayLike, npt.ArrayLike] | None" = None,
+    out: Path | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+) -> Path:
+    """Train a model with differential privacy, once, in this process, as `fedsim train` does.
+
+    With the same configuration and directory, continues an interrupted training.
+
+    Args:
+        config: path of a training's file, a configuration, or dotted keys over the defaults.
+        model: class of a network, or a function that builds one, as for `run`.
+        data: (features, labels), as for `run`.
+        out: run directory ("run.out"); None for fedsim-runs/NAME-TIME.
+        overrides: other dotted keys.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
+
+    Returns:
+        The run directory, which holds the model and its card. `load_model` reads it.
+
+    Raises:
+        InputError: the configuration cannot be trained. Raised before anything is written.
+    """
+    values = {"model.name": model, "data.name": data, "run.out": out}
+    plan = experiment.prepare(configured(config, combined(overrides, values), "training"))
+    return experiment.in_process(plan, console(progress)).path
+
+
+def load_model(path: Path | str, *, model: "Builder | None" = None) -> "Module":
+    """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
+
+    Args:
+        path: run directory of a finished training.
+        model: the model argument of `train`, if another process trained it.
+
+    Raises:
+        InputError: the directory has no model, a damaged one, or one of another network.
+    """
+    from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
+
+    return saved_model.load(Path(path), built_by(model))
+
+
+def built_by(model: "Builder | None") -> str:
+    """Return the registered name of a network's class or function; "" for None."""
+    from fedsim.game import given  # noqa: PLC0415
+
+    return "" if model is None else given.model(model)
+
+
 def rehearse(
     config: Given,
     *,
@@ -115,43 +171,38 @@ def rehearse(
     overrides: Overrides = None,
     progress: bool | None = None,
 ) -> Run:
-    """Play the identification game for a training, as `fedsim rehearse` does.
+    """Play the identification game for a training, as `fedsim rehearse` does; return the run.
 
     Args:
-        config: a training's file, a configuration, or dotted keys over the defaults.
-        trials: how many times it is trained ("trials.count").
-        seed: of every random number ("run.seed").
-        out: the run directory ("run.out"); None for fedsim-runs/NAME-TIME.
-        overrides: any other dotted keys.
-        progress: whether a bar is shown; None where there is a terminal or a notebook.
+        config: path of a training's file, a configuration, or dotted keys over the defaults.
+        trials: number of trials ("trials.count").
+        seed: of all random numbers ("run.seed").
+        out: run directory ("run.out"); None for fedsim-runs/NAME-TIME.
+        overrides: other dotted keys.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
 
     Raises:
-        InputError: a configuration that cannot be rehearsed, before anything is written.
+        InputError: the configuration cannot be rehearsed. Raised before anything is written.
     """
-    given: dict[str, Scalar | None] = {
-        "trials.count": trials,
-        "run.seed": seed,
-        "run.out": None if out is None else str(out),
-    }
-    asked = dict(overrides or {}) | {key: each for key, each in given.items() if each is not None}
-    plan = experiment.prepare(configured(config, asked, "rehearsal"))
+    values = {"trials.count": trials, "run.seed": seed, "run.out": out}
+    plan = experiment.prepare(configured(config, combined(overrides, values), "rehearsal"))
     return api.load(experiment.in_process(plan, console(progress)).path)
 
 
 def compare(*runs: Path | str | Run) -> Comparison:
-    """Compare finished runs: every trust model and vantage side by side.
+    """Return a comparison of finished runs, with every trust model and vantage side by side.
 
     Args:
-        runs: two or more, as run directories or as values of `fedsim.run`.
+        runs: two or more run directories or results of `fedsim.run`.
 
     Raises:
-        InputError: fewer than two, one of them twice, or no finished run.
+        InputError: there are fewer than two runs, a run is given twice, or it is not finished.
     """
     from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
 
     if len(runs) < 2:
-        raise InputError("compare with what? Give two run directories or more")
+        raise InputError("compare needs two or more runs; give another run directory")
     places = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     reports = [results.read(RunDirectory.open(place)) for place in places]
     return Comparison(tuple(comparison.side_by_side(places, reports)))
@@ -170,17 +221,17 @@ def sweep(
     All settings are checked before the first run. The same call again continues a sweep.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults.
-        over: the values of each key; all combinations are run.
-        out: the directory, where every run gets a folder.
-        overrides: any other dotted keys, of all runs.
-        progress: whether progress is shown; None where there is a terminal or a notebook.
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
+        over: values of each key; all combinations are run.
+        out: directory, with a folder for each run.
+        overrides: other dotted keys, for all runs.
+        progress: whether to show progress; None: only in a terminal or a notebook.
 
     Returns:
-        Every run's outcome; a run that failed has its `failure`.
+        The outcome of every run; a failed run has its `failure`.
 
     Raises:
-        InputError: a setting that cannot be run, before anything is written.
+        InputError: a setting cannot be run. Raised before anything is written.
     """
     return swept(config, over, Path(out), dict(overrides or {}), console(progress))
 
@@ -192,18 +243,7 @@ def swept(
     common: Mapping[str, Scalar],
     shown: "Console",
 ) -> Sweep:
-    """Do what `sweep` does, with progress on a console.
-
-    Args:
-        config: as of `sweep`.
-        over: the values of each key.
-        out: the directory.
-        common: dotted keys of all runs.
-        shown: the console.
-
-    Raises:
-        InputError: as `sweep` does.
-    """
+    """Do the same as `sweep`, with progress on a console."""
     from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
@@ -237,37 +277,38 @@ def tune(config: Given, *, models: int = 8, overrides: Overrides = None) -> "Tun
     """Choose rounds, clipping norm and learning rate on public records, as `fedsim tune` does.
 
     Args:
-        config: a training's file, a configuration, or dotted keys over the defaults.
-        models: how many are trained with each setting, 3 at least.
-        overrides: any other dotted keys.
+        config: path of a training's file, a configuration, or dotted keys over the defaults.
+        models: number of models to train with each setting, at least 3.
+        overrides: other dotted keys.
 
     Returns:
-        What was tried; `best.changes` are the dotted keys to train with.
+        The settings that were tried; `best.changes` has the dotted keys to train with.
 
     Raises:
-        InputError: too few public records or models, or clients that train by themselves.
+        InputError: there are too few public records or models, a client is protected as a whole,
+            or clients take several steps a round.
     """
     from fedsim.studies.choose import tune as study  # noqa: PLC0415
 
     if models < 3:
-        raise InputError(f"models is {models}; give 3 at least, since gains are compared")
+        raise InputError(f"models is {models}; give at least 3, which the intervals need")
     return study.tune(configured(config, overrides or {}, "training"), models)
 
 
 def membership(
     config: Given, *, models: int = 128, overrides: Overrides = None, progress: bool | None = None
 ) -> Membership:
-    """Play membership inference against a federation's models, as `fedsim membership` does.
+    """Run membership inference attacks on a federation's models, as `fedsim membership` does.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults; its
-            "audit.attacks" are played.
-        models: how many to train; half are shadows, the others attacked.
-        overrides: any other dotted keys.
-        progress: whether a bar is shown; None where there is a terminal or a notebook.
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
+            "audit.attacks" names the attacks.
+        models: number of models to train. Half are shadow models, the others are attacked.
+        overrides: other dotted keys.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
 
     Raises:
-        InputError: no attack, or a configuration that cannot be run.
+        InputError: there is no attack, or the configuration cannot be run.
     """
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
@@ -276,7 +317,7 @@ def membership(
     chosen = configured(config, overrides or {})
     attacks = membership_attacks.chosen(chosen.audit.attacks)
     if not attacks:
-        raise InputError("audit.attacks is 'none', which leaves nothing to play; name some, or all")
+        raise InputError('audit.attacks is "none"; name one or more attacks, or "all"')
     start = time.perf_counter()
     with measuring(console(progress), "training") as bar:
         game = membership_game.play(chosen, models, bar)
@@ -290,15 +331,15 @@ def predict(
     *,
     network: "Builder | None" = None,
 ) -> "Predictions | Likelihoods | Numbers":
-    """Apply a trained model to records, as `fedsim predict` does.
+    """Return a trained model's predictions for records, as `fedsim predict` does.
 
     Args:
-        model: the run directory of a finished training, or its public/ that was handed on.
-        records: their file, as the command takes it, or features [N, *shape].
-        network: the class or function that was given to `train` as its model.
+        model: run directory of a finished training, or a copy of its public/.
+        records: path of their file, as for the command, or features [N, *shape].
+        network: the model argument of `train`, if there was one.
 
     Raises:
-        InputError: no model, or records that it does not take.
+        InputError: the directory has no model, or the records do not fit it.
     """
     import torch  # noqa: PLC0415
 
@@ -320,44 +361,44 @@ def one_run(
     orthogonal: bool = False,
     trial: int | None = None,
 ) -> "OneRun":
-    """Say what canaries prove of epsilon, as `fedsim one-run score` and `estimate` do.
+    """Return lower bounds on epsilon from canaries, as `fedsim one-run estimate` computes them.
 
     Args:
-        scores: a run directory or an auditor's transcript, whose canaries are scored; a CSV of
-            scores; or (included bool [m], scores float64 [m]), in or out by a fair coin.
-        delta: at which epsilon is stated.
-        confidence: of each bound.
-        guesses: how many canaries to guess about; 0 for one in eight, -1 to try several.
-        orthogonal: whether canaries lie along orthogonal directions: a third bound.
-        trial: whose canaries; None for the first.
+        scores: run directory or auditor's transcript, whose canaries are then scored; a CSV of
+            scores; or (included bool [m], scores float64 [m]), included by a fair coin.
+        delta: of epsilon.
+        confidence: of each bound, in (0, 1).
+        guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
+        orthogonal: the canaries have orthogonal directions, which allows a third bound.
+        trial: number of the trial to audit; None for the first.
 
     Raises:
-        InputError: scores or coins that no bound can be made of.
+        InputError: the scores or coins allow no bound.
     """
     from fedsim.audits import one_run as audit  # noqa: PLC0415
 
     if isinstance(scores, tuple):
         coins, values = (np.asarray(each) for each in scores)
-        read = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
+        observed = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
     elif Path(scores).suffix == ".csv":
-        read = audit.read_scores(Path(scores), trial)
+        observed = audit.read_scores(Path(scores), trial)
     else:
-        found = audit.scored(Path(scores))
-        place = 0 if trial is None else found.trials.tolist().index(trial)
-        read = (int(found.trials[place]), found.included[place], found.scores[place])
-    return audit.estimate(*read, delta, confidence, guesses, orthogonal)
+        every = audit.scored(Path(scores))
+        place = 0 if trial is None else every.trials.tolist().index(trial)
+        observed = (int(every.trials[place]), every.included[place], every.scores[place])
+    return audit.estimate(*observed, delta, confidence, guesses, orthogonal)
 
 
 def sign(directory: Path | str, key: Path | str, out: Path | str | None = None) -> Path:
-    """Write evidence of what a run or an audit found, as `fedsim sign` does.
+    """Write signed evidence of a run or an audit, as `fedsim sign` does; return its path.
 
     Args:
         directory: of a finished run or audit, or an audited transcript.
-        key: an Ed25519 private key, PEM or of OpenSSH.
-        out: where the evidence goes; None for evidence.json in the directory.
+        key: file of an Ed25519 private key (PEM or OpenSSH).
+        out: path of the evidence; None for evidence.json in the directory.
 
     Raises:
-        InputError: nothing that can be signed, no such key, or a file that is there already.
+        InputError: the results cannot be signed, the key cannot be read, or the file exists.
     """
     from fedsim.report.evidence import signing  # noqa: PLC0415
 
@@ -371,16 +412,16 @@ def verify(
     files: Path | str | None = None,
     as_signed: bool = False,
 ) -> "Verification":
-    """Hold evidence against the files it is about, as `fedsim verify` does.
+    """Verify signed evidence against its files, as `fedsim verify` does.
 
     Args:
-        evidence: a file that `sign` wrote, or its directory.
-        key: the public key of the trusted signer; None where it is unknown.
-        files: where the signed files are; None for beside the evidence.
-        as_signed: whether the report is taken as it was signed, and not made again.
+        evidence: file that `sign` wrote, or its directory.
+        key: public key of the signer you trust; None if you have none.
+        files: directory of the signed files; None for the directory of the evidence.
+        as_signed: accept the signed report without making it again.
 
     Raises:
-        InputError: no evidence, several files of it, or no such key.
+        InputError: the evidence is missing or ambiguous, or the key cannot be read.
     """
     from fedsim.report.evidence import signing  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Every command: its name, where its code is, and what it is for, in the order of `fedsim --help`.
+"""The table of commands, in the order of `fedsim --help`: names, code and first sentences of help.
 
-The words are the first sentence of the command's help, which a test compares: they stand here so
-that `--help` and completion import no command.
+With the sentences here, `--help` and completion need not import the commands. A test compares them
+with the commands' docstrings.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class Command:
     Attributes:
         code: "module:function" in `fedsim.cli`.
         words: the first paragraph of the function's docstring.
-        hidden: whether it is left out of help, since scripts alone call it.
+        hidden: leave it out of help, since only scripts call it.
     """
 
     name: str
@@ -26,7 +26,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands with a name in common."""
+    """Commands below one name, such as `fedsim audit`.
+
+    Attributes:
+        more: paragraphs of the group's help below `words`.
+    """
 
     name: str
     words: str
@@ -348,11 +352,11 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         ),
     ),
 }
-"""The panels of `fedsim --help`, and what stands in each."""
+"""Panels of `fedsim --help` with their commands."""
 
 
 def everything() -> Iterator[tuple[str, Command]]:
-    """Yield every command, hidden ones too, by its whole name, such as "audit app"."""
+    """Yield every command, also the hidden ones, with its full name, such as "audit app"."""
     for listed in PANELS.values():
         for each in listed:
             if isinstance(each, Command):

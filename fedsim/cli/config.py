@@ -28,7 +28,7 @@ NAMED = {
     "training.optimizer": ("fedsim.learning.training.optimizers", "OPTIMIZERS"),
     "training.schedule": ("fedsim.learning.training.schedules", "SCHEDULES"),
 }
-"""Registry of the names that a key accepts: module and attribute."""
+"""Registry with the names that a key accepts: module and attribute."""
 
 COLUMNS = 100
 """Longest line of the list of keys."""
@@ -44,12 +44,12 @@ def list_(json_: AsJson = False) -> None:
     from fedsim.config import documentation  # noqa: PLC0415
     from fedsim.config.needs import as_toml  # noqa: PLC0415
 
-    found = documentation.every_key()
+    every = documentation.every_key()
     if json_:
-        print_json({"keys": [asdict(key) for key in found.values()]})
+        print_json({"keys": [asdict(key) for key in every.values()]})
         return
     groups = documentation.by_task()
-    settings = {name: f"{name} = {as_toml(key.default)}" for name, key in found.items()}
+    settings = {name: f"{name} = {as_toml(key.default)}" for name, key in every.items()}
     width = max(map(len, settings.values())) + 2
     console = Terminal(highlight=False)
     for heading, keys in groups.items():
@@ -77,23 +77,23 @@ def explain(
     from fedsim.config import documentation  # noqa: PLC0415
     from fedsim.config.needs import as_toml  # noqa: PLC0415
 
-    found = documentation.key(key)
-    key = found.key
-    names = _names(key)
-    rows, value = documentation.rows_of(key), documentation.example(found, names)
+    entry = documentation.key(key)
+    key = entry.key
+    names = registered_names(key)
+    rows, value = documentation.rows_of(key), documentation.example(entry, names)
     if json_:
         more = {"names": names, "example": value, "goes_with": [_row(need) for need in rows]}
-        print_json({**asdict(found), **more})
+        print_json({**asdict(entry), **more})
         return
     console = Terminal(highlight=False)
-    console.print(Text(found.key, "bold"))
+    console.print(Text(entry.key, "bold"))
     table, last = key.rsplit(".", 1)
     written = value if isinstance(value, str) else as_toml(value)
     facts = {
-        "Meaning": found.meaning,
-        "Type": found.type,
-        "Values": found.allowed or ", ".join(names) or f"any {found.type}",
-        "Default": as_toml(found.default),
+        "Meaning": entry.meaning,
+        "Type": entry.type,
+        "Values": entry.allowed or ", ".join(names) or f"any {entry.type}",
+        "Default": as_toml(entry.default),
         "Example": f"--set {shlex.quote(f'{key}={written}')}",
         "": f"or in the file, below [{table}]: {last} = {as_toml(value)}",
     }
@@ -121,26 +121,25 @@ def examples(json_: AsJson = False) -> None:
     """
     from fedsim.common import configurations  # noqa: PLC0415
 
-    found = configurations.listing()
+    listing = configurations.listing()
     if json_:
-        print_json({"examples": [{"name": name, "what": what} for name, what in found.items()]})
+        print_json({"examples": [{"name": name, "what": what} for name, what in listing.items()]})
         return
     table = Table("name", "what", box=None, pad_edge=False)
-    for name, what in found.items():
+    for name, what in listing.items():
         table.add_row(name, what)
     console = Terminal(highlight=False)
     console.print(table)
     console.print(f"Folder: {configurations.folder()}", soft_wrap=True)
 
 
-def _names(key: str) -> list[str]:
-    """Return the registered names that a key may have; none for a key without a registry."""
+def registered_names(key: str) -> list[str]:
+    """Return the registered names that a key accepts; [] for a key without a registry."""
     module, registry = NAMED.get(key, ("", ""))
     return [*getattr(import_module(module), registry)] if module else []
 
 
 def _row(need: "Need") -> dict[str, str]:
-    """Return a row of the table of refused combinations, in words."""
     return {
         "where": " and ".join(setting.words for setting in need.what),
         "needs": " and ".join(setting.words for setting in need.needs),

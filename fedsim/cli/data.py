@@ -1,4 +1,4 @@
-"""`fedsim data`: which datasets there are, and the data distribution of a federation."""
+"""`fedsim data`: the data sets, and the distribution of an experiment's data over the clients."""
 
 from pathlib import Path
 from typing import Annotated
@@ -46,8 +46,8 @@ def data(
     if config_file is None:
         if set_ or out is not None:
             raise InputError(
-                "whose data? --set and --out go with a configuration, for example "
-                "fedsim data configs/digits.toml --out distribution"
+                "--set and --out need a configuration, for example: fedsim data "
+                "configs/digits.toml --out distribution"
             )
         _list(json_)
         return
@@ -80,7 +80,6 @@ def _list(as_json: bool) -> None:
     console = Terminal(highlight=False)
     console.print(table)
     console.print(
-        "What an experiment makes of one: fedsim data CONFIG [--set data.name=NAME --set "
-        "data.root=PATH]",
+        "Data of an experiment: fedsim data CONFIG [--set data.name=NAME --set data.root=PATH]",
         soft_wrap=True,
     )

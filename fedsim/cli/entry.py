@@ -1,4 +1,4 @@
-"""Where the `fedsim` command begins: ready for Ctrl-C before the slow imports, and for SIGTERM."""
+"""Entry point of the `fedsim` command. Handles Ctrl-C and SIGTERM before the slow imports."""
 
 import os
 import signal
@@ -11,36 +11,30 @@ ASK_AGAIN = 0.05  # seconds
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # An exception that runs through the C++ of a module being imported aborts the process
-    # (torch), or is swallowed there: wait until the import is over.
-    if _importing(frame):
-        signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN)
-        return
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            # An exception in the C++ code of a module that is being imported (torch) aborts the
+            # process or is swallowed. Wait until the import is over.
+            signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN)
+            return
+        frame = frame.f_back
     # SIGTERM as Ctrl-C, so that a simulation's SuperLink is stopped on the way out.
     raise KeyboardInterrupt
 
 
-def _importing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _not_lost(lost: "sys.UnraisableHookArgs") -> None:
-    # Python drops what is raised while an object is being deleted: ask again.
-    if isinstance(lost.exc_value, KeyboardInterrupt):
+def _raise_again(dropped: "sys.UnraisableHookArgs") -> None:
+    # Python drops an exception that is raised while an object is being deleted.
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
         signal.setitimer(signal.ITIMER_REAL, ASK_AGAIN)
     else:
-        sys.__unraisablehook__(lost)
+        sys.__unraisablehook__(dropped)
 
 
 def main() -> None:
     """Run the command line."""
-    sys.unraisablehook = _not_lost
+    sys.unraisablehook = _raise_again
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as a shell starts jobs in the background
+        if signal.getsignal(number) != signal.SIG_IGN:  # a shell ignores SIGINT in background jobs
             signal.signal(number, _interrupt)
     try:
         try:
@@ -48,15 +42,15 @@ def main() -> None:
         except (ImportError, AttributeError):
             from fedsim.common.installation import complaint  # noqa: PLC0415
 
-            # Modules of another project, in the place of this one's, lack what is imported.
-            if not (found := complaint()):
+            # Another project's modules may shadow ours and lack the imported names.
+            if not (message := complaint()):
                 raise
-            print(f"fedsim: {found}", file=sys.stderr)
+            print(f"fedsim: {message}", file=sys.stderr)
             sys.exit(2)
         command()
     except KeyboardInterrupt:
         print("fedsim: interrupted", file=sys.stderr, flush=True)
-        # Half-imported modules may fail on the way out, and say so.
+        # A normal exit may print errors of half-imported modules.
         os._exit(INTERRUPTED)
 
 

@@ -1,4 +1,4 @@
-"""`fedsim sign`, `fedsim verify`: evidence that another machine can hold against a run or audit."""
+"""`fedsim sign` and `fedsim verify`: signed evidence of the results of a run or audit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +21,8 @@ WORDS = {
 }
 
 UNMADE = (
-    "Signed as it is: the signature says who signed and what files there were, and not that the "
-    "report follows from them"
+    "Signed without making the report again. The signature states the signer and the files, not "
+    "that the report follows from them"
 )
 
 TAKEN = "files as signed; the report was not made again"
@@ -66,11 +66,11 @@ def sign(
 
     if new_key is not None:
         if signed is not None or key is not None or out is not None:
-            raise InputError("--new-key makes a key and signs nothing; give it alone")
+            raise InputError("--new-key makes a key and signs nothing; leave out the other options")
         typer.echo(f"Public key: {envelope.create(new_key)}", err=True)
         return
     if signed is None or key is None:
-        raise InputError("sign what, and as whom? Give DIR and --key KEY.pem (or --new-key)")
+        raise InputError("fedsim sign needs DIR and --key KEY.pem; --new-key makes a key")
     place, unmade = signing.sign(signed, key, out)
     if unmade:
         typer.echo(f"{UNMADE} ({unmade})", err=True)
@@ -107,31 +107,31 @@ def verify(
     """
     from fedsim.report.evidence import signing  # noqa: PLC0415  (torch is slow)
 
-    found = signing.verify(evidence, key, files, as_signed)
+    verified = signing.verify(evidence, key, files, as_signed)
     if json_:
-        print_json(_document(found))
+        print_json(_document(verified))
     else:
         console = Terminal(highlight=False)
-        for line in _lines(found):
+        for line in _lines(verified):
             console.print(line, soft_wrap=True)
-    raise typer.Exit(int(found.outcome))
+    raise typer.Exit(int(verified.outcome))
 
 
-def _document(found: "Verification") -> dict[str, object]:
+def _document(verified: "Verification") -> dict[str, object]:
     checks = [
         {"of": check.of, "outcome": check.word or WORDS[check.outcome][0], "why": check.words}
-        for check in found.checks
+        for check in verified.checks
     ]
-    statement = found.statement.model_dump(by_alias=True, mode="json")
-    outcome = TAKEN if found.taken else WORDS[found.outcome][0]
+    statement = verified.statement.model_dump(by_alias=True, mode="json")
+    outcome = TAKEN if verified.taken else WORDS[verified.outcome][0]
     return {"outcome": outcome, "checks": checks, "statement": statement}
 
 
-def _lines(found: "Verification") -> Iterator[Text]:
-    word, style = WORDS[found.outcome]
-    headline = TAKEN.capitalize() if found.taken else word.upper()
-    yield Text.assemble((headline, style), f", signed {found.statement.predicate.signed}")
-    for check in found.checks:
+def _lines(verified: "Verification") -> Iterator[Text]:
+    word, style = WORDS[verified.outcome]
+    headline = TAKEN.capitalize() if verified.taken else word.upper()
+    yield Text.assemble((headline, style), f", signed {verified.statement.predicate.signed}")
+    for check in verified.checks:
         word, style = WORDS[check.outcome]
         yield Text.assemble(
             (f"{check.word or word:<13}", "" if check.word else style), f"{check.of}: {check.words}"

@@ -12,12 +12,12 @@ if TYPE_CHECKING:  # pydantic
     from fedsim.audits.results.conditions import Condition
 
 SHUT = 3
-"""The exit status of a gate that is shut, as of an audit that cannot tell."""
+"""Exit status of a gate that is shut, the same as of an audit that cannot tell."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What a report must not show."""
+    """The conditions that a report must not meet."""
 
     conditions: "tuple[Condition, ...]" = ()
 
@@ -27,27 +27,30 @@ class Gate:
             return 0
         from fedsim.audits.results.conditions import complaint  # noqa: PLC0415
 
-        found = [said for each in self.conditions if (said := complaint(each, report))]
-        for said in found:
-            typer.echo(f"Gate shut: {shown(said)}", err=True)
-        return SHUT if found else 0
+        complaints = [text for each in self.conditions if (text := complaint(each, report))]
+        for text in complaints:
+            typer.echo(f"Gate shut: {shown(text)}", err=True)
+        return SHUT if complaints else 0
 
     def exit_by(self, report: Mapping[str, Any]) -> None:
-        """End the command where a report does not pass."""
+        """End the command with status SHUT if a report does not pass."""
         if status := self.status(report):
             raise typer.Exit(status)
 
     @property
     def unseen(self) -> int:
-        """The exit status where there is no report: what was not seen passes no gate."""
+        """Exit status without a report: a missing report passes no gate."""
         return SHUT if self.conditions else 0
 
 
-def asked(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
-    """Return the gate that a user asked for.
+def parsed(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
+    """Return the gate of --fail-if.
+
+    Args:
+        kinds: of the reports that the command makes, such as "run".
 
     Raises:
-        InputError: one is no condition, or is of a number that such a report has not.
+        InputError: a condition cannot be read, or names a number that these reports lack.
     """
     if not fail_if:
         return Gate()

@@ -1,4 +1,4 @@
-"""`fedsim init`: a first configuration, from five questions."""
+"""`fedsim init`: a first configuration from the answers to five questions."""
 
 import shlex
 import sys
@@ -21,7 +21,7 @@ WHICH_DATA = (
     "of a CSV file, an .npz file, or a folder with one folder of pictures for each class"
 )
 WHICH_LABEL = (
-    "Which column has the labels? The first line says {first}. If that is not a header, the "
+    "Which column has the labels? The first line has {first}. If that is not a header, the "
     "columns are c0 to c{last}"
 )
 WHO_ADDS_NOISE = (
@@ -91,39 +91,39 @@ def init(
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     if file.exists() and not force:
-        raise InputError(f"'{file}' is there already; name another file, or replace it by --force")
-    given = {
+        raise InputError(f"'{file}' exists; name another file, or overwrite it with --force")
+    options = {
         "data": data,
         "clients": clients,
         "trust": trust,
         "max_belief": max_belief,
         "rounds": rounds,
     }
-    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    missing = [name for name, value in given.items() if value is None]
+    answered: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    missing = [name for name, value in options.items() if value is None]
     overrides = configuration.parse_overrides(set_)
     if label is not None:
         overrides["data.label"] = label
-    answers = replace(first_configuration.Answers(), **known, rehearse=rehearse)
+    answers = replace(first_configuration.Answers(), **answered, rehearse=rehearse)
     if missing and not yes:
-        answers, asked = _asked(answers, missing, str(overrides.get("data.label", "label")))
-        overrides |= asked
-    said = first_configuration.values(answers, overrides)
+        answers, label_key = _ask(answers, missing, str(overrides.get("data.label", "label")))
+        overrides |= label_key
+    values = first_configuration.values(answers, overrides)
     note = ""
     if rehearse is not None:
         of_all = first_configuration.values(replace(answers, rehearse=None), overrides)
-        note = first_configuration.rehearsal(said, int(of_all["data.records"]))
+        note = first_configuration.rehearsal(values, int(of_all["data.records"]))
     try:
-        content = first_configuration.text(said, file, note).encode()
+        content = first_configuration.text(values, file, note).encode()
         private_files.write(private_files.as_named(file), content)
     except OSError as error:
         raise InputError(f"cannot write '{file}': {error.strerror}; name another file") from None
     named = shlex.quote(str(file))
     Terminal(stderr=True).print(
-        f"{file}: {said['data.records']} records at {answers.clients} clients and "
-        f"{said['data.held-out']} held out, {said['training.rounds']} rounds, delta = "
-        f"{said['privacy.delta']:g}. {note + ' ' if note else ''}Next, the noise "
-        f"that it takes and how accurate the model is then, and the whole report:\n"
+        f"{file}: {values['data.records']} records at {answers.clients} clients and "
+        f"{values['data.held-out']} held out, {values['training.rounds']} rounds, delta = "
+        f"{values['privacy.delta']:g}. {note + ' ' if note else ''}Next, find the noise and the "
+        f"accuracy of the model with it, and make the whole report:\n"
         f"  fedsim choose {named} --max-belief {answers.max_belief:g}\n"
         f"  fedsim run {named}",
         soft_wrap=True,
@@ -132,38 +132,37 @@ def init(
 
 
 def on_terminal() -> bool:
-    """Return whether there is somebody to answer a question."""
+    """Return whether a user can answer questions on standard input."""
     return sys.stdin.isatty()
 
 
-def _asked(answers: "Answers", missing: list[str], label: str) -> tuple["Answers", dict[str, str]]:
-    """Return the answers with those that are missing, and the labels' column if it was asked for.
+def _ask(answers: "Answers", missing: list[str], label: str) -> tuple["Answers", dict[str, str]]:
+    """Return the answers with the missing ones, and data.label if the user named the column.
 
-    Raises InputError where nobody can answer, or the data cannot be read: before it asks more.
+    Raises InputError without a terminal, or if the data cannot be read, before the next question.
     """
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
     if not on_terminal():
-        if "data" not in missing:  # what cannot be read is said before what is missing
+        if "data" not in missing:  # unreadable data matter more than missing answers
             first_configuration.columns(answers.data, label)
         raise InputError(
-            f"this is no terminal to ask on; answer with {options}, or take what is usual by --yes"
+            "standard input is not a terminal, so that fedsim init cannot ask; answer with "
+            f"{options}, or use the defaults with --yes"
         )
     try:
-        return _prompted(answers, missing, label)
+        return _prompt(answers, missing, label)
     except click.Abort as error:
         if not isinstance(error.__context__, EOFError):
             raise KeyboardInterrupt from None
         raise InputError(
             "the input ended before the last answer, and nothing was written; answer every "
-            f"question, give {options}, or take what is usual by --yes"
+            f"question, give {options}, or use the defaults with --yes"
         ) from None
 
 
-def _prompted(
-    answers: "Answers", missing: list[str], label: str
-) -> tuple["Answers", dict[str, str]]:
+def _prompt(answers: "Answers", missing: list[str], label: str) -> tuple["Answers", dict[str, str]]:
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     questions: dict[str, tuple[str, Any]] = {
@@ -172,17 +171,17 @@ def _prompted(
         "max_belief": (HOW_SURE, click.FloatRange(0.5, 1, min_open=True, max_open=True)),
         "rounds": ("How many rounds of training?", click.IntRange(min=1)),
     }
-    found: dict[str, Any] = {}
+    replies: dict[str, Any] = {}
     if "data" in missing:
-        found["data"] = typer.prompt(WHICH_DATA, answers.data, err=True)
-    named: dict[str, str] = {}
-    if columns := first_configuration.columns(found.get("data", answers.data), label):
-        there = len(columns) // 2
-        words = WHICH_LABEL.format(first=", ".join(columns[:there]), last=there - 1)
+        replies["data"] = typer.prompt(WHICH_DATA, answers.data, err=True)
+    label_key: dict[str, str] = {}
+    if columns := first_configuration.columns(replies.get("data", answers.data), label):
+        half = len(columns) // 2  # the fields of the first line, then c0, c1, ...
+        words = WHICH_LABEL.format(first=", ".join(columns[:half]), last=half - 1)
         choice = click.Choice(columns)
-        named["data.label"] = typer.prompt(words, type=choice, show_choices=False, err=True)
+        label_key["data.label"] = typer.prompt(words, type=choice, show_choices=False, err=True)
     for name, (words, kind) in questions.items():
         if name in missing:
             default = getattr(answers, name)
-            found[name] = typer.prompt(words, default, type=kind, show_choices=False, err=True)
-    return replace(answers, **found), named
+            replies[name] = typer.prompt(words, default, type=kind, show_choices=False, err=True)
+    return replace(answers, **replies), label_key

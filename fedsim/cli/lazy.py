@@ -1,4 +1,4 @@
-"""Command groups that import a command when it is called, and not to list it."""
+"""Command groups that import a command only when it is called."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
@@ -14,11 +14,11 @@ from fedsim.cli.commands import PANELS, Command, Group
 from fedsim.common import installation
 
 MARKUP: Literal["markdown"] = "markdown"
-"""Which leaves [brackets] alone and fills paragraphs."""
+"""Markup of help texts. Markdown prints [brackets] as they are and fills paragraphs."""
 
 
 class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, each imported when it is asked for."""
+    """Commands by name. A command is imported when it is looked up."""
 
     def __init__(self, listed: Mapping[str, tuple[Command | Group, str]]) -> None:
         self._listed = dict(listed)
@@ -42,7 +42,7 @@ class Commands(MutableMapping[str, click.Command]):
         return len(self._listed | self._loaded)
 
     def outlines(self) -> dict[str, click.Command]:
-        """Return what help and completion say of each command, which nothing is imported for."""
+        """Return a stand-in for each command, for help and completion, without importing it."""
         return {
             name: typer.core.TyperCommand(
                 name,
@@ -56,28 +56,30 @@ class Commands(MutableMapping[str, click.Command]):
 
 
 class LazyGroup(TyperGroup):
-    """A group whose help and completion are those of the table in `commands`."""
+    """A group that takes its help and completion from the table in `commands`."""
 
     def __init__(
         self, *, listed: Mapping[str, tuple[Command | Group, str]] | None = None, **attrs: Any
     ) -> None:
         super().__init__(**attrs)
-        lazily = Commands(_of_panels() if listed is None else listed)
-        self.suggest_commands = False  # click does
-        self._outlines = lazily.outlines()
-        self.commands = cast(dict[str, click.Command], lazily)
+        if listed is None:
+            listed = {each.name: (each, panel) for panel, row in PANELS.items() for each in row}
+        commands = Commands(listed)
+        self.suggest_commands = False  # click itself suggests similar names
+        self._outlines = commands.outlines()
+        self.commands = cast(dict[str, click.Command], commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments begin with. Raises UsageError if there is none."""
+        """Return the command that the arguments name. Raises UsageError for an unknown one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             if ctx.parent is None or "Did you mean" in error.message:
                 raise
-            known = ", ".join(self.list_commands(ctx))
-            advice = f"{error.message} fedsim {self.name} takes one of {known} first."
+            names = ", ".join(self.list_commands(ctx))
+            advice = f"{error.message} Give one of these after fedsim {self.name}: {names}."
             raise click.UsageError(advice, ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -85,7 +87,7 @@ class LazyGroup(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help, by the words of the table."""
+        """Write the help from the table."""
         outline = TyperGroup(
             name=self.name,
             commands=self._outlines,
@@ -97,21 +99,17 @@ class LazyGroup(TyperGroup):
         outline.format_help(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so, with the words of the table."""
-        found = [
+        """Return the names that begin with `incomplete`, with their help from the table."""
+        names = [
             CompletionItem(name, help=command.get_short_help_str())
             for name, command in self._outlines.items()
             if name.startswith(incomplete) and not command.hidden
         ]
-        return found + click.Command.shell_complete(self, ctx, incomplete)  # and options
-
-
-def _of_panels() -> dict[str, tuple[Command | Group, str]]:
-    return {each.name: (each, panel) for panel, listed in PANELS.items() for each in listed}
+        return names + click.Command.shell_complete(self, ctx, incomplete)  # and options
 
 
 def _load(command: Command | Group, panel: str) -> click.Command:
-    """Return a command that can be called. Raises InputError for code of another project."""
+    """Return a command that can be called. Raises InputError if another project shadows fedsim."""
     if isinstance(command, Group):
         return LazyGroup(
             name=command.name,
@@ -126,7 +124,7 @@ def _load(command: Command | Group, panel: str) -> click.Command:
     try:
         function = getattr(import_module(f"fedsim.cli.{module}"), name)
     except (ImportError, AttributeError):
-        # Modules of another project, in the place of this one's, lack what is imported.
+        # Another project's modules may shadow ours and lack the imported names.
         if complaint := installation.complaint():
             raise InputError(complaint) from None
         raise

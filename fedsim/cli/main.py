@@ -1,7 +1,7 @@
 """The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted.
 
-`fedsim audit` and `fedsim verify` have more, by what they conclude
-(`fedsim.audits.judgement.judge`), and so has a release gate (`fedsim.cli.gate`).
+`fedsim audit` and `fedsim verify` also end with 3 or 4, by their verdict
+(`fedsim.audits.judgement.judge`), and a release gate ends a command with 3 (`fedsim.cli.gate`).
 """
 
 import errno
@@ -54,7 +54,7 @@ def _before(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error is one line on standard error.
 
-    With FEDSIM_TRACEBACK in the environment, an unexpected error shows where it came from.
+    With FEDSIM_TRACEBACK in the environment, an unexpected error prints its traceback.
     """
     try:
         status = app(args=arguments, standalone_mode=False)
@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
             _unexpected(error)
         _exit(
             2,
-            "there is no room left on a disk that this command writes to; make room, and give the "
-            "same command again",
+            "a disk that this command writes to is full; make room, and give the same command "
+            "again",
         )
     except Exception as error:
         _unexpected(error)
@@ -88,7 +88,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Exit with one line about an error, or raise it if a developer wants to see where it is."""
+    """Exit with one line about an error, or raise it if FEDSIM_TRACEBACK is set."""
     if "FEDSIM_TRACEBACK" in os.environ:
         raise error
     expected = isinstance(error, RuntimeError | FloatingPointError)
@@ -96,7 +96,7 @@ def _unexpected(error: Exception) -> NoReturn:
 
 
 LONGEST_MESSAGE = 2000
-"""Characters: a damaged file may have a name or a value of any length."""
+"""Most characters of a message. A damaged file may hold a name or a value of any length."""
 
 
 def _exit(status: int, message: str) -> NoReturn:

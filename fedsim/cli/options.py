@@ -1,7 +1,4 @@
-"""Options that several commands have: the same words for the same things.
-
-What an option with a name of these means besides, a command adds to the words.
-"""
+"""Options that several commands share. A command may add to their help."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,14 +19,14 @@ DATA_ROOT = "Folder or file of the data on this machine"
 RUN_OUT = "Run directory. Default: fedsim-runs/NAME-TIME."
 
 
-def bundled(given: Path | None) -> Path | None:
-    """Return the file of a configuration, a bundled one where there is no other; say so."""
+def bundled(path: Path | None) -> Path | None:
+    """Return the file of a configuration: the bundled one, with a note, if the path has none."""
     from fedsim.common import configurations  # noqa: PLC0415
 
-    found = None if given is None else configurations.bundled(given)
-    if found != given:
-        typer.echo(f"There is no '{given}' here; taking the bundled {found}", err=True)
-    return found
+    file = None if path is None else configurations.bundled(path)
+    if file != path:
+        typer.echo(f"'{path}' does not exist; using the bundled {file}", err=True)
+    return file
 
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG, callback=bundled)]

@@ -1,4 +1,4 @@
-"""`fedsim reproduce`: the tables and figures of the sources, made again."""
+"""`fedsim reproduce`: the tables and figures of the papers, made again."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,9 +88,9 @@ def reproduce(
         _list(chosen, means, json_)
         return
     skipped = making.skipped(chosen, means, named=bool(items))
-    there = [item for item in chosen if item.title not in skipped]
-    _announce(console, there, skipped, means)
-    made = list(making.make(there, means, skipped))[-1]
+    possible = [item for item in chosen if item.title not in skipped]
+    _announce(console, possible, skipped, means)
+    made = list(making.make(possible, means, skipped))[-1]
     if markdown is not None:
         notes.write(markdown, made)
     if json_:
@@ -102,42 +102,39 @@ def reproduce(
 
 
 def _list(chosen: Sequence["Item"], means: "Means", as_json: bool) -> None:
-    """Print what there is to make."""
+    rows = [
+        {
+            "source": item.source,
+            "item": item.name,
+            "what": item.title,
+            "minutes": item.minutes,
+            "only_when_named": item.too_long(means),
+            "needs": list(item.needs),
+            "missing": list(item.missing(means)),
+        }
+        for item in chosen
+    ]
     if as_json:
-        print_json({"items": [_listed(item, means) for item in chosen]})
+        print_json({"items": rows})
         return
-    for key in dict.fromkeys(item.source for item in chosen):
-        Terminal().print(_listing(key, [item for item in chosen if item.source == key], means))
-
-
-def _listed(item: "Item", means: "Means") -> dict[str, object]:
-    """Return what --list says of an item, for --json."""
-    return {
-        "source": item.source,
-        "item": item.name,
-        "what": item.title,
-        "minutes": item.minutes,
-        "only_when_named": item.too_long(means),
-        "needs": list(item.needs),
-        "missing": list(item.missing(means)),
-    }
-
-
-def _listing(source: str, items: "list[Item]", means: "Means") -> Table:
-    table = Table("item", "what", "minutes", "data", box=SIMPLE, title=f"fedsim reproduce {source}")
-    table.columns[0].no_wrap = True
-    for item in items:
+    tables: dict[str, Table] = {}
+    for item in chosen:
+        title = f"fedsim reproduce {item.source}"
+        if title not in tables:
+            tables[title] = Table("item", "what", "minutes", "data", box=SIMPLE, title=title)
+            tables[title].columns[0].no_wrap = True
         missing = item.missing(means)
         data = [f"{name}, missing" if name in missing else name for name in item.needs]
         only = ", when named" if item.too_long(means) else ""
-        table.add_row(item.name, item.title, f"{item.minutes:g}{only}", "; ".join(data))
-    return table
+        tables[title].add_row(item.name, item.title, f"{item.minutes:g}{only}", "; ".join(data))
+    for table in tables.values():
+        Terminal().print(table)
 
 
 def _announce(
     console: Terminal, items: "list[Item]", skipped: dict[str, str], means: "Means"
 ) -> None:
-    """Say what it will cost, and what is not made."""
+    """Print the cost of the items, and which items are skipped."""
     from fedsim.studies.reproduction import session  # noqa: PLC0415
 
     for title, why in skipped.items():

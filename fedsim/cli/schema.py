@@ -1,4 +1,4 @@
-"""`fedsim schema`: a first public schema of a client's table."""
+"""`fedsim schema`: a proposal for the public schema of a client's table."""
 
 import sys
 from dataclasses import replace
@@ -14,7 +14,7 @@ from fedsim.cli.terminal import Terminal
 if TYPE_CHECKING:  # NumPy and pydantic
     from fedsim.learning.data.schema_proposal import Proposal
 
-ASKED = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the range that everybody knows"
+ANSWERS = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the publicly known range"
 
 
 def schema(
@@ -40,12 +40,12 @@ def schema(
     from fedsim.learning.data import schema_proposal  # noqa: PLC0415
 
     if out.exists() and not force:
-        raise InputError(f"'{out}' is there already; give --out another file, or --force")
+        raise InputError(f"'{out}' exists; name another file with --out, or give --force")
     console = Terminal(stderr=True, highlight=False)
     classes, proposals = schema_proposal.propose(str(file), label)
     if not yes:
-        console.print(ASKED, markup=False)
-        proposals = [_asked(each, console) for each in proposals]
+        console.print(ANSWERS, markup=False)
+        proposals = [_ask(each, console) for each in proposals]
     text = schema_proposal.written(label, classes, proposals)
     agreed = schemas.parse(text)
     schema_proposal.write(out, text, force)
@@ -54,36 +54,36 @@ def schema(
     console.print(
         f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, "
         f"{len(classes)} classes. Identifiers, never features: {', '.join(names) or 'none'}.\n"
-        f"{marked} lines are marked FROM RECORDS: replace them by what everybody knows before you "
+        f"{marked} lines are marked FROM RECORDS: replace them by public knowledge before you "
         f'share the file.\nNext: fedsim deploy check, or data.public-schema = "{out}"',
         markup=False,
     )
 
 
-def _asked(proposal: "Proposal", console: Terminal) -> "Proposal":
-    """Return what the owner of the records makes of a proposal."""
+def _ask(proposal: "Proposal", console: Terminal) -> "Proposal":
+    """Return a proposal as the owner of the records confirms or changes it."""
     console.print(f"{proposal.name}: {proposal.description}", markup=False)
     while True:
         words = f"  {proposal.rule or proposal.kind}"
         try:
-            said = typer.prompt(words, "", show_default=False, err=True)
+            answer = typer.prompt(words, "", show_default=False, err=True)
         except click.Abort as error:
             if not isinstance(error.__context__, EOFError):
                 raise KeyboardInterrupt from None
             raise InputError(
-                f"the answers end before {proposal.name}; answer at a terminal, or keep every "
-                "proposal with --yes"
+                f"the input ended before the answer for {proposal.name}; answer at a terminal, or "
+                "keep every proposal with --yes"
             ) from None
         if not sys.stdin.isatty():
-            console.print(said, markup=False)  # an answer from a file is on no screen yet
-        if not said:
+            console.print(answer, markup=False)  # a terminal echoes the answer, a file does not
+        if not answer:
             return proposal
-        if said in ("s", "i"):
-            return replace(proposal, kind={"s": "ignored", "i": "identifier"}[said], rule="")
-        ends = said.split(",")
+        if answer in ("s", "i"):
+            return replace(proposal, kind={"s": "ignored", "i": "identifier"}[answer], rule="")
+        ends = answer.split(",")
         if proposal.kind == "numbers" and len(ends) == 2:
             try:
                 return proposal.with_range(*map(float, ends))
             except ValueError:
                 pass
-        console.print(f"  {ASKED}", markup=False)
+        console.print(f"  {ANSWERS}", markup=False)

@@ -1,4 +1,4 @@
-"""What the terminal shows: text as it is, whatever a path, a name or a message of others holds."""
+"""Output on the terminal, in which paths, names and messages cannot act as markup or control."""
 
 import json
 import re
@@ -14,10 +14,7 @@ from fedsim.common.strict_json import strict_json
 
 
 class Terminal(Console):
-    """A console to which text is text: no markup, no emoji by name, no control sequences.
-
-    What is to be bold is said with `rich.text.Text`.
-    """
+    """A console without markup, emoji names and control sequences; `rich.text.Text` gives bold."""
 
     def __init__(
         self, *, stderr: bool = False, quiet: bool = False, highlight: bool = True
@@ -27,15 +24,15 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments of a renderable, with their text as `shown`."""
+        """Yield the segments of a renderable, with control sequences in their text escaped."""
         for segment in super().render(renderable, options):
-            if segment.control:  # of Rich's own: a cursor that moves
+            if segment.control:  # Rich's own, such as a cursor movement
                 yield segment
             else:
                 yield segment._replace(text=shown(segment.text))
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
-        """Return what is written; to a file or a pipe without the blanks that fill lines up."""
+        """Return the text to write; for a file or a pipe without trailing blanks."""
         text = super()._render_buffer(buffer)
         return text if self.is_terminal else re.sub(r" +(?=\n)", "", text)
 

@@ -1,9 +1,9 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from fedsim.audits.results.model_card import (
     Towards,
     Utility,
 )
-from fedsim.audits.results.quality import OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.quality import Proportion
 from fedsim.audits.run import cautions
 from fedsim.config import Config
 from fedsim.config.federation import OWN
@@ -32,7 +32,6 @@ from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.server import noisy_measures
 from fedsim.learning.training import saved_model
-from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
@@ -42,7 +41,8 @@ from fedsim.report.document import markdown, quality_blocks, terminal
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.markdown import quoted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.document.worth import WORDS, Worth, fault_of
+from fedsim.report.document.worth import WORDS
+from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
 from fedsim.report.sections import risks as risk_section
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
@@ -57,10 +57,10 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
 LIMITS = (
     "The guarantee is for each {unit} by itself. A person with several has less protection (group "
     "privacy).",
-    "Records that clients held out for themselves were evaluated only where the card says so: an "
-    "accuracy on them is a further release. The model is from the last round; no round was chosen "
-    "by its accuracy.",
-    "The card is about what the rounds released. What the model says about people in general may "
+    "Records that clients held out for themselves were evaluated only if the card states it, since "
+    "an accuracy on them is a further release. The model is from the last round; no round was "
+    "chosen by its accuracy.",
+    "The card covers what the rounds released. The model's statements about people in general may "
     "also be true of people who took no part.",
 )
 
@@ -72,8 +72,11 @@ def write(
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
-    asked, answers = noisy_measures.read(directory)
-    cost = asked * config.federation.measures_epsilon
+    requests, answers = noisy_measures.read(directory)
+    each_cost = config.federation.measures_epsilon
+    cost = requests * each_cost
+    classes = saved_model.class_names(model.input)
+    sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
     card = ModelCard(
         name=config.run.name,
         purpose=config.run.purpose,
@@ -90,20 +93,20 @@ def write(
         privacy=replace(
             privacy_of(config, noise_multiplier, ledger.verified(directory)), measures_epsilon=cost
         ),
-        utility=_utility(
-            rounds, public_records, saved_model.class_names(model.input), model.input.target
-        ),
+        utility=_utility(rounds, public_records, classes, model.input.target),
         rehearsal=rehearsed.read(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
-        client_measures=_by_client(
-            asked,
-            answers,
-            config.federation.measures_epsilon,
-            config.privacy.neighbouring,
-            saved_model.class_names(model.input),
-        ),
+        client_measures=[
+            ClientMeasures(
+                client,
+                cost,
+                counts,
+                noisy_confusion.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
+            )
+            for client, counts in sorted(answers.items())
+        ],
     )
     directory.write_text(PAGE, as_markdown(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
@@ -118,19 +121,19 @@ def read(directory: RunDirectory) -> ModelCard:
 
 
 def summary(card: ModelCard) -> RenderableType:
-    """Return what the terminal shows of a card."""
+    """Return a card's epsilons and quality, for the terminal."""
     privacy = card.privacy
     names = list(privacy.towards[0].epsilon)
     rows = [
         [row.vantage, *(number(row.epsilon.get(name)) for name in names)] for row in privacy.towards
     ]
     by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
-    said = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
+    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
     if not privacy.guaranteed:
-        said.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
+        lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     if card.utility is not None:
-        said.append(Text(learning(card.utility, card.task)))
-    return terminal.shown(terminal.table(by_name, title=card.name), *said)
+        lines.append(Text(learning(card.utility, card.task)))
+    return terminal.shown(terminal.table(by_name, title=card.name), *lines)
 
 
 def _besides(privacy: Privacy) -> str:
@@ -155,7 +158,7 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
     chosen, trust = privacy.accountant, federation.trust.model
 
     def towards(vantage: Vantage) -> Towards:
-        """Return epsilon by the configured accountant and, beside it, by one of another method."""
+        """Return epsilon by the configured accountant, and by another one to compare."""
         mechanism = released.towards(vantage)
         epsilons = {}
         for name in (chosen, "pld" if chosen == "rdp" else "rdp"):
@@ -214,157 +217,28 @@ def _utility(
     )
 
 
-def _by_client(
-    asked: int,
-    found: Mapping[int, list[list[int]]],
-    epsilon: float,
-    neighbouring: Neighbouring,
-    classes: Sequence[str],
-) -> list[ClientMeasures]:
-    """Return the clients' measures on records that they held back, with intervals.
-
-    asked: number of requests, each of which has a cost.
-    """
-    return [
-        ClientMeasures(
-            client,
-            asked * epsilon,
-            counts,
-            noisy_confusion.of_classes(
-                counts, classes, discrete_laplace.SENSITIVITY[neighbouring] / epsilon, CONFIDENCE
-            ),
-        )
-        for client, counts in sorted(found.items())
-    ]
-
-
-CONFIDENCE = 0.95
-"""Of the intervals of recall, precision and calibration."""
-
-
-def quality_of(found: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
-    """Yield recall and precision of each class, the confusion matrix and the calibration curve.
-
-    Of a regression yield its errors, in the target's unit.
-
-    Args:
-        named: returns how the page has the name of a class.
-    """
-    if found.errors:
-        yield _errors(found)
-    if (counted := quality_in(found)) is not None:
-        yield from quality_blocks.blocks(counted, named)
-
-
-def quality_in(found: Utility) -> Quality | None:
-    """Return recall and precision of each class, with exact intervals; None without counts."""
-    if not found.confusion:
-        return None
-    counted = Confusion(tuple(map(tuple, found.confusion)))
-
-    def proportion(found: Share | None) -> Proportion | None:
-        if found is None:
-            return None
-        return Proportion(found.value, (found.interval.low, found.interval.high))
-
-    classes = [
-        OfClass(
-            name,
-            sum(found.confusion[label]),
-            proportion(counted.recall(label, CONFIDENCE)),
-            proportion(counted.precision(label, CONFIDENCE)),
-        )
-        for label, name in enumerate(found.classes)
-    ]
-    bins = [
-        SureRecords(records, sure, accuracy)
-        for records, sure, right in found.calibration
-        if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
-    ]
-    return Quality(CONFIDENCE, classes, [list(row) for row in found.confusion], bins)
-
-
-def _errors(found: Utility) -> Block:
-    """Return the errors of a regression, in the target's unit, with their intervals."""
-    reach = found.target[1] - found.target[0]
-    rows = [
-        [title, number(value * unit), span((low * unit, high * unit), number)]
-        for name, title, unit in (
-            ("mean_absolute", "mean absolute error", reach),
-            ("root_mean_squared", "root of the mean squared error", reach),
-            ("r_squared", "R², the share of the variance that is explained", 1),
-        )
-        for value, low, high in ([found.errors[name]] if name in found.errors else [])
-    ]
-    return tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
-
-
-SELDOM, NEARLY_ALWAYS = 0.01, 0.98
-"""Shares of clipped gradients that are worth a hint."""
-
-
-def learning(found: Utility, task: str = "classification") -> str:
-    """Return a model's worth beside its baseline, with a warning if it is no better."""
-    words = WORDS[task]
-    counted = quality_in(found)
-    measured = Worth(
-        **{
-            each.name: getattr(found, each.name)
-            for each in fields(Worth)
-            if hasattr(found, each.name)
-        },
-        least_recall=None if counted is None else counted.least_recall,
-    )
-    value = words.value(found.accuracy, found.loss)
-    said = (
-        f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {found.records:,} "
-        "held-out records."
-    )
-    fault = fault_of(found.confusion, found.loss, found.loss_before)
-    sentences = [said, words.unless_learnt(measured, fault), _clipping(found.clipped, task)]
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-def _clipping(share: float | None, task: str) -> str:
-    """Return a hint where the clipping norm is far from the length of gradients; "" otherwise."""
-    if share is None or SELDOM < share < NEARLY_ALWAYS:
-        return ""
-    longer = (
-        f"The gradients of {percent(share)} of these records are longer than training.clipping-norm"
-    )
-    if share <= SELDOM:
-        return (
-            f"{longer}, and the noise is proportional to it: a smaller norm may learn more."
-            + " fedsim tune tries some on public records." * (task == "classification")
-        )
-    return (
-        f"{longer}: the model is far from fitting them. Try more training.rounds, or a "
-        "larger training.clipping-norm."
-    )
-
-
 def as_markdown(card: ModelCard) -> str:
-    """Return the card as people read it."""
+    """Return the card as Markdown."""
     return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
 
 
 WIDE = 0.5
-"""The length of an interval from which on the card says "cannot tell"."""
+"""Length above which an interval is shown as "cannot tell"."""
 
 
 def _at_clients(card: ModelCard) -> Iterator[Block]:
     """Yield recall and precision of each class at each client that answered, and their cost."""
 
-    def told(found: Proportion | None) -> str | None:
-        if found is None or found.interval is None:
+    def cell(share: Proportion | None) -> str | None:
+        if share is None or share.interval is None:
             return None
-        low, high = found.interval
-        return "cannot tell" if high - low > WIDE else quality_blocks.share(found)
+        low, high = share.interval
+        return "cannot tell" if high - low > WIDE else quality_blocks.share(share)
 
     cost = number(card.privacy.measures_epsilon)
     yield Prose(
-        "These clients held back a share of their own records from the training, and counted how "
-        "the model answers for them. Each count has discrete Laplace noise."
+        "These clients held back a share of their records from the training, and counted the "
+        "model's answers for them. Each count has discrete Laplace noise."
     )
     yield Prose(
         f"An answer costs ε = {cost} for a record that was held back (δ = 0, "
@@ -376,7 +250,7 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
         f"longer than {percent(WIDE)}."
     )
     rows = [
-        [f"client {one.client}", quoted(each.name), told(each.recall), told(each.precision)]
+        [f"client {one.client}", quoted(each.name), cell(each.recall), cell(each.precision)]
         for one in card.client_measures
         for each in one.classes
     ]
@@ -388,15 +262,15 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
     if not any(row.steps for row in privacy.towards):
         return
     yield Prose("ε follows from δ and these Gaussian steps:")
-    said = []
+    lines = []
     for row in privacy.towards:
         steps = "; ".join(
             f"{one.count} steps with noise multiplier {one.noise_multiplier:.7g} at sampling rate "
             f"{one.sampling_rate:.7g}"
             for one in row.steps
         )
-        said.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
-    yield Bullets(said)
+        lines.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
+    yield Bullets(lines)
     if privacy.guaranteed:
         yield from _risks(privacy)
 
@@ -427,17 +301,17 @@ def _risks(privacy: Privacy) -> Iterator[Block]:
         yield risk_section.table(by_vantage)
 
 
-def _rehearsed(found: Rehearsal) -> str:
-    between = span(found.advantage_interval, number)
-    whose = "the same schema" if found.data == OWN else quoted(found.data)
+def _rehearsed(rehearsal: Rehearsal) -> str:
+    between = span(rehearsal.advantage_interval, number)
+    data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
     return (
         "A rehearsal played the same rounds under the same noise before the training: "
-        f"{found.trials} times, on {found.records:,} records of {whose}. The adversary at the "
-        f"{found.vantage} knew all records but one. Its advantage was {number(found.advantage)} "
-        f"({between} at {percent(found.confidence)}), and the noise allows "
-        f"{number(found.rho_alpha)}. In {percent(found.delta_prime)} of the trainings with the "
-        f"record, its belief exceeded {percent(found.rho_beta)}. These numbers are about the "
-        "records of the rehearsal, not about the training data of this model."
+        f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary at "
+        f"the {rehearsal.vantage} knew all records but one. Its advantage was "
+        f"{number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), and the "
+        f"noise allows {number(rehearsal.rho_alpha)}. In {percent(rehearsal.delta_prime)} of the "
+        f"trainings with the record, its belief exceeded {percent(rehearsal.rho_beta)}. These "
+        "numbers concern the records of the rehearsal, not the training data of this model."
     )
 
 
@@ -456,8 +330,8 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:
         loss = f"{number(card.utility.loss)}{WORDS[card.task].unit}"
-        said = f"{learning(card.utility, card.task)} The loss is {loss}."
-        words = Prose(f"{said} No client trained on these records.")
+        worth = learning(card.utility, card.task)
+        words = Prose(f"{worth} The loss is {loss}. No client trained on these records.")
         yield Part("Quality", [words, *quality_of(card.utility)])
     if card.privacy.measures_epsilon:
         yield Part("At the clients", list(_at_clients(card)))

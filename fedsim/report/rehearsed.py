@@ -1,5 +1,6 @@
 """The results of a training's rehearsal, for the card of the model that was then trained."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -7,7 +8,7 @@ from pydantic import TypeAdapter
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.audits.results.model_card import Rehearsal
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 
 FILE = "rehearsal.json"
@@ -24,9 +25,15 @@ OWN_OF_EACH = (
 )
 """Keys that a rehearsal may set otherwise: neither noise nor rounds depend on them."""
 
+TABLES = ("training.", "model.", "privacy.", "federation.")
+"""Tables that a rehearsal shares with its training."""
 
-def findings(config: Config, rehearsal: Path) -> Rehearsal:
+
+def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
     """Return the results of a training's rehearsal.
+
+    Args:
+        values: the training's configuration, by dotted key.
 
     Raises:
         InputError: the directory is not a finished rehearsal of this training.
@@ -34,9 +41,9 @@ def findings(config: Config, rehearsal: Path) -> Rehearsal:
     played = RunDirectory.open(rehearsal)
     if played.config.run.job != "rehearsal":
         raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
-    theirs = _settings(played.config)
-    for key, value in _settings(config).items():
-        if theirs[key] != value:
+    theirs = to_run_config(played.config)
+    for key, value in values.items():
+        if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
             raise InputError(
                 f"'{rehearsal}' rehearsed another training: its {key} is {theirs[key]!r}, and here "
                 f"it is {value!r}; rehearse the same file, with the same --set"
@@ -79,12 +86,3 @@ def read(directory: RunDirectory) -> Rehearsal | None:
     values = directory.read_json(FILE)
     with directory.reading(FILE):
         return TypeAdapter(Rehearsal).validate_python(values)
-
-
-def _settings(config: Config) -> dict[str, Scalar]:
-    tables = ("training.", "model.", "privacy.", "federation.")
-    return {
-        key: value
-        for key, value in to_run_config(config).items()
-        if key.startswith(tables) and key not in OWN_OF_EACH
-    }

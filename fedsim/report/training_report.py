@@ -20,7 +20,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.privacy.identifiability import rho_alpha
-from fedsim.report import model_card
+from fedsim.report import model_card, model_quality
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
@@ -113,7 +113,7 @@ def render_html(report: Report, card: ModelCard) -> str:
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
-        blocks += model_card.quality_of(card.utility, str)
+        blocks += model_quality.quality_of(card.utility, str)
     if report["missing"]:
         missing = [
             [
@@ -142,7 +142,7 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
     if not privacy.guaranteed:
         said.append(f"No guarantee of differential privacy. {privacy.note}")
     if card.utility is not None:
-        said.append(model_card.learning(card.utility, card.task))
+        said.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
     return FirstScreen(
         answer=said,

@@ -1,1 +1,1 @@
-"""Commands that audit what others run: transcripts, Flower apps, a training of canaries."""
+"""Commands that audit transcripts, Flower apps, training functions, and trainings with canaries."""

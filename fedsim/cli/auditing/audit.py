@@ -1,4 +1,4 @@
-"""`fedsim audit app`, `transcript` and `live`: what each says of a client's privacy."""
+"""`fedsim audit app`, `transcript` and `live`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ from fedsim.federation.transcripts.reader import Reader, wait_for_header
 from fedsim.federation.transcripts.records import AUDITOR
 
 RECORDED = "transcript audit", "live audit"
-"""Kinds of the report of a transcript: whether an auditor's node recorded it is seen in it."""
+"""Kinds of report about a transcript. The transcript shows which one it is."""
 
 
 def app(
@@ -61,7 +61,7 @@ def app(
         seed=seed,
         time_limit=time_limit,
     )
-    every = OfEvery(of_app, out, json_, strict, gate.asked(fail_if, "app audit"))
+    every = OfEvery(of_app, out, json_, strict, gate.parsed(fail_if, "app audit"))
     raise typer.Exit(audit_app(path, every))
 
 
@@ -101,7 +101,7 @@ def transcript(
         no_challenge=no_challenge,
         worlds=worlds,
     )
-    every = OfEvery(of_transcript, out, json_, strict, gate.asked(fail_if, *RECORDED))
+    every = OfEvery(of_transcript, out, json_, strict, gate.parsed(fail_if, *RECORDED))
     path = following.newest(recorded) if recorded.is_dir() else recorded
     raise typer.Exit(_audit_one(path, None, every))
 
@@ -143,29 +143,29 @@ def live(
         no_challenge=no_challenge,
         worlds=worlds,
     )
-    every = OfEvery(of_transcript, out, json_, strict, gate.asked(fail_if, *RECORDED))
+    every = OfEvery(of_transcript, out, json_, strict, gate.parsed(fail_if, *RECORDED))
     raise typer.Exit(_follow(recorded, every, once, patience))
 
 
 def _check(recorded: Path) -> None:
-    """Raise InputError for a run directory, which is no transcript."""
+    """Raise InputError for a run directory, which holds no transcript."""
     if recorded.is_dir() and (recorded / "config.toml").exists():
-        raise InputError(f"'{recorded}' is a run; its report is made by fedsim report {recorded}")
+        raise InputError(f"'{recorded}' is a run directory; give fedsim report {recorded}")
 
 
 def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
-    """Audit what is being written, and return the exit status."""
-    of_one_run = every.out is not None or every.options.worlds is not None
-    if recorded.is_dir() and not once and of_one_run:
+    """Audit a transcript, or those of a folder, while it is written; return the exit status."""
+    for_one_run = every.out is not None or every.options.worlds is not None
+    if recorded.is_dir() and not once and for_one_run:
         raise InputError(
-            "--out and --worlds are for one run, and a folder has one after another; add --once"
+            "--out and --worlds apply to one run, and a folder may get several; add --once"
         )
     from fedsim.audits.live import from_transcript  # noqa: PLC0415  (torch is slow)
-    from fedsim.cli.auditing import live_audit  # noqa: PLC0415  (torch is slow)
+    from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
 
-    # Here, where no run has begun yet: one that cannot be audited does not end the following.
+    # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
     from_transcript.check(every.options)
-    live_audit.check(every)
+    transcript_audit.check(every.options)
     unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(
         recorded,
@@ -178,10 +178,13 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
 
 
 def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> int:
-    """Audit a transcript, whoever recorded it, and return the exit status.
+    """Audit a transcript of a recorder or of an auditor's node, and return the exit status.
 
-    stop: of following it, None for one that is audited as it is. Raises InputError for options
-    that do not fit it.
+    Args:
+        stop: returns whether to stop following; None to audit the transcript as it is.
+
+    Raises:
+        InputError: the options do not fit the transcript.
     """
     from fedsim.cli.auditing import live_audit  # noqa: PLC0415  (torch is slow)
 
@@ -192,9 +195,9 @@ def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> i
 
 
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:
-    """Whether an auditor's node recorded a transcript. Raises InputError if it cannot be read.
+    """Return whether an auditor's node recorded a transcript. Raises InputError if it is damaged.
 
-    stop: of waiting until the transcript has a header, None for not waiting.
+    With `stop`, waits until the transcript has a header.
     """
     if stop is not None:
         wait_for_header(path, stop=stop)

@@ -1,4 +1,4 @@
-"""`fedsim audit app` and `loop`: the privacy that an app or a training function really has."""
+"""`fedsim audit app` and `fedsim audit loop`: audits that run the user's code under attack."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -36,33 +36,44 @@ if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.loop.power import Power
 
 CONTRADICTION = (
-    "theory supports the claim and the attack disproves it: the code does something that theory "
-    "does not know of, theory is wrong, or this is the one audit in "
-    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows"
+    "Theory supports the claim, and the attack disproves it. Either the code does something that "
+    "theory does not model, or theory is wrong, or this is the one audit in "
+    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows."
 )
 """Describes a conviction that contradicts theory."""
 
 Rows = Sequence[tuple[str, str]]
-"""Numbers behind a verdict, worded, name by name."""
+"""Numbers behind a verdict: a name and a text for each."""
 
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
 def audit_app(app: Path, every: OfEvery) -> int:
-    """Audit the app in a directory, print the outcome, and return the exit status.
+    """Audit the app in a directory, in a separate process; print the outcome.
 
-    Has the app's code run in a process of its own.
+    Returns:
+        The exit status.
     """
     check_out(every.out)
+    from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
-    console, code = Terminal(stderr=True), digests.of_app(app)
-    outcome = _outcome(app, every, console)
-    return _leave(outcome, results(outcome), outcome.report(code), every)
+    code = digests.of_app(app)  # before the app runs, which may change its own files
+    taken = every.options.taken("a Flower app")
+    with _running("app", taken.get("trials", TRIALS), "honest run") as (show, progress):
+        outcome = audit_directory(
+            app,
+            **taken,
+            claim=every.options.claim,
+            confidence=every.options.level,
+            show=show,
+            progress=progress,
+        )
+    return _conclude(outcome, results(outcome), outcome.report(code), every)
 
 
 def check_out(out: Path | None) -> None:
-    """Make sure, before the audit, that its report can be written."""
+    """Raise InputError, before the audit, if its report cannot be written."""
     if out is None:
         return
     if (out / "report.json").exists():
@@ -70,10 +81,12 @@ def check_out(out: Path | None) -> None:
     report_directory.check(out)
 
 
-def _leave(outcome: "AppAudit | LoopAudit", rows: Rows, found: AuditReport, every: OfEvery) -> int:
+def _conclude(
+    outcome: "AppAudit | LoopAudit", rows: Rows, audit: AuditReport, every: OfEvery
+) -> int:
     """Print the outcome of an audit, write its report, and return the exit status."""
     if every.as_json:
-        print(json.dumps(found.report, indent=2, allow_nan=False))
+        print(json.dumps(audit.report, indent=2, allow_nan=False))
     else:
         Terminal().print(tabulated(outcome.verdict, rows, outcome.findings))
     if every.out is not None:
@@ -81,55 +94,34 @@ def _leave(outcome: "AppAudit | LoopAudit", rows: Rows, found: AuditReport, ever
 
         page = render_html(outcome, rows)
         with report_directory.refusing(every.out):
-            written = report_directory.write_report(every.out, found.report, page)
+            written = report_directory.write_report(every.out, audit.report, page)
         if not every.as_json:
             console = Terminal(stderr=True)
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)
-    return every.exit_status(found)
+    return every.exit_status(audit)
 
 
-def _outcome(app: Path, every: OfEvery, console: Console) -> "AppAudit":
-    """Run the audit, and show what the app prints meanwhile."""
-    from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
-
-    def show(text: str) -> None:  # so that nobody takes it for the audit's
-        console.print(f"app: {text}", soft_wrap=True, highlight=False)
-
-    asked = every.options.taken("a Flower app")
-    with trials_shown(asked.get("trials", TRIALS), console) as progress:
-        return audit_directory(
-            app,
-            **asked,
-            claim=every.options.claim,
-            confidence=every.options.level,
-            show=show,
-            progress=progress,
-        )
-
-
-def tabulated(
-    verdict: Verdict, rows: Sequence[tuple[str, str]], findings: Sequence["Finding"]
-) -> Group:
-    """Return an outcome for a terminal."""
+def tabulated(verdict: Verdict, rows: Rows, findings: Sequence["Finding"]) -> Group:
+    """Return an outcome for a terminal: the numbers, and the findings below."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("Verdict", Text(verdict.value.upper(), STYLES.get(verdict.value, "bold")))
     for name, value in rows:
         table.add_row(name, value)
-    found = Table(title="Findings", title_justify="left", show_lines=True)
+    listed = Table(title="Findings", title_justify="left", show_lines=True)
     for heading in ("rule", "why", "how to mend it"):
-        found.add_column(heading)
+        listed.add_column(heading)
     for finding in findings:
         style = "red" if finding.breaks else ""
-        found.add_row(Text(finding.rule, style), finding.why, finding.mend)
-    return Group(table, found) if findings else Group(table, Text("No findings."))
+        listed.add_row(Text(finding.rule, style), finding.why, finding.mend)
+    return Group(table, listed) if findings else Group(table, Text("No findings."))
 
 
 def results(outcome: "AppAudit") -> list[tuple[str, str]]:
-    """Return the numbers behind the verdict, worded, name by name."""
+    """Return the numbers behind the verdict: a name and a text for each."""
     whole = outcome.scope is Scope.RUN
     rounds, bound = outcome.configuration.rounds, outcome.lower_bound
     per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
-    said, proven = _claimed(outcome)
+    claimed, proven = _claimed(outcome)
     observations = outcome.trials * (1 if whole else rounds)
     measured = outcome.advantage
     expected = outcome.predicted_advantage
@@ -138,9 +130,9 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
-        ("Claimed", said),
+        ("Claimed", claimed),
         *(("Not judged", reason) for reason in outcome.reasons),
-        # Noise that is not the configured one is measured, and what follows from it no theory.
+        # Noise that differs from the configured one is a measurement, so that theory has no part.
         ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
         (
             "By attack",
@@ -163,17 +155,17 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
 
 
 def _claimed(outcome: "AppAudit | LoopAudit") -> tuple[str, str]:
-    """Return what is claimed, and what the attack proves with the confidence of a conviction."""
+    """Return the claim, and the epsilon that the attack proves at a conviction's confidence."""
     claim = outcome.claim
     if claim is None:
         return "nothing", ""
-    proven = f"; {outcome.proven.epsilon:.4g} with the {ALARM_CONFIDENCE:.2%} of a conviction"
+    proven = f"; {outcome.proven.epsilon:.4g} at a conviction's confidence, {ALARM_CONFIDENCE:.2%}"
     return f"epsilon {claim.epsilon:.4g} ({claim.source})", proven
 
 
 def _theory(outcome: "AppAudit") -> str:
     if outcome.epsilon is None:
-        return "not known"
+        return "unknown"
     multipliers = outcome.guarantee.multipliers if outcome.guarantee else ()
     if math.isinf(outcome.epsilon):
         return "epsilon infinite: no guarantee"
@@ -190,28 +182,37 @@ def _worlds(outcome: "AppAudit") -> str:
         Neighbouring.ADD_REMOVE: "sends no change",
         Neighbouring.REPLACE: "sends another update",
     }[outcome.neighbouring]
-    seen = {
-        Vantage.SERVER: "the server, who sees every message",
-        Vantage.PARTICIPANT: "a participant, who sees the model of every round",
+    adversary = {
+        Vantage.SERVER: "the server, which sees every message",
+        Vantage.PARTICIPANT: "a participant, which sees the model of every round",
     }
-    return f"a client sends its update, or {other}; told apart by {seen[outcome.vantage]}"
+    return f"a client sends its update, or {other}; the adversary is {adversary[outcome.vantage]}"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 @contextmanager
-def trials_shown(
-    trials: int, console: Console, first: str = "honest run"
-) -> Iterator[Callable[[int], None]]:
-    """Show how many trials are done, and yield what is to be told of them."""
+def _running(
+    name: str, trials: int, first: str
+) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
+    """Yield a function that prints the code's output, and one that shows the number of trials.
+
+    Args:
+        name: prefix of the output, so that it cannot be taken for the audit's own.
+        first: description of the runs before the attack.
+    """
     from fedsim.report.tracking.progress import Steps  # noqa: PLC0415  (Flower)
 
+    console = Terminal(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Steps(*columns, console=console) as progress:
-        task = progress.add_task(first, total=trials)
-        yield lambda done: progress.update(task, completed=done, description="attacking")
+    with Steps(*columns, console=console) as bar:
+        task = bar.add_task(first, total=trials)
+        yield (
+            lambda text: console.print(f"{name}: {text}", soft_wrap=True, highlight=False),
+            lambda done: bar.update(task, completed=done, description="attacking"),
+        )
 
 
 def loop(
@@ -250,45 +251,38 @@ def loop(
         seed=seed,
         time_limit=time_limit,
     )
-    every = OfEvery(of_loop, out, json_, strict, gate.asked(fail_if, "loop audit"))
-    raise typer.Exit(_audit(function, every))
-
-
-def _audit(function: str, every: OfEvery) -> int:
-    """Audit a function, print the outcome, and return the exit status. Raises InputError."""
+    every = OfEvery(of_loop, out, json_, strict, gate.parsed(fail_if, "loop audit"))
     from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
     from fedsim.report.evidence import digests  # noqa: PLC0415
 
     check_out(every.out)
-    console, code = Terminal(stderr=True), digests.of_function(function)
-
-    def show(text: str) -> None:  # so that nobody takes it for the audit's
-        console.print(f"loop: {text}", soft_wrap=True, highlight=False)
-
-    asked = every.options.taken("a training loop")
-    with trials_shown(asked.get("trials", TRIALS), console, "pilots") as progress:
+    code = digests.of_function(function)  # before the function runs
+    taken = every.options.taken("a training loop")
+    with _running("loop", taken.get("trials", TRIALS), "pilots") as (show, progress):
         outcome = audit_loop(
             function,
-            **asked,
+            **taken,
             claim=every.options.claim,
             confidence=every.options.level,
             show=show,
             progress=progress,
         )
-    return _leave(outcome, loop_results(outcome), outcome.report(code), every)
+    raise typer.Exit(_conclude(outcome, loop_results(outcome), outcome.report(code), every))
 
 
 def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
-    """Return the numbers behind the verdict, worded, name by name."""
+    """Return the numbers behind the verdict: a name and a text for each."""
     bound, measured = outcome.lower_bound, outcome.advantage
-    seen = outcome.observation
-    said, proven = _claimed(outcome)
-    steps = f"{len(seen.steps)} steps of Opacus's optimizer" if seen.steps else "what it returned"
-    replaced = seen.neighbouring is Neighbouring.REPLACE
+    observation = outcome.observation
+    claimed, proven = _claimed(outcome)
+    steps = "the result of the function"
+    if observation.steps:
+        steps = f"{len(observation.steps)} steps of Opacus's optimizer"
+    replaced = observation.neighbouring is Neighbouring.REPLACE
     rows = [
         ("Loop", outcome.loop),
         ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
-        ("Claimed", said),
+        ("Claimed", claimed),
         *(("Not judged", reason) for reason in outcome.reasons),
         _loop_theory(outcome),
         *_loop_noise(outcome),
@@ -303,8 +297,9 @@ def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ),
         (
             "Two worlds",
-            f"{seen.records} records, or {'one of them another' if replaced else 'all but one'}; "
-            f"{outcome.pair}; told apart by: {outcome.score}",
+            f"{observation.records} records, or "
+            f"{'one of them another' if replaced else 'all but one'}; {outcome.pair}; "
+            f"score of the attack: {outcome.score}",
         ),
         ("Runs", f"{outcome.runs} of the loop"),
     ]
@@ -314,22 +309,20 @@ def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
 
 
 def _loop_theory(outcome: "LoopAudit") -> tuple[str, str]:
-    """Return what theory says, under a name that says whether it takes the noise as measured."""
+    """Return epsilon by theory, under a name that says whether it rests on the measured noise."""
     name, where = "By theory", ""
     if off := outcome.observation.noise_off:
-        name, where = (
-            "By measured noise",
-            f", with the least noise that was measured {off[0].strip(',')}",
-        )
+        name = "By measured noise"
+        where = f", with the least noise that was measured {off[0].strip(',')}"
     if outcome.epsilon is None:
-        return name, "not known"
+        return name, "unknown"
     if math.isinf(outcome.epsilon):
         return name, "epsilon infinite: no guarantee"
     return name, f"epsilon {outcome.epsilon:.4g}{where}"
 
 
 def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
-    """Return what was measured of the noise, and the least deviation that would have been seen."""
+    """Return the measured noise, and the least deviation that the audit detects."""
     from fedsim.audits.loop.noise import SEEN  # noqa: PLC0415
 
     noise, power = outcome.noise, outcome.power
@@ -337,22 +330,23 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     if noise is None and power is not None and math.isfinite(power.needed) and not convicted:
         return _loop_power(power, outcome.trials)
     if noise is None:
-        seen = (
-            f"No noise was watched. {outcome.trials} trials prove at most epsilon "
-            f"{outcome.provable:.3g} by counting, with the {ALARM_CONFIDENCE:.2%} of a conviction: "
-            "this audit would have seen a loop that hides nothing if the claim is below that."
+        detects = (
+            f"The audit did not see the noise itself. {outcome.trials} trials prove at most "
+            f"epsilon {outcome.provable:.3g} by counting, at a conviction's confidence, "
+            f"{ALARM_CONFIDENCE:.2%}. If the claim is below that, this audit would have convicted "
+            "a loop without any protection."
         )
-        return [("Sees", seen)]
-    at = "" if noise.epsilon is None else f"; epsilon {noise.epsilon:.4g} at that"
+        return [("Sees", detects)]
+    epsilon = "" if noise.epsilon is None else f"; with this noise, epsilon is {noise.epsilon:.4g}"
     least = (
         f"at least {noise.at_least:.3g} of the configured noise, measured "
-        f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){at}"
+        f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){epsilon}"
     )
-    seen = (
-        f"This audit would have seen noise below {noise.seen_below:.3g} of what is configured in "
-        f"{SEEN:.0%} of cases."
+    detects = (
+        f"This audit would have seen noise below {noise.seen_below:.3g} of the configured "
+        f"noise in {SEEN:.0%} of cases."
     )
-    return [("Noise", least), ("Sees", seen)]
+    return [("Noise", least), ("Sees", detects)]
 
 
 RETURNED = {
@@ -361,32 +355,35 @@ RETURNED = {
     "steps": "{rows} steps",
     "watched": "{rows} steps",
 }
-"""Describes what a loop returned, by its form."""
+"""Descriptions of a loop's result, by its form."""
 
 
 def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
-    """Return which noise the attack would have convicted, and what to return to see more."""
+    """Return which noise the attack would have convicted, and how to detect smaller faults."""
     from fedsim.audits.loop.measurement import FULL  # noqa: PLC0415
     from fedsim.audits.loop.power import POWER  # noqa: PLC0415
 
     learnt = power.learnt
     returned = RETURNED[learnt.form].format(rows=learnt.rows)
     if learnt.form == "model":
-        of = f"the noise in it, over how far one record moves it, is below {power.multiplier:.3g}"
+        fault = (
+            "the noise in it, divided by the change that one record causes, is below "
+            f"{power.multiplier:.3g}"
+        )
         more = (
-            "Return each step's sum, an array [k, P], or the model after each step: this audit "
-            f"would see noise below {power.of_steps:.3g} of what the claim takes."
+            "Return each step's sum, an array [k, P], or the model after each step. The audit "
+            f"then detects noise below {power.of_steps:.3g} of the noise that the claim needs."
         )
     else:
         part = "" if learnt.rate >= FULL else f" and a record is in {learnt.rate:.2g} of the steps"
-        of = f"the noise multiplier of a step is below {power.multiplier:.3g}{part}"
+        fault = f"the noise multiplier of a step is below {power.multiplier:.3g}{part}"
         more = (
-            "More --trials. If a record is in every step, these would see noise below "
-            f"{power.of_steps:.3g} of what the claim takes."
+            "Give more --trials. If a record is in every step, these trials detect noise below "
+            f"{power.of_steps:.3g} of the noise that the claim needs."
         )
-    seen = (
+    detects = (
         f"The loop returned {returned}. By theory, {trials} trials convict it in {POWER:.0%} of "
-        f"cases where {of}. By measurement, they would have convicted noise below "
-        f"{power.share:.3g} of what it had."
+        f"cases if {fault}. By measurement, they would have convicted noise below "
+        f"{power.share:.3g} of the noise that it had."
     )
-    return [("Sees", seen), ("To see more", more)]
+    return [("Sees", detects), ("To see more", more)]

@@ -1,4 +1,4 @@
-"""`fedsim audit live`: one run after another, and no waiting for one that shows no life."""
+"""`fedsim audit live`: follow one run after another, and leave runs that have stopped."""
 
 import signal
 import threading
@@ -14,52 +14,52 @@ from adversaries.errors import InputError
 from fedsim.federation.transcripts.reader import has_ended
 
 PATIENCE = 600.0
-"""Seconds without a sign of life after which a run is taken for dead, unless somebody says."""
+"""Default time, in seconds, without new data after which a run counts as stopped."""
 
 INTERVAL = 0.5
 """Seconds between two looks at a folder."""
 
-DEAD = "no sign of life for {:g} s: it is reported as far as it came, and again if it goes on"
-SUPERSEDED = "another run began before it ended: it is reported as far as it came"
+DEAD = "no new data for {:g} s. The report covers the run so far; it is made again if more arrive"
+SUPERSEDED = "another run began before this one ended. The report covers the run so far"
 
 
 class Watch:
-    """Tells when a run is waited for no more: `stop` of `federation.transcripts.reader.follow`.
+    """Decides when to stop waiting for a run: `stop` of `federation.transcripts.reader.follow`.
 
-    That is when somebody asked to stop, when its transcript has not grown for `patience` seconds,
-    or when another run has begun in its folder (None: in none). left: why it was left before its
-    end; "" if it ended or somebody asked
+    Waiting stops when `stopping` is set, when the transcript has not grown for `patience` seconds,
+    or when another run has begun in `folder`. Then `left` says why the run was left before its
+    end; it is "" if the run ended or `stopping` was set.
     """
 
     def __init__(
-        self, path: Path, patience: float, asked: threading.Event, folder: Path | None = None
+        self, path: Path, patience: float, stopping: threading.Event, folder: Path | None = None
     ) -> None:
         self.path, self.left = path, ""
-        self._patience, self._asked, self._folder = patience, asked, folder
-        self._known = _transcripts(folder)
+        self._patience, self._stopping, self._folder = patience, stopping, folder
+        self._earlier = _transcripts(folder)
         self.size, self._grew = _size(path), time.monotonic()
 
     def __call__(self) -> bool:
-        """Whether to stop once all that is there was read."""
+        """Return whether to stop once all data so far are read."""
         size, now = _size(self.path), time.monotonic()
         if size != self.size:
             self.size, self._grew = size, now
-        elif _transcripts(self._folder) - self._known:
+        elif _transcripts(self._folder) - self._earlier:
             self.left = SUPERSEDED
         elif now - self._grew >= self._patience:
             self.left = DEAD.format(self._patience)
-        return self._asked.is_set() or bool(self.left)
+        return self._stopping.is_set() or bool(self.left)
 
 
 def newest(folder: Path) -> Path:
-    """Return the transcript in a folder that was written to last. Raises InputError for none."""
-    found = _transcripts(folder)
-    if not found:
+    """Return the transcript in a folder that was written last. Raises InputError if none exists."""
+    transcripts = _transcripts(folder)
+    if not transcripts:
         raise InputError(
-            f"'{folder}' holds no transcript; name the folder that an auditor's node has as its "
-            "transcript-path"
+            f"'{folder}' holds no transcript; name the folder that is the transcript-path of an "
+            "auditor's node"
         )
-    return max(found, key=_changed)
+    return max(transcripts, key=_changed)
 
 
 def follow(
@@ -70,32 +70,31 @@ def follow(
     console: Console,
     unaudited: int,
 ) -> int:
-    """Audit a transcript, or one after another in a folder, while they are written.
+    """Audit a transcript, or all transcripts of a folder one by one, while they are written.
 
-    SIGINT and SIGTERM end the following, and what was seen is reported.
+    SIGINT or SIGTERM stops it; the report then covers the rounds so far.
 
     Args:
-        place: a transcript, or a folder whose newest is audited first.
-        patience: seconds without a sign of life after which a run is taken for dead, above 0.
-        audit: audits the transcript at a path until its watch says stop, and returns the exit
-            status.
-        unaudited: the exit status of a transcript that cannot be audited, and of none.
+        place: a transcript, or a folder whose newest transcript comes first.
+        patience: seconds without new data after which a run counts as stopped, above 0.
+        audit: audits a transcript until its watch stops it, and returns the exit status.
+        unaudited: exit status of a transcript that cannot be audited, and of a folder without any.
 
     Returns:
-        The largest exit status of all that were audited.
+        The largest exit status of all audits.
 
     Raises:
-        InputError: the patience is impossible, or `audit` raised it and no other run would follow.
+        InputError: the patience is not above 0, or `audit` raised it and no other run can follow.
     """
     if not patience > 0:
         raise InputError(f"--patience is {patience:g}; give a number of seconds above 0")
     console.print(f"Following {place}; Ctrl-C ends it", soft_wrap=True, highlight=False)
     statuses = []
-    with _stopping() as asked:
-        for watch in _runs(place, patience, asked):
+    with _interrupted() as stopping:
+        for watch in _runs(place, patience, stopping):
             try:
                 statuses.append(audit(watch.path, watch))
-                # It may have ended at the last moment.
+                # The run may have ended at the last moment.
                 why = "" if watch.left and has_ended(watch.path) else watch.left
             except InputError as error:
                 if once or watch.path == place:
@@ -109,37 +108,37 @@ def follow(
     return max(statuses, default=unaudited)
 
 
-def _runs(place: Path, patience: float, asked: threading.Event) -> Iterator[Watch]:
-    """Yield a file, or what is written in a folder from its newest transcript on, until asked."""
+def _runs(place: Path, patience: float, stopping: threading.Event) -> Iterator[Watch]:
+    """Yield a watch for a transcript, or for each that grows in a folder, until `stopping`."""
     if not place.is_dir():
-        yield Watch(place, patience, asked)
+        yield Watch(place, patience, stopping)
         return
     audited = {path: _size(path) for path in _transcripts(place)}
     if audited:
         del audited[newest(place)]
-    while not asked.is_set():
+    while not stopping.is_set():
         grown = [path for path in _transcripts(place) if _size(path) != audited.get(path)]
         if not grown:
-            asked.wait(INTERVAL)
+            stopping.wait(INTERVAL)
             continue
-        watch = Watch(max(grown, key=_changed), patience, asked, place)
+        watch = Watch(max(grown, key=_changed), patience, stopping, place)
         yield watch
-        # A run that was left may have gone on since the last look.
+        # A run that was left early may have grown since then.
         audited[watch.path] = watch.size if watch.left else _size(watch.path)
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Turn the first SIGINT or SIGTERM into a wish to stop; a second one is for who insists."""
-    asked = threading.Event()
+def _interrupted() -> Iterator[threading.Event]:
+    """Yield an event that the first SIGINT or SIGTERM sets; a second signal acts as usual."""
+    stopping = threading.Event()
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.set()
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.set()
         signal.signal(number, before[signal.Signals(number)])
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield stopping
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Audits a transcript, of an auditor's node or of a recorder, after the run or while it goes on."""
+"""Audits of a transcript, of an auditor's node or of a recorder, during or after the run."""
 
 import itertools
 import json
@@ -24,29 +24,29 @@ from fedsim.report.kinds import recorded as transcript_report
 
 
 def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
-    """Work out the beliefs of an auditor, show them as they come, and leave a report.
+    """Compute and show the beliefs of an auditor, write a report, and return the exit status.
 
-    Every belief is a line of beliefs.jsonl in the report's directory; of a transcript that is
-    followed, with --json, it is one on standard output as well, and the report the last.
+    Every belief becomes a line of beliefs.jsonl in the report's directory. With `stop` and --json,
+    it is also a line on standard output, and the report is the last line.
 
     Args:
-        stop: as of `transcript.follow`, to follow it until then; None for one as it is.
+        stop: returns whether to stop following the transcript; None to audit it as it is.
     """
     from fedsim.report.kinds import live as live_words  # noqa: PLC0415  (matplotlib is slow to import)
 
-    # What is wrong with the options shows before the run, not after.
-    found, directory = from_transcript.opened(path, every.options), every.directory(path)
+    # Refuse bad options before the run, not after it.
+    live, directory = from_transcript.opened(path, every.options), every.directory(path)
     streaming = every.as_json and stop is not None
     console = Terminal(stderr=True)
     report_directory.check(directory)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
-        found.begin(observed)
+        live.begin(observed)
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
-            seen: list[Belief | Look] = []
-            for belief in map(found.audit.observe, rounds):
+            beliefs: list[Belief | Look] = []
+            for belief in map(live.audit.observe, rounds):
                 if belief is None:
                     continue
                 line = json.dumps(report_json(belief.as_json()), allow_nan=False)
@@ -54,11 +54,11 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
                 file.flush()
                 if streaming:
                     print(line, flush=True)
-                seen.append(belief)
-                show(live_words.table(seen))
-        concluded = found.report()
+                beliefs.append(belief)
+                show(live_words.table(beliefs))
+        concluded = live.report()
         report = concluded.report
-        page = live_words.write(report, directory, seen)
+        page = live_words.write(report, directory, beliefs)
     if streaming:
         print(json.dumps(report_json(report), allow_nan=False), flush=True)
     elif every.as_json:
@@ -78,7 +78,7 @@ def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRou
 
 @contextmanager
 def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Yield what shows a table in place of the one before; nothing without a terminal."""
+    """Yield a function that shows a table in place of the last one; it needs a terminal."""
     if not console.is_terminal:
         yield lambda _: None
         return
@@ -86,14 +86,9 @@ def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
         yield live.update
 
 
-def check(every: OfEvery) -> None:
-    """Raise InputError for options that no transcript can be audited with."""
-    transcript_audit.check(every.options)
-
-
 def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
-    """Audit a transcript, leave a report, and return the exit status."""
-    check(every)
+    """Audit a transcript, write a report, and return the exit status."""
+    transcript_audit.check(every.options)
     directory = every.directory(path)
     report_directory.check(directory)  # before hours of following
     _check_unsigned(path, directory)
@@ -104,7 +99,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
                 auditor = transcript_audit.Auditor(reader.facts)
             for observed in follow(path, stop=stop):
                 auditor.observe(observed)
-                if console.is_terminal:  # a report so far costs as much as all rounds so far
+                if console.is_terminal:  # an interim report costs as much as all rounds before it
                     show(transcript_report.summary(auditor.report(every.options)))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, every.options)
@@ -119,11 +114,11 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
 
 
 def _check_unsigned(path: Path, directory: Path) -> None:
-    """Raise InputError if there is evidence of a report that another one would replace."""
+    """Raise InputError if the report would replace one that has signed evidence."""
     beside = path.with_name(f"{path.stem}-{EVIDENCE}")
-    found = [place for place in (directory / EVIDENCE, beside) if place.exists()]
-    if found and (directory / "report.json").exists():
+    evidence = [place for place in (directory / EVIDENCE, beside) if place.exists()]
+    if evidence and (directory / "report.json").exists():
         raise InputError(
-            f"'{found[0]}' is signed evidence of the report in '{directory}', and another in its "
-            "place would refute it; name another directory with --out, or move the evidence"
+            f"'{evidence[0]}' is signed evidence of the report in '{directory}', and a new report "
+            "would refute it; name another directory with --out, or move the evidence"
         )

@@ -1,10 +1,10 @@
-"""`fedsim one-run`: the steps of a one-run audit, each on its own."""
+"""`fedsim one-run`: the steps of a one-run audit, each as a command."""
 
 import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -26,9 +26,6 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files
 from fedsim.privacy.delta import ASSUMED
 
-if TYPE_CHECKING:  # torch takes a second
-    pass
-
 
 def draw(
     config_file: ConfigFile,
@@ -48,7 +45,7 @@ def draw(
     config = configuration.load(config_file, configuration.parse_overrides(set_))
     document = one_run.drawn(config.game, federation.load(config))
     _write_new(out, json.dumps(document) + "\n")
-    _say(out, config.canaries.count, config.trials.count, json_)
+    _print_counts(out, config.canaries.count, config.trials.count, json_)
 
 
 def score(
@@ -77,21 +74,20 @@ def score(
 
     Example: fedsim one-run score fedsim-runs/one-run --out scores.csv
     """
-    found = one_run.scored(source, data_root)
+    scored = one_run.scored(source, data_root)
     rows = [",".join(one_run.COLUMNS)]
     for trial, coins, values in zip(
-        found.trials.tolist(), found.included.tolist(), found.scores.tolist(), strict=True
+        scored.trials.tolist(), scored.included.tolist(), scored.scores.tolist(), strict=True
     ):
         rows += [
             f"{trial},{canary},{int(coin)},{value!r}"
             for canary, (coin, value) in enumerate(zip(coins, values, strict=True))
         ]
     _write_new(out, "\n".join(rows) + "\n")
-    _say(out, found.scores.shape[1], len(found.trials), json_)
+    _print_counts(out, scored.scores.shape[1], len(scored.trials), json_)
 
 
-def _say(out: Path, canaries: int, trials: int, as_json: bool) -> None:
-    """Say what was written."""
+def _print_counts(out: Path, canaries: int, trials: int, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(out), "canaries": canaries, "trials": trials})
     else:
@@ -142,27 +138,27 @@ def estimate(
     delta = ASSUMED if delta is None else delta
     confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     check_positive_delta(delta)
-    read = one_run.read_scores(scores_file, trial)
-    found = one_run.estimate(*read, delta, confidence, guesses, orthogonal)
+    scores = one_run.read_scores(scores_file, trial)
+    estimated = one_run.estimate(*scores, delta, confidence, guesses, orthogonal)
     if json_:
         print_json(
             {
-                "trial": found.trial,
-                "canaries": found.scores.size,
-                "included": int(found.included.sum()),
-                "bounds": {name: asdict(bound) for name, bound in found.bounds.items()},
-                "estimate": asdict(found.estimate),
+                "trial": estimated.trial,
+                "canaries": estimated.scores.size,
+                "included": int(estimated.included.sum()),
+                "bounds": {name: asdict(bound) for name, bound in estimated.bounds.items()},
+                "estimate": asdict(estimated.estimate),
             }
         )
         return
-    table = Table(*one_run.HEADINGS, title=found.title, caption=found.caption)
-    for row in found.rows():
+    table = Table(*one_run.HEADINGS, title=estimated.title, caption=estimated.caption)
+    for row in estimated.rows():
         table.add_row(*row)
     Terminal().print(table)
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file that was not there; it has coins, for its owner's eyes. Raises InputError."""
+    """Write a new file that only its owner may read, since it has the coins. Raises InputError."""
     if os.path.lexists(path):
         raise InputError(f"'{path}' exists; name a new file with --out")
     try:

@@ -1,4 +1,4 @@
-"""The options of `fedsim audit`, as a user gives them, and what belongs together among them."""
+"""The options of `fedsim audit`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,11 +155,11 @@ Worlds = Annotated[
 
 @dataclass(frozen=True)
 class OfEvery:
-    """How a command audits, and where it reports.
+    """The options that all audits share.
 
     Attributes:
-        out: the directory of the report; None for one beside the transcript.
-        strict: whether an audit without a claim ends with the exit status 3.
+        out: directory of the report; None for one beside the transcript.
+        strict: an audit without a claim ends with exit status 3.
     """
 
     options: AuditOptions
@@ -168,12 +168,12 @@ class OfEvery:
     strict: bool
     gate: Gate
 
-    def exit_status(self, found: AuditReport) -> int:
+    def exit_status(self, audit: AuditReport) -> int:
         """Return the exit status of an audit: the larger of its verdict's and the gate's."""
-        shut = self.gate.status(report_json(found.report))
-        return max(exit_status(found.verdict, self.strict), shut)
+        shut = self.gate.status(report_json(audit.report))
+        return max(exit_status(audit.verdict, self.strict), shut)
 
     def directory(self, transcript: Path) -> Path:
-        """Return where the report of a transcript goes: beside it, unless the user names one."""
+        """Return the directory of a transcript's report."""
         beside = transcript.with_name(f"{transcript.stem}-audit")
         return beside if self.out is None else self.out

@@ -1,4 +1,4 @@
-"""`fedsim cluster`: what a Dask cluster needs besides Dask."""
+"""`fedsim cluster`: the certificates of a Dask cluster."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +9,14 @@ from adversaries.errors import InputError
 
 
 def certificates(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
-    days: Annotated[int, typer.Option(min=1, help="How long they last, in days.")] = 365,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Path of the new folder.")],
+    days: Annotated[int, typer.Option(min=1, help="Lifetime of the certificates, in days.")] = 365,
 ) -> None:
     """Write the certificates by which the machines of a Dask cluster know each other.
 
-    One certificate for all machines, and the authority that signed it. A holder of key.pem can
-    run code on every machine of the cluster: copy the folder over a secure channel. The key of
-    the authority is thrown away, so that it signs no other certificate.
+    Writes one certificate for all machines, and that of the authority that signed it. A holder of
+    key.pem can run code on every machine of the cluster: copy the folder over a secure channel. The
+    key of the authority is deleted, so that it signs no other certificate.
 
     Example: fedsim cluster certificates cluster-tls
     """
@@ -37,6 +37,6 @@ def certificates(
         private_files.write(directory / name, content)
     private_files.write(directory / KEY, pair.private)
     flags = f"--tls-ca-file {AUTHORITY} --tls-cert {CERTIFICATE} --tls-key {KEY}"
-    typer.echo(f"{directory}: {AUTHORITY}, {CERTIFICATE}, {KEY}; they last {days} days")
-    typer.echo(f"In a copy of it on each machine: dask scheduler --protocol tls {flags}")
-    typer.echo(f"                                 dask worker tls://HOST:8786 --nthreads 1 {flags}")
+    typer.echo(f"{directory}: {AUTHORITY}, {CERTIFICATE}, {KEY}; valid for {days} days")
+    typer.echo(f"In a copy on each machine: dask scheduler --protocol tls {flags}")
+    typer.echo(f"                           dask worker tls://HOST:8786 --nthreads 1 {flags}")

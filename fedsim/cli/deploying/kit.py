@@ -1,4 +1,4 @@
-"""`fedsim deploy`: the kit, its checks and its certificate."""
+"""`fedsim deploy init`, `check`, `renew` and `register`."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def init(
     host, port = _address(server_address, port)
     if port == superlink_port:
         raise InputError(
-            f"port {port} is both the clients' and the SuperLink's own; choose another with "
+            f"port {port} is for the clients and for the SuperLink; choose another with "
             "--port or --superlink-port"
         )
     written = kit.write(
@@ -83,8 +83,8 @@ def init(
         own=own,
     )
     end = certificates.end(directory / "server" / "server.crt")
-    typer.echo(f"{directory}: {', '.join(written.machines)}; the certificate lasts until {end:%F}")
-    typer.echo(f"What to do on each machine: {directory / 'README.md'}")
+    typer.echo(f"{directory}: {', '.join(written.machines)}; the certificate ends on {end:%F}")
+    typer.echo(f"Instructions for each machine: {directory / 'README.md'}")
 
 
 def check(
@@ -101,15 +101,15 @@ def check(
     """
     from fedsim.deployment.checks import findings, machines  # noqa: PLC0415
 
-    found = machines.check(directory, machine)
-    wrong = sum(one.state == findings.WRONG for one in found)
+    results = machines.check(directory, machine)
+    wrong = sum(one.state == findings.WRONG for one in results)
     if json_:
-        typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in found]}))
+        typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in results]}))
     else:
-        line = Column(overflow="fold")  # commands must be whole
+        line = Column(overflow="fold")  # never shorten a command
         table = Table("machine", "what", "", line, box=None, pad_edge=False)
         colours = {findings.OK: "green", findings.NOTE: "yellow", findings.WRONG: "red"}
-        for one in found:
+        for one in results:
             state = Text(one.state, colours[one.state])
             table.add_row(one.machine, one.what, state, Text(one.message))
         Terminal(highlight=False).print(table)
@@ -132,9 +132,9 @@ def renew(
         raise InputError("a certificate of your own needs both --certificate and --key")
     own = None if certificate is None or key is None else (certificate, key)
     end = renew(directory, days, own)
-    typer.echo(f"{directory / 'server' / 'server.crt'}: until {end:%F}")
+    typer.echo(f"{directory / 'server' / 'server.crt'}: valid until {end:%F}")
     typer.echo(
-        "Copy it and server.key to the server's folder; the proxy takes them up within a minute."
+        "Copy it and server.key to the server's folder. The proxy reads them within a minute."
     )
 
 
@@ -155,10 +155,10 @@ def _address(text: str, port: int) -> tuple[str, int]:
     """Split HOST[:PORT]. Raises InputError."""
     from fedsim.deployment import kit  # noqa: PLC0415
 
-    host, colon, given = text.rpartition(":")
+    host, colon, digits = text.rpartition(":")
     if not colon:
-        host, given = text, str(port)
-    number = int(given) if given.isascii() and given.isdecimal() else 0
+        host, digits = text, str(port)
+    number = int(digits) if digits.isascii() and digits.isdecimal() else 0
     if not 0 < number < 65536 or not kit.is_host(host):
         raise InputError(
             f"--server-address {text!r} is not HOST or HOST:PORT, for example "

@@ -1,4 +1,4 @@
-"""`fedsim deploy run`, `fedsim deploy train`: on the server's machine."""
+"""`fedsim deploy run` and `fedsim deploy train`, on the server's machine."""
 
 import time
 from pathlib import Path
@@ -21,6 +21,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
+from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import conclude, conclude_training, progress
@@ -99,9 +100,11 @@ def _carry_out(
     console: Console,
     rehearsal: Path | None = None,
 ) -> RunDirectory:
-    """Submit a run to the server's SuperLink, and return its directory when it has ended.
+    """Submit a run to the server's SuperLink, wait for its end, and return its directory.
 
-    Raises InputError and FlowerError, for what is wrong before it begins and while it runs.
+    Raises:
+        InputError: the run cannot or should not begin.
+        FlowerError: the run failed.
     """
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
@@ -109,8 +112,9 @@ def _carry_out(
     from fedsim.report import rehearsed  # noqa: PLC0415
 
     server = kit.folder(directory, "server")
-    _refuse(config, kit.read(server).clients, experiment)
-    found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
+    _refuse(config.scheme, config.trials.count, kit.read(server).clients, experiment)
+    values = configuration.to_run_config(config)
+    evidence = None if rehearsal is None else rehearsed.findings(values, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)
     with console.status("preparing"):
         plan = prepare(config, deployed=True)
@@ -120,10 +124,10 @@ def _carry_out(
             f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or name "
             "a new directory with --out"
         )
-    with run_directory.lock():  # the server's own process holds it once it has begun
+    with run_directory.lock():  # once the run has begun, the server's process holds the lock
         check_ledger(plan, run_directory, accept_epsilon)
-        if found is not None:
-            rehearsed.attach(run_directory, found)
+        if evidence is not None:
+            rehearsed.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)
     submitted = deployment.start(server, config)
     try:
@@ -132,14 +136,14 @@ def _carry_out(
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
-            "interrupted; what is finished is kept: give the same command again with "
+            "interrupted; the finished part is kept: give the same command again with "
             f"--out {run_directory.path}"
         ) from None
     return run_directory
 
 
 def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
-    """Return the node of each client's key by partition. Raises InputError for one without."""
+    """Return the node of each client's key, by partition. Raises InputError if one is missing."""
     from fedsim.deployment import run  # noqa: PLC0415
 
     registered, files = run.registered(server), run.key_files(server)
@@ -160,44 +164,43 @@ def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
     return nodes
 
 
-def _refuse(config: Config, clients: int, experiment: bool) -> None:
+def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
     """Raise InputError for a run that this federation cannot, or should not, carry out."""
-    if config.federation.clients != clients:
+    federation, privacy = scheme.federation, scheme.privacy
+    if federation.clients != clients:
         raise InputError(
-            f"federation.clients is {config.federation.clients}, but {clients} clients are "
+            f"federation.clients is {federation.clients}, but {clients} clients are "
             f"deployed; add --set federation.clients={clients}"
         )
-    if config.privacy.noise_source == "seed" and not experiment:
+    if privacy.noise_source == "seed" and not experiment:
         raise InputError(
-            'privacy.noise-source is "seed", and every node is told the seed, so that the noise '
-            "protects nobody; add --set privacy.noise-source=system, or --experiment to go on"
+            'privacy.noise-source is "seed", and every node knows the seed, so that the noise '
+            "protects no client; add --set privacy.noise-source=system, or --experiment to go on"
         )
-    if config.trials.count > 1 and not experiment:
+    if trials > 1 and not experiment:
         raise InputError(
-            f"trials.count is {config.trials.count}, and that many trainings on the same people "
-            f"release {_together(config)}; add --set trials.count=1 --set trials.worlds=d-only, as "
+            f"trials.count is {trials}, and that many trainings on the same people "
+            f"release {_together(scheme)}; add --set trials.count=1 --set trials.worlds=d-only, as "
             "in the server's deployment.toml, or --experiment to go on"
         )
-    if config.federation.summed_in_the_clear and config.privacy.noise_source != "seed":
+    if federation.summed_in_the_clear and privacy.noise_source != "seed":
         raise InputError(
-            "federation.trust is 'distributed', but federation.secure-aggregation is 'simulated', "
-            "so that the server would see every message under a share of the noise only; add --set "
+            'federation.trust is "distributed", but federation.secure-aggregation is "simulated", '
+            "so that the server would see every message under only a share of the noise; add --set "
             "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
             "simulate it)"
         )
 
 
-def _together(config: Config) -> str:
-    """Say what all trainings of a campaign come to."""
+def _together(scheme: Scheme) -> str:
+    """Return the total epsilon of all trainings of a campaign, in words."""
     from fedsim.federation.runs import spending  # noqa: PLC0415
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.privacy.accounting import accountant  # noqa: PLC0415
 
-    everything = spending.describe_everything(
-        config.scheme, privacy.noise_multiplier(config.scheme), []
-    )
+    everything = spending.describe_everything(scheme, privacy.noise_multiplier(scheme), [])
     if everything is None:
-        return "what no noise hides"
-    mechanism = everything.towards(config.federation.vantage)
-    epsilon = accountant(config.privacy.accountant).epsilon(mechanism, config.privacy.delta)
-    return f"epsilon {epsilon:.4g} at delta {config.privacy.delta:g} together"
+        return "sums that no noise protects"
+    mechanism = everything.towards(scheme.federation.vantage)
+    epsilon = accountant(scheme.privacy.accountant).epsilon(mechanism, scheme.privacy.delta)
+    return f"epsilon {epsilon:.4g} at delta {scheme.privacy.delta:g} together"

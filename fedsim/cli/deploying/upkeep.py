@@ -1,4 +1,4 @@
-"""`fedsim deploy` while a federation lives: status, keys, versions, and a client's own report."""
+"""`fedsim deploy` for a running federation: status, keys, versions, and a client's own report."""
 
 import json
 from dataclasses import asdict
@@ -28,8 +28,8 @@ def rotate(
     machine, fingerprint = upkeep.rotate(directory)
     typer.echo(f"{directory / upkeep.NEXT}: {fingerprint}")
     typer.echo(
-        f"Send {upkeep.NEXT}.pub to the server, as keys/{machine}.pub of its folder, where it is "
-        "given: fedsim deploy register. This node then ends, and takes the key up when it starts."
+        f"Send {upkeep.NEXT}.pub to the server, as keys/{machine}.pub of its folder, and give "
+        "fedsim deploy register there. This node then ends, and uses the new key when it starts."
     )
 
 
@@ -44,8 +44,8 @@ def upgrade(
 
     out = upgrade(directory)
     typer.echo(
-        f"{out}: copy each folder over that of its machine, the server's first, and give "
-        f"install.sh there, with the SHA-256 that {directory / 'README.md'} tells"
+        f"{out}: copy each folder over the old one on its machine, the server's first, and run "
+        f"install.sh there, with the SHA-256 in {directory / 'README.md'}"
     )
 
 
@@ -62,20 +62,20 @@ def status(
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment.status import status  # noqa: PLC0415
 
-    found = status(kit.folder(directory, "server"))
+    now = status(kit.folder(directory, "server"))
     if json_:
-        typer.echo(json.dumps(asdict(found)))
+        typer.echo(json.dumps(asdict(now)))
     else:
-        for node in found.nodes:
+        for node in now.nodes:
             typer.echo(f"{node.machine}: {node.state}{f' since {node.since}' * bool(node.since)}")
-        if (last := found.run) is not None:
+        if (last := now.run) is not None:
             typer.echo(f"{last.directory}: {last.state}, round {last.round} of {last.rounds}")
             for busy in last.busy:
                 typer.echo(f"{busy.machine}: no answer for {busy.seconds:.0f} s")
-        typer.echo(f"certificate: {found.certificate_days:.0f} days left")
-        for problem in found.problems:
+        typer.echo(f"certificate: {now.certificate_days:.0f} days left")
+        for problem in now.problems:
             typer.echo(f"wrong: {problem}")
-    raise typer.Exit(1 if found.problems else 0)
+    raise typer.Exit(1 if now.problems else 0)
 
 
 def report(
@@ -114,16 +114,16 @@ def report(
     try:
         values = reading.toml(path)
     except FileNotFoundError:
-        raise InputError(f"'{directory}' is no client's folder: it has no node.toml") from None
+        raise InputError(f"'{directory}' has no node.toml; name the folder of a client") from None
     except reading.DAMAGE as error:
         raise InputError(f"cannot read '{path}': {reading.reason(error)}; mend it") from None
     node = Node.of(values, directory.resolve() / "work")
-    found = assemble(node, others, model)
-    written = client_page.write(found, directory / "report" if out is None else out)
+    assembled = assemble(node, others, model)
+    written = client_page.write(assembled, directory / "report" if out is None else out)
     if json_:
-        print_json(report_json(found))
+        print_json(report_json(assembled))
     console = Terminal(stderr=True)
-    console.print(client_page.summary(found))
+    console.print(client_page.summary(assembled))
     console.print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 
@@ -133,8 +133,7 @@ def proxy(
     port: Annotated[int, typer.Option()] = 8443,
     superlink_port: Annotated[int, typer.Option()] = 8000,
 ) -> None:
-    """Pass the Fleet API, and nothing else, from the clients to the SuperLink. start.sh calls
-    it."""
+    """Pass only the Fleet API from the clients to the SuperLink. start.sh calls it."""
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment.proxy import serve  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""Commands that run experiments, report what they found, and plan them."""
+"""Commands that plan and run experiments, and report their results."""

@@ -1,4 +1,4 @@
-"""`fedsim choose`: which epsilon, for a limit on the adversary."""
+"""`fedsim choose`: the noise that meets a limit on the adversary."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +12,10 @@ from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.studies.choose.choose_search import Found
+    from fedsim.studies.choose.choose_search import Result
 
 NOT_CHOSEN = 1
-"""Exit status where no setting meets what was asked for, or nobody can tell."""
+"""Exit status if no setting meets the request, or if the trials cannot tell."""
 
 
 def choose(
@@ -78,26 +78,25 @@ def choose(
         trials=trials,
         common=configuration.parse_overrides(set_),
     )
-    found, directory = choosing.carry_out(
+    result, directory = choosing.carry_out(
         request, out, lambda values: configuration.load(config_file, values, "experiment"), console
     )
     if json_:
-        print_json(choose_report.document(found))
+        print_json(choose_report.document(result))
     else:
-        _print(found, directory, console)
-    grid.complain(found.outcomes)
-    if found.choice.chosen is None:
+        _print(result, directory, console)
+    grid.complain(result.outcomes)
+    if result.choice.chosen is None:
         raise typer.Exit(NOT_CHOSEN)
 
 
-def _print(found: "Found", directory: Path, console: Terminal) -> None:
-    """Print the settings, the answer, and where everything lies."""
+def _print(result: "Result", directory: Path, console: Terminal) -> None:
     from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
-    console.print(choose_report.table(found))
-    for sentence in (*choose_words.sentences(found), choose_words.cost_in_short(found)):
+    console.print(choose_report.table(result))
+    for sentence in (*choose_words.sentences(result), choose_words.cost_in_short(result)):
         console.print(sentence, highlight=False)
-    if found.choice.chosen:
-        for what, command in choose_report.commands(found, directory):
+    if result.choice.chosen:
+        for what, command in choose_report.commands(result, directory):
             console.print(f"{what}: {command}", soft_wrap=True, highlight=False)
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""The options of campaigns whose batches other processes train: `--workers`, `--cluster`."""
+"""Options of campaigns whose batches other processes train: `--workers` and `--cluster`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,18 +40,18 @@ Insecure = Annotated[
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where the batches of a campaign are trained: in this process where neither is given.
+    """The place where the batches of a campaign are trained: by default, this process.
 
     Attributes:
-        workers: how many processes of this machine; None for none.
-        cluster: the scheduler of a Dask cluster; None for none.
+        workers: number of processes of this machine, or None.
+        cluster: scheduler of a Dask cluster, or None.
     """
 
     workers: int | None = None
     cluster: "Address | None" = None
 
     @classmethod
-    def asked(
+    def parsed(
         cls,
         runtime: Runtime,
         workers: int | None,
@@ -59,15 +59,15 @@ class Elsewhere:
         certificates: Path | None,
         insecure: bool,
     ) -> "Elsewhere":
-        """Return what was asked for. Raises InputError where options contradict each other."""
+        """Return the place that the options name. Raises InputError for conflicting options."""
         if workers is not None and workers < 1:
             raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
         if cluster is None and (certificates is not None or insecure):
-            raise InputError("--cluster-tls and --insecure go with --cluster; give it, or neither")
-        several = [workers is not None, cluster is not None, runtime is Runtime.SIMULATION]
-        if sum(several) > 1:
+            raise InputError("--cluster-tls and --insecure need --cluster; add it, or drop them")
+        places = [workers is not None, cluster is not None, runtime is Runtime.SIMULATION]
+        if sum(places) > 1:
             raise InputError(
-                "--workers, --cluster and --runtime simulation each say where to train; give one"
+                "--workers, --cluster and --runtime simulation exclude each other; give only one"
             )
         if cluster is None:
             return cls(workers)
@@ -77,16 +77,16 @@ class Elsewhere:
 
     @property
     def processes(self) -> int:
-        """How many processes share the memory of this machine."""
+        """Number of processes that share the memory of this machine."""
         return self.workers or 1
 
     @property
-    def _is_here(self) -> bool:
+    def _is_this_process(self) -> bool:
         return self.workers is None and self.cluster is None
 
     def check(self, plan: "Plan") -> None:
-        """Raise InputError where the batches of a run cannot be trained there."""
-        if not self._is_here:
+        """Raise InputError if the batches of a run cannot be trained there."""
+        if not self._is_this_process:
             from fedsim.federation.runtimes import dispatch  # noqa: PLC0415  (Flower)
 
             dispatch.check(
@@ -95,8 +95,8 @@ class Elsewhere:
 
     @contextmanager
     def trainer(self, console: Console) -> "Iterator[Trainer | None]":
-        """Yield what trains the batches, for as long as the block runs; None for this process."""
-        if self._is_here:
+        """Yield the trainer of the batches, while the block runs; None for this process."""
+        if self._is_this_process:
             yield None
             return
         from fedsim import worker  # noqa: PLC0415  (Flower)
@@ -112,10 +112,7 @@ class Elsewhere:
             pool.stop()
 
     def _pool(self, say: Callable[[str], None]) -> "Pool":
-        """Start the workers, or connect to them; what leaves this machine is said before it does.
-
-        Raises InputError where a cluster cannot be reached.
-        """
+        """Start or reach the workers. Raises InputError if the cluster does not answer."""
         if self.cluster is None:
             from fedsim.federation.runtimes.pools import LocalPool  # noqa: PLC0415
 
@@ -123,10 +120,11 @@ class Elsewhere:
             return LocalPool(self.workers)
         from fedsim.federation.runtimes.dask_pool import DaskPool  # noqa: PLC0415
 
+        # The user must know what leaves this machine before it does.
         say(
-            f"What goes to the workers at {self.cluster.url}: the configuration with its seed, the "
-            "position of the target, and where the data are. They read the data themselves; what "
-            "they measured comes back."
+            f"The workers at {self.cluster.url} get the configuration with its seed, the position "
+            "of the target, and the paths of the data. They read the data themselves and send "
+            "their measurements back."
         )
         pool = DaskPool(self.cluster)
         say(f"{pool.workers} worker{'s' * (pool.workers != 1)} at {self.cluster.url}")

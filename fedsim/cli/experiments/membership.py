@@ -1,8 +1,8 @@
-"""`fedsim membership`: how well attacks tell the records that a model was trained on."""
+"""`fedsim membership`: membership inference attacks on a federation's models."""
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from fedsim import config as configuration
 from fedsim.cli.options import AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
-
-if TYPE_CHECKING:
-    pass
 
 
 def membership(
@@ -54,8 +51,8 @@ def membership(
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
     overrides = configuration.parse_overrides(set_)
-    given = {"run.seed": seed, "audit.attacks": attacks}
-    overrides |= {key: value for key, value in given.items() if value is not None}
+    options = {"run.seed": seed, "audit.attacks": attacks}
+    overrides |= {key: value for key, value in options.items() if value is not None}
     name = configuration.load(config_file, overrides).run.name
     directory = out or (
         Path("fedsim-runs") / f"{name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

@@ -1,9 +1,9 @@
-"""The options of `fedsim run`, and what it has in common with `fedsim report`."""
+"""The options of `fedsim run`, `train` and `rehearse`."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -12,12 +12,9 @@ from adversaries.errors import InputError
 from fedsim.cli.options import ROUNDS, TRIALS
 from fedsim.privacy import delta
 
-if TYPE_CHECKING:  # pydantic
-    from fedsim.config import Config
-
 
 class Runtime(StrEnum):
-    """Which of Flower's runtimes carries the messages."""
+    """Runtime that carries the messages."""
 
     AUTO = "auto"
     INPROCESS = "inprocess"
@@ -86,20 +83,19 @@ Track = Annotated[
 ]
 
 
-def say_delta(config: "Config", console: Console) -> None:
-    """Say so where delta follows the number of records: what it is where nobody gives it."""
-    privacy, records = config.privacy, config.data.records
-    if privacy.delta == delta.of_records(records):
+def print_delta(value: float, records: int, console: Console) -> None:
+    """Print delta if it is the default, which depends on the number of records."""
+    if value == delta.of_records(records):
         console.print(
-            f"δ = {privacy.delta:.3g}, 1/(10·{records}) of the {records} records (privacy.delta)",
+            f"δ = {value:.3g}, 1/(10·{records}) for {records} records (privacy.delta)",
             highlight=False,
         )
 
 
-def refuse_beside_resume(options: Iterable[object], what: str, allowed: str) -> None:
-    """Raise InputError where an option was given that does not go with --resume."""
+def refuse_beside_resume(options: Iterable[object], job: str, allowed: str) -> None:
+    """Raise InputError if any option is set that --resume does not allow."""
     if any(option is not None for option in options):
         raise InputError(
-            f"--resume continues a {what} with its own configuration; give it alone (only "
-            f"{allowed}, --quiet and --json may stand beside it)"
+            f"--resume continues a {job} with its own configuration; leave out all other options "
+            f"except {allowed}, --quiet and --json"
         )

@@ -1,4 +1,4 @@
-"""`fedsim predict`: what a trained model says of records."""
+"""`fedsim predict`: the predictions of a trained model."""
 
 import csv
 import io
@@ -39,13 +39,14 @@ def predict(
     """
     from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
 
-    found = saved_model.predictions(run, saved_model.read(run, records))
+    predictions = saved_model.predictions(run, saved_model.read(run, records))
     if json_:
-        _write(json.dumps(strict_json(found.as_json()), indent=2, allow_nan=False) + "\n", out)
+        document = strict_json(predictions.as_json())
+        _write(json.dumps(document, indent=2, allow_nan=False) + "\n", out)
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    for row in found.table():
+    for row in predictions.table():
         table.writerow([f"{each:.6g}" if isinstance(each, float) else each for each in row])
     _write(text.getvalue(), out)
 

@@ -1,8 +1,7 @@
-"""`fedsim report`, `compare`, `open` and `track`: what is made of runs that are there."""
+"""`fedsim report`, `compare`, `open` and `track`: commands on existing runs."""
 
 import json
 import webbrowser
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +15,6 @@ from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
-from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.following import replay
 from fedsim.report.tracking.numbers import Tracking
@@ -66,8 +64,8 @@ def open_(
     page = directory if directory.suffix == ".html" else directory / "report.html"
     if not page.is_file():
         raise InputError(
-            f"'{directory}' has no report.html; a run has one once it is finished, and fedsim "
-            "report makes it again"
+            f"'{directory}' has no report.html; a finished run has one, and fedsim report makes it "
+            "again"
         )
     try:
         shown = webbrowser.open(page.resolve().as_uri())
@@ -148,32 +146,41 @@ def report(
         typer.echo(json.dumps(schema(), indent=2))
         return
     if not directories:
-        raise InputError("the report of what? Give RUN_DIR, or --schema")
+        raise InputError("fedsim report needs a run directory; give RUN_DIR, or --schema")
     runs = [RunDirectory.open(directory) for directory in directories]
-    given = {"report.limit-advantage": limit_advantage, "report.limit-belief": limit_belief}
-    limits = {key: value for key, value in given.items() if value is not None}
+    options = {"report.limit-advantage": limit_advantage, "report.limit-belief": limit_belief}
+    limits = {key: value for key, value in options.items() if value is not None}
     stated = bool(limits) or confidence is not None or delta is not None
     if len(runs) > 1:
         if fail_if:
-            raise InputError("--fail-if is for one report; give one RUN_DIR after the other")
+            raise InputError("--fail-if checks one report; give one RUN_DIR for each command")
         if stated:
             raise InputError(
-                "--confidence, --delta and limits make one report anew; give one RUN_DIR, then "
-                "compare"
+                "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
+                "give one RUN_DIR, then compare the runs"
             )
         compare(directories, None, json_)
         return
     (run,) = runs
     if reader is not None:
-        _for_officer(run, limits, confidence is not None or delta is not None or bool(fail_if))
+        from fedsim.report import officer  # noqa: PLC0415  (torch)
+
+        others = confidence is not None or delta is not None or bool(fail_if)
+        if others or (limits and run.config.run.job == "training"):
+            raise InputError(
+                "--for officer only allows --limit-advantage and --limit-belief beside it, and "
+                "these only for a run of fedsim run"
+            )
+        page = officer.write(run, limits)
+        Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
         return
     from fedsim.report import writing  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     training = run.config.run.job == "training"
-    checked = gate.asked(fail_if, "training" if training else "run")
+    checked = gate.parsed(fail_if, "training" if training else "run")
     if training:
-        checked.exit_by(_of_training(run, stated, json_))
+        checked.exit_by(_report_training(run, stated, json_))
         return
     made = writing.write_report(run, confidence, delta, limits)
     document = encode(made)
@@ -186,26 +193,18 @@ def report(
     checked.exit_by(document)
 
 
-def _for_officer(run: RunDirectory, limits: Mapping[str, Scalar], more: bool) -> None:
-    from fedsim.report import officer  # noqa: PLC0415  (torch)
+def _report_training(run: RunDirectory, stated: bool, as_json: bool) -> dict[str, Any]:
+    """Write the report of a training again, and return the content of report.json.
 
-    if more or (limits and run.config.run.job == "training"):
-        raise InputError("--for officer takes --limit-advantage and --limit-belief of a run alone")
-    page = officer.write(run, limits)
-    Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
-
-
-def _of_training(run: RunDirectory, stated: bool, as_json: bool) -> dict[str, Any]:
-    """Write the report of a training anew, and return it as report.json has it.
-
-    Raises InputError with options of an experiment's.
+    Raises InputError if the user set an option of an experiment's report.
     """
     from fedsim.report import model_card, training_report  # noqa: PLC0415
 
     if stated:
         raise InputError(
-            "--confidence, --delta and limits are for an experiment's report; a training's epsilon "
-            "is stated at the delta it was configured with (fedsim account has any other)"
+            "--confidence, --delta, --limit-advantage and --limit-belief apply to a run of fedsim "
+            "run; a training states epsilon at its configured delta (fedsim account computes it "
+            "for others)"
         )
     document: dict[str, Any] = report_json(training_report.write(run))
     if as_json:

@@ -1,7 +1,6 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,16 +79,16 @@ def run(
     """
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
-    checked = gate.asked(fail_if, "run")
-    if until_halfwidth == 0:  # in a configuration that means that none was given
+    checked = gate.parsed(fail_if, "run")
+    if until_halfwidth == 0:  # in a configuration, 0 means that the number of trials is fixed
         raise InputError(
             "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
             "such as 0.1, or leave it out"
         )
     check_runtime(runtime)
-    placed = Elsewhere.asked(runtime, workers, cluster, cluster_tls, insecure)
+    placed = Elsewhere.parsed(runtime, workers, cluster, cluster_tls, insecure)
     onlookers = Onlookers.asked(watch, track)
-    given: dict[str, Scalar | None] = {
+    values: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
         "training.rounds": rounds,
         "run.seed": seed,
@@ -100,7 +99,7 @@ def run(
     plan = None
     if resume is not None:
         options.refuse_beside_resume(
-            (config_file, set_, max_trials, *given.values()),
+            (config_file, set_, max_trials, *values.values()),
             "run",
             "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
             "--fail-if",
@@ -108,16 +107,20 @@ def run(
         configuration.check_is_no_training(RunDirectory.open(resume).config.run.job, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
     else:
-        given["trials.count"] = max_trials if trials is None else trials
-        config = _configured(config_file, set_, given)
+        values["trials.count"] = max_trials if trials is None else trials
+        if config_file is None:
+            raise InputError("fedsim run needs a configuration, for example configs/digits.toml")
+        overrides = configuration.parse_overrides(set_)
+        overrides |= {key: value for key, value in values.items() if value is not None}
+        config = configuration.load(config_file, overrides)
         configuration.check_is_no_training(config.run.job, str(config_file))
         _check_maximum(config.trials.until_halfwidth, trials, max_trials)
         plan, directory = begin(config, runtime, console, placed)
         if short := _shortfall(plan.config.trials, plan.config.audit.confidence):
             console.print(short, highlight=False)
     if directory.finished:
-        said = _what_is_finished(directory, resume is not None, trials is not None)
-        console.print(said, highlight=False)
+        message = _finished(directory, resume is not None, trials is not None)
+        console.print(message, highlight=False)
     else:
         if plan is None:
             plan = prepare(directory.config)
@@ -132,18 +135,18 @@ def begin(
 ) -> "tuple[Plan, RunDirectory]":
     """Prepare a run, and return its plan and directory."""
     if runtime is Runtime.SIMULATION and not config.run.threads:
-        # As many threads as Ray gives a client, where the configuration does not say.
+        # Use as many threads as Ray gives a client, unless the configuration sets a number.
         update = {"threads": config.run.client_cpus}
         config = config.model_copy(update={"run": config.run.model_copy(update=update)})
     plan = prepare(config, processes=placed.processes)
     placed.check(plan)
-    options.say_delta(plan.config, console)
+    options.print_delta(plan.config.privacy.delta, plan.config.data.records, console)
     with preparing(console) as searched:
         return plan, plan.begin(searched)
 
 
 def conclude_with(directory: RunDirectory, as_json: bool, checked: gate.Gate) -> None:
-    """Print the report as JSON if that is asked for, and end the command where it does not pass."""
+    """Print the report if the user wants JSON, and end the command if the gate is shut."""
     report = directory.read_json("report.json")
     if as_json:
         print_json(report)
@@ -151,22 +154,11 @@ def conclude_with(directory: RunDirectory, as_json: bool, checked: gate.Gate) ->
 
 
 def check_runtime(runtime: Runtime) -> None:
-    """Raise InputError where Ray is needed, and is not there."""
+    """Raise InputError if the runtime needs Ray, and Ray is not installed."""
     if runtime is Runtime.SIMULATION:
         from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
 
         require_ray()
-
-
-def _configured(
-    path: Path | None, set_: list[str] | None, given: Mapping[str, Scalar | None]
-) -> Config:
-    """Return the configuration of a new run, with what was given. Raises InputError."""
-    if path is None:
-        raise InputError("which experiment? Give a configuration, for example configs/digits.toml")
-    overrides = configuration.parse_overrides(set_)
-    overrides |= {key: value for key, value in given.items() if value is not None}
-    return configuration.load(path, overrides)
 
 
 def carry_out(
@@ -178,12 +170,12 @@ def carry_out(
     onlookers: Onlookers,
     placed: Elsewhere = HERE,
 ) -> None:
-    """Train what is left of a run, by the chosen runtime.
+    """Train the remaining part of a run.
 
     Args:
-        accept_epsilon: what an interrupted run may cost in the end; None to accept nothing.
+        accept_epsilon: largest total epsilon of a continued run; None to accept no increase.
     """
-    with directory.lock():  # a runtime of several processes takes long to start, and to say no
+    with directory.lock():  # refuse before a runtime starts its processes, which takes long
         check_ledger(plan, directory, accept_epsilon)
     try:
         watchers = onlookers.watchers(directory, console)
@@ -197,12 +189,12 @@ def carry_out(
                 run_in_process(plan, directory, trainer)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"interrupted; what is finished is kept: {directory.resumed_by}"
+            f"interrupted; the finished part is kept: {directory.resumed_by}"
         ) from None
 
 
 def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> RunDirectory:
-    """Open a run to be continued, with more trials where they are given. Raises InputError."""
+    """Open a run to continue it, with more trials if `trials` is set. Raises InputError."""
     from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
     from fedsim.federation.runs.extension import extend  # noqa: PLC0415
 
@@ -216,33 +208,30 @@ def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> Ru
 
 
 def _check_maximum(until_halfwidth: float, trials: int | None, max_trials: int | None) -> None:
-    """Raise InputError where --max-trials is no maximum."""
+    """Raise InputError if --max-trials has no effect."""
     if max_trials is None:
         return
     if trials is not None:
-        raise InputError("--trials and --max-trials both say how many trials; give one")
+        raise InputError("--trials and --max-trials both set the number of trials; give only one")
     if not until_halfwidth:
-        raise InputError(
-            "--max-trials is for trials that stop by what they show; give --until-halfwidth with "
-            "it, or --trials instead"
-        )
+        raise InputError("--max-trials needs --until-halfwidth; add that, or give --trials instead")
 
 
-def _what_is_finished(directory: RunDirectory, resumed: bool, more: bool) -> str:
-    """Say that a larger number of trials was taken back. Raises InputError where none was."""
+def _finished(directory: RunDirectory, resumed: bool, more: bool) -> str:
+    """Return that an extension to more trials was withdrawn. Raises InputError if none was."""
     page, config = directory.path / "report.html", directory.config
-    # `extend` has refused the number of a finished run, so that a larger one was taken back.
+    # `extend` refuses the number of a finished run. So the user went back from a larger one.
     if resumed and more:
-        return f"{config.trials.count} trials, as {page} has them: nothing to do"
+        return f"The run has {config.trials.count} trials, and {page} shows them: nothing to do"
     another = "name a new directory with --out"
-    if resumed:  # which takes no --out
+    if resumed:  # --resume does not allow --out
         another = f"begin another with fedsim run {directory.path / 'config.toml'} --out NEW_DIR"
     further = "" if config.trials.until_halfwidth else ", or add trials with --resume and --trials"
     raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{further}")
 
 
 def _shortfall(trials: TrialsConfig, confidence: float) -> str:
-    """Say that the trials may end before they are precise enough; "" where they cannot."""
+    """Return a caution if the trials may end before they are precise enough, else ""."""
     from adversaries.statistics import stopping  # noqa: PLC0415  (SciPy)
 
     if not trials.until_halfwidth:
@@ -251,8 +240,8 @@ def _shortfall(trials: TrialsConfig, confidence: float) -> str:
     needed = stopping.enough(trials.until_halfwidth, confidence, common)
     if trials.count >= needed:
         return ""
+    fewer = "a large advantage or agreeing pairs" if common else "a large advantage"
     return (
-        f"At most {trials.count} trials: {needed} have a halfwidth of {trials.until_halfwidth:g} "
-        "whatever they show but for ties, fewer only if the advantage is large"
-        f"{' or the pairs agree' * common} (--max-trials)."
+        f"--max-trials is {trials.count}. Without ties, {needed} trials always reach a halfwidth "
+        f"of {trials.until_halfwidth:g}; {trials.count} reach it only with {fewer}."
     )

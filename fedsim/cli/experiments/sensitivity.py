@@ -1,4 +1,4 @@
-"""`fedsim sensitivity`: how good the choice of a neighbouring dataset is, before an audit."""
+"""`fedsim sensitivity`: the pair of neighbouring data sets to audit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,10 +74,10 @@ def sensitivity(
     sensitivity_study.check(config, top, trials)
     console = Terminal(stderr=True)
     with _bars(console) as stages:
-        found = sensitivity_study.study(config, top, trials, stages)
-        report = sensitivity_values.assemble(found)
+        study = sensitivity_study.study(config, top, trials, stages)
+        report = sensitivity_values.assemble(study)
     with report_directory.refusing(directory):
-        page = sensitivity_report.write(found, report, directory)
+        page = sensitivity_report.write(study, report, directory)
     if json_:
         print_json(report)
     console.print(sensitivity_report.summary(report))
@@ -86,7 +86,7 @@ def sensitivity(
 
 @contextmanager
 def _bars(console: Console) -> "Iterator[Stages]":
-    """Show a bar for every stage, where there is a terminal to show it on."""
+    """Yield a function that shows a progress bar for a stage; it shows none without a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     hidden = not console.is_terminal
     with Bars(

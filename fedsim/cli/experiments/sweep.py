@@ -1,7 +1,7 @@
-"""`fedsim sweep`: one experiment over a grid of settings, and what they found side by side."""
+"""`fedsim sweep`: one experiment over a grid of settings, with the results side by side."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from fedsim import config as configuration
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading
-
-if TYPE_CHECKING:  # torch, which takes a second
-    pass
 
 
 def sweep(
@@ -60,13 +57,15 @@ def sweep(
     console = Terminal(stderr=True, quiet=quiet)
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
     if not axes:
-        raise InputError("what varies? Give --over KEY=V1,V2,..., such as --over run.seed=0,1,2")
+        raise InputError(
+            "fedsim sweep needs --over KEY=V1,V2,..., for example --over run.seed=0,1,2"
+        )
     varied, common = grids.axes(axes), configuration.parse_overrides(set_)
-    found = api_studies.swept(config_file, varied, out, common, console)
-    console.print(sweeps.table(found.outcomes))
-    for sentence in recommendation.sentences(found.outcomes):
+    outcomes = api_studies.swept(config_file, varied, out, common, console).outcomes
+    console.print(sweeps.table(outcomes))
+    for sentence in recommendation.sentences(outcomes):
         console.print(sentence, highlight=False)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
     if json_:
         print_json(reading.json_object(out / "report.json"))
-    grids.complain(found.outcomes)
+    grids.complain(outcomes)

@@ -1,4 +1,4 @@
-"""`fedsim train`, `fedsim rehearse`: a model that is kept, and what its training gives away."""
+"""`fedsim train` and `fedsim rehearse`: a private training, and its rehearsal on public records."""
 
 import time
 from pathlib import Path
@@ -59,7 +59,7 @@ def train(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
-    checked = gate.asked(fail_if, "training")
+    checked = gate.parsed(fail_if, "training")
     onlookers = Onlookers.asked(watch, track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
@@ -70,11 +70,16 @@ def train(
             "training",
             "--runtime, --accept-epsilon, --rehearsal, --watch, --track, --fail-if",
         )
-        config = _resumed(resume)
-    found = None if rehearsal is None else rehearsed.findings(config, rehearsal)
+        config = RunDirectory.open(resume).config
+        if config.run.job != "training":
+            raise InputError(
+                f"'{resume}' is not a training; continue it with fedsim run --resume {resume}"
+            )
+    values = configuration.to_run_config(config)
+    evidence = None if rehearsal is None else rehearsed.findings(values, rehearsal)
     plan, directory = begin(config, runtime, console)
-    if found is not None:
-        rehearsed.attach(directory, found)
+    if evidence is not None:
+        rehearsed.attach(directory, evidence)
     if not directory.finished:
         carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
     conclude_training(directory, start, console)
@@ -114,12 +119,12 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
-    placed = Elsewhere.asked(runtime, workers, cluster, cluster_tls, insecure)
-    checked = gate.asked(fail_if, "run")
+    placed = Elsewhere.parsed(runtime, workers, cluster, cluster_tls, insecure)
+    checked = gate.parsed(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
-    given = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
+    values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
-    overrides |= {key: value for key, value in given.items() if value is not None}
+    overrides |= {key: value for key, value in values.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
     plan, directory = begin(config, runtime, console, placed)
     if not directory.finished:
@@ -137,19 +142,9 @@ def _new(
 ) -> Config:
     """Return the configuration of a new training, or of its rehearsal. Raises InputError."""
     if path is None:
-        raise InputError("which training? Give a configuration, such as configs/train-digits.toml")
+        raise InputError(f"the {job} needs a configuration, for example configs/train-digits.toml")
     if out is not None:
         overrides["run.out"] = str(out)
     if device is not None:
         overrides["run.device"] = device
     return configuration.load(path, overrides, job)
-
-
-def _resumed(path: Path) -> Config:
-    """Return the configuration of a training that was begun. Raises InputError."""
-    config = RunDirectory.open(path).config
-    if config.run.job != "training":
-        raise InputError(
-            f"'{path}' holds an experiment and no training: fedsim run --resume {path}"
-        )
-    return config

@@ -1,4 +1,4 @@
-"""`fedsim trials`: how many trials a statement of a wanted precision needs."""
+"""`fedsim trials`: the number of trials for a wanted precision."""
 
 import json
 from collections.abc import Mapping
@@ -77,21 +77,24 @@ def _print(document: Mapping[str, Any]) -> None:
     )
     console.print(table)
     if document["lower_bounds"] is None:
-        console.print(f"Lower bounds on epsilon, no numbers: {document['no_lower_bounds']}.")
+        console.print(f"No forecast for lower bounds on epsilon: {document['no_lower_bounds']}.")
         return
     refused = {name: f"refused: {reason}" for name, reason in document["refused"].items()}
     bounds = [
         [name, refused.get(name) or number(needed)]
         for name, needed in document["lower_bounds"].items()
     ]
+    caption = (
+        f"Approximate numbers, to reach the bound with {100 * sample_size.POWER:g} %. Bounds from "
+        "counts rise and fall in steps, so that fewer may be enough and a few more may not. "
+        f"–: {sample_size.MOST_FOR_EPSILON} trials are not enough."
+    )
+    if document["sensitivities_vary"]:
+        caption += " If sensitivities vary, the Gaussian bounds are lower, or refused."
     table = terminal.table(
         tabulated(["bound", "trials"], bounds),
         f"Trials for a lower bound of {document['share']:g} × ε = "
         f"{document['share'] * document['epsilon']:.3f} (δ = {document['delta']:g})",
-        f"about, to reach it with {100 * sample_size.POWER:g} %; bounds from counts go up "
-        "and down in steps, so that fewer may do and a few more may not; "
-        f"–: not with {sample_size.MOST_FOR_EPSILON} trials"
-        + "; the Gaussian ones are less, or refused, where sensitivities vary"
-        * document["sensitivities_vary"],
+        caption,
     )
     console.print(table)

@@ -1,4 +1,4 @@
-"""`fedsim tune`: rate, clipping norm and rounds, by public records alone."""
+"""`fedsim tune`: learning rate, clipping norm and rounds, by trainings on public records."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +11,10 @@ from fedsim.cli.terminal import Terminal, print_json
 if TYPE_CHECKING:  # torch
     from fedsim.studies.choose.tune import Tried
 
-SAID = (
+RESULT = (
     "Tuned on {trained_on:,} public records, judged on {judged_on:,} others. No private record was "
-    "read, and no privacy is spent: what suits these records suits the clients' as far as they are "
-    "alike. On private records, fedsim choose tries settings and counts what they cost."
+    "read, and tuning costs no privacy. The result suits the clients' records as far as they "
+    "resemble these. fedsim choose tries settings on private records and counts the cost."
 )
 
 
@@ -40,33 +40,30 @@ def tune(
 
     console = Terminal(stderr=True, quiet=quiet or json_, highlight=False)
     config = configuration.load(config_file, configuration.parse_overrides(set_), "training")
-    found = study.tune(
-        config, models, lambda each: console.print(_line(each), markup=False, soft_wrap=True)
-    )
-    chosen = [f"--set {key}={value}" for key, value in found.best.changes.items()]
+
+    def show(tried: "Tried") -> None:
+        line = f"{tried.setting}: accuracy {tried.accuracies.mean():.1%}"
+        if tried.changes:
+            line += f", gain {100 * tried.gain:+.1f} ± {100 * tried.margin:.1f} points"
+        console.print(line, markup=False, soft_wrap=True)
+
+    tuning = study.tune(config, models, show)
+    chosen = [f"--set {key}={value}" for key, value in tuning.best.changes.items()]
     if json_:
         print_json(
             {
-                "trained_on": found.trained_on,
-                "judged_on": found.judged_on,
-                "tried": [_document(each) for each in found.tried],
-                "best": found.best.changes,
+                "trained_on": tuning.trained_on,
+                "judged_on": tuning.judged_on,
+                "tried": [_document(each) for each in tuning.tried],
+                "best": tuning.best.changes,
             }
         )
         return
-    typer.echo(SAID.format(trained_on=found.trained_on, judged_on=found.judged_on))
+    typer.echo(RESULT.format(trained_on=tuning.trained_on, judged_on=tuning.judged_on))
     if not chosen:
-        typer.echo("Keep the configuration: no other setting is surely more accurate.")
+        typer.echo("Keep the configuration: no other setting is certainly more accurate.")
     else:
         typer.echo(f"Best: fedsim train {config_file} {' '.join(chosen)}")
-
-
-def _line(tried: "Tried") -> str:
-    """Return a setting, how accurate it is, and what it gains."""
-    said = f"{tried.setting}: accuracy {tried.accuracies.mean():.1%}"
-    if not tried.changes:
-        return said
-    return f"{said}, gain {100 * tried.gain:+.1f} ± {100 * tried.margin:.1f} points"
 
 
 def _document(tried: "Tried") -> dict[str, object]:

@@ -1,1 +1,1 @@
-"""Commands that say what noise guarantees, from theory alone."""
+"""Commands that compute guarantees of noise from theory."""

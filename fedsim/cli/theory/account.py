@@ -1,4 +1,4 @@
-"""`fedsim account`: what a given amount of noise guarantees, by every accountant."""
+"""`fedsim account`: the guarantees of a given amount of noise, by every accountant."""
 
 import math
 import os
@@ -48,7 +48,7 @@ def account(
     """
     if plot is not None:
         _check_plot(plot)
-    found = accounting.account(
+    guarantee = accounting.account(
         source,
         noise_multiplier=noise_multiplier,
         rounds=rounds,
@@ -63,22 +63,22 @@ def account(
         vantage=vantage,
         prior=prior,
     )
-    document = dict(found.document)
+    document = dict(guarantee.document)
     if plot is not None:
         with Terminal(stderr=True).status("accounting round by round"):
-            document["by_round"] = _plot(found, plot)
+            document["by_round"] = _plot(guarantee, plot)
     if json_:
         print_json(document)
     else:
         console = Terminal(highlight=False)
-        _print(found, console, delta is None and found.config is None)
+        _print(guarantee, console, delta is None and guarantee.config is None)
         if plot is not None:
-            console.print(f"Drawn: {plot}", soft_wrap=True)
+            console.print(f"Figure: {plot}", soft_wrap=True)
 
 
-def _print(found: Guarantee, console: Console, assumed: bool) -> None:
-    releases, vantage, bounds = found.releases, found.vantage, found.bounds
-    document, config = found.document, found.config
+def _print(guarantee: Guarantee, console: Console, assumed: bool) -> None:
+    releases, vantage, bounds = guarantee.releases, guarantee.vantage, guarantee.bounds
+    document, config = guarantee.document, guarantee.config
     reason = None if config is None else unbounded(config.training.clipping, config.privacy.noise)
     by_pac = config is not None and config.privacy.noise.mechanism.by_candidate
     if not by_pac:
@@ -124,12 +124,12 @@ def _print(found: Guarantee, console: Console, assumed: bool) -> None:
         guarantees.print_pac(document["pac"], console)
         if suspected := document.get("from_prior"):
             after = suspected["pac_success_bound"]
+            bound = "may always be right" if after == 1 else f"is right with at most {after:.6f}"
             console.print(
-                f"From a prior belief of {suspected['prior']:g} rather than even odds: rho_beta "
-                f"{guarantees.cell(suspected['rho_beta'])}; by PAC privacy, the best guess which "
-                f"world it is, right with probability {suspected['prior_success']:g} before, "
-                + ("may always be right after." if after == 1 else "is right with at most ")
-                + ("" if after == 1 else f"{after:.6f} after.")
+                f"With a prior belief of {suspected['prior']:g} instead of 0.5: rho_beta "
+                f"{guarantees.cell(suspected['rho_beta'])}. By PAC privacy, the best guess of the "
+                f"world is right with probability {suspected['prior_success']:g} before the "
+                f"release; after it, the best guess {bound}."
             )
     guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
@@ -137,14 +137,14 @@ def _print(found: Guarantee, console: Console, assumed: bool) -> None:
 
 def _check_plot(plot: Path) -> None:
     if plot.suffix not in (".svg", ".png"):
-        raise InputError(f"'{plot}' is neither .svg nor .png; name the figure's file so")
+        raise InputError(f"--plot: '{plot}' is neither .svg nor .png; name a file of these types")
     if not plot.absolute().parent.is_dir():
         raise InputError(f"'{plot.parent}' is no directory; make it, or name another file")
-    # Whether it can be written is known for sure only by opening it; what is there stays.
-    there = os.path.lexists(plot)
+    # Only opening a file shows for certain that it can be written. Appending keeps its content.
+    existed = os.path.lexists(plot)
     try:
         plot.open("ab").close()
-        if not there:
+        if not existed:
             plot.unlink()
     except IsADirectoryError:
         raise InputError(f"'{plot}' is a directory; name a file in it") from None
@@ -152,12 +152,12 @@ def _check_plot(plot: Path) -> None:
         raise InputError(f"cannot write '{plot}': {error.strerror}; name another file") from None
 
 
-def _plot(found: Guarantee, path: Path) -> Row:
-    """Draw the figure; return epsilon by round, as JSON repeats it. Raises InputError."""
-    releases, vantage, delta = found.releases, found.vantage, found.bounds.delta
-    document = found.document
+def _plot(guarantee: Guarantee, path: Path) -> Row:
+    """Draw the figure; return epsilon by round, for JSON. Raises InputError."""
+    releases, vantage, delta = guarantee.releases, guarantee.vantage, guarantee.bounds.delta
+    document = guarantee.document
     if math.isinf(document["epsilon"]):
-        raise InputError(f"nothing to draw: epsilon is infinite ({document['note']})")
+        raise InputError(f"--plot: epsilon is infinite ({document['note']}); leave --plot out")
     from fedsim.report.figures import bound_figures, canvas  # noqa: PLC0415
 
     names = [name for name, row in document["accountants"].items() if "refusal" not in row]

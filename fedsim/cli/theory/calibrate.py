@@ -1,4 +1,4 @@
-"""`fedsim calibrate`: how much noise, how many rounds or how large a sample a target allows."""
+"""`fedsim calibrate`: the noise, rounds or sampling rate for a target."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -30,19 +30,19 @@ def _compare(sought: Sought, beliefs: list[float], deltas: list[float], *, as_js
     """Print the paper's calibration beside the tight one, a row for each target.
 
     Args:
-        sought: what is given of the mechanism; its noise multiplier is what is sought.
+        sought: the mechanism, without its noise multiplier.
         beliefs: targets of rho_beta, in (0.5, 1).
-        deltas: each of which every belief is compared at, in (0, 1).
+        deltas: in (0, 1); each belief is compared at each delta.
 
     Raises:
-        InputError: it is not the noise for given rounds and beliefs that is sought.
+        InputError: the noise multiplier is set, or the rounds or beliefs are missing.
     """
     if sought.unknown != "noise_multiplier" or sought.rounds is None or not beliefs:
         raise InputError(
-            "several targets compare how much noise they need; give them as --rho-beta, with "
-            "--rounds and without --noise-multiplier"
+            "with several targets, fedsim calibrate compares their noise; give them as --rho-beta, "
+            "with --rounds and without --noise-multiplier"
         )
-    # Refuse what makes no sense before the searches, which find effective multipliers.
+    # Refuses impossible options before the searches, which find effective multipliers.
     per_effective = sought.nominal(1.0)
     steps = sought.rounds * sought.local_steps
     rows = [
@@ -51,41 +51,39 @@ def _compare(sought: Sought, beliefs: list[float], deltas: list[float], *, as_js
         for belief in beliefs
     ]
     if as_json:
-        print_json({"comparison": [_document(row, per_effective) for row in rows]})
+        document = [
+            {
+                **asdict(row),
+                "nominal_classic": row.classic * per_effective,
+                "nominal_tight": row.tight * per_effective,
+            }
+            for row in rows
+        ]
+        print_json({"comparison": document})
     else:
         _print_comparison(sought, rows, per_effective)
 
 
-def _document(row: Comparison, per_effective: float) -> dict[str, object]:
-    """Return a row as JSON has it."""
-    return {
-        **asdict(row),
-        "nominal_classic": row.classic * per_effective,
-        "nominal_tight": row.tight * per_effective,
-    }
-
-
 def _print_comparison(sought: Sought, rows: Sequence[Comparison], per_effective: float) -> None:
-    """Print the noise of every row, and what it guarantees."""
     console = Terminal(highlight=False)
     noise = [_noise(row, per_effective) for row in rows]
     _print_table("The paper's noise (rdp-classic) beside the tight one (pld)", noise, console)
     if per_effective != 1:
         console.print(
-            f"z is effective, towards the vantage {sought.vantage.value}; nominal is the noise "
-            f"to add, with {sought.trust.value} trust and {sought.clients} clients"
-            f"{f', {sought.colluding} of whom collude' if sought.colluding else ''}."
+            f"z is the effective noise towards the vantage {sought.vantage.value}. The nominal "
+            f"noise is the noise to add, with {sought.trust.value} trust and {sought.clients} "
+            f"clients{f', {sought.colluding} of whom collude' if sought.colluding else ''}."
         )
-    _print_table("What that noise guarantees", [_guarantee(row) for row in rows], console)
+    _print_table("Guarantees of that noise", [_guarantee(row) for row in rows], console)
     console.print(
-        "wasted: classic over tight noise. exact epsilon: what the classic noise really "
-        "guarantees at the same delta. --json has rho_alpha by every route."
+        "wasted: classic over tight noise. exact epsilon: the true guarantee of the classic noise "
+        "at the same delta. --json has rho_alpha by every route."
     )
 
 
 def _noise(row: Comparison, per_effective: float) -> dict[str, str]:
-    """Return the noise of a row by heading; the nominal one where it is not the effective."""
-    shown = {
+    """Return the noise of a row by heading, with the nominal noise if it is another number."""
+    cells = {
         "delta": f"{row.delta:g}",
         "rho_beta": f"{row.rho_beta:g}",
         "classic z": f"{row.classic:.4f}",
@@ -93,13 +91,12 @@ def _noise(row: Comparison, per_effective: float) -> dict[str, str]:
         "wasted": f"x {row.wasted:.3f}",
     }
     if per_effective != 1:
-        shown["nominal\nclassic z"] = f"{row.classic * per_effective:.4f}"
-        shown["nominal\ntight z"] = f"{row.tight * per_effective:.4f}"
-    return shown
+        cells["nominal\nclassic z"] = f"{row.classic * per_effective:.4f}"
+        cells["nominal\ntight z"] = f"{row.tight * per_effective:.4f}"
+    return cells
 
 
 def _guarantee(row: Comparison) -> dict[str, str]:
-    """Return what the noise of a row guarantees, by heading."""
     return {
         "delta": f"{row.delta:g}",
         "rho_beta": f"{row.rho_beta:g}",
@@ -152,7 +149,7 @@ def calibrate(
     fedsim calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4
     """
     beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
-    known: dict[str, Any] = {
+    mechanism: dict[str, Any] = {
         "noise_multiplier": noise_multiplier,
         "rounds": rounds,
         "local_steps": local_steps,
@@ -175,9 +172,9 @@ def calibrate(
             accountant,
         )
         refuse_accountant(accountant, "several targets always compare rdp-classic with pld")
-        _compare(Sought.of(**known), beliefs, deltas or [ASSUMED], as_json=json_)
+        _compare(Sought.of(**mechanism), beliefs, deltas or [ASSUMED], as_json=json_)
         return
-    found = calibration.calibrate(
+    calibrated = calibration.calibrate(
         rho_beta=beliefs[0] if beliefs else None,
         rho_alpha=rho_alpha,
         epsilon=epsilon,
@@ -186,45 +183,39 @@ def calibrate(
         baseline_risk=baseline_risk,
         delta=deltas[0] if deltas else None,
         accountant=accountant,
-        **known,
+        **mechanism,
     )
-    same = rho_alpha is None and mutual_information is None and max_risk is None
-    _print(found, json_, same, guarantees.assumed(found.bounds.delta, delta is None))
-
-
-def _print(found: Calibrated, as_json: bool, same: bool, assumed: str) -> None:
-    """Print what was found; same: for the target itself, by every accountant; assumed: of delta."""
-    if as_json:
-        print_json(found.document)
-    elif same:
-        columns = (found.unknown, "effective_noise_multiplier", "rho_alpha")
-        _print_answer(found, f"The same request by every accountant{assumed}", columns)
+    assumed = guarantees.assumed(calibrated.bounds.delta, delta is None)
+    if json_:
+        print_json(calibrated.document)
+    elif rho_alpha is None and mutual_information is None and max_risk is None:
+        # Every accountant can solve these targets itself.
+        columns = (calibrated.unknown, "effective_noise_multiplier", "rho_alpha")
+        _print_answer(calibrated, f"The same request by every accountant{assumed}", columns)
     else:
-        title = f"Bounds{assumed or f' at delta {found.bounds.delta:g}'}"
-        _print_answer(found, title, ("epsilon", "rho_beta"))
+        title = f"Bounds{assumed or f' at delta {calibrated.bounds.delta:g}'}"
+        _print_answer(calibrated, title, ("epsilon", "rho_beta"))
 
 
-def _print_answer(found: Calibrated, title: str, columns: Sequence[str]) -> None:
-    """Print what was found, what it guarantees, and what every accountant says."""
+def _print_answer(calibrated: Calibrated, title: str, columns: Sequence[str]) -> None:
+    """Print the solution, its guarantees, and the results of every accountant."""
     console = Terminal(highlight=False)
-    if found.unknown != "noise_multiplier":
-        full = found.unknown == "sampling_rate" and found.value == 1
-        said = "; full batches already satisfy it." if full else "."
-        console.print(
-            Text.assemble(f"{FOUND[found.unknown]} ", (f"{found.value:.6g}", "bold"), said)
-        )
-    guarantees.print_description(found.releases, found.vantage, console)
-    console.print(guarantees.verdict(found.bounds, found.document["tail_limit"]))
+    if calibrated.unknown != "noise_multiplier":
+        full = calibrated.unknown == "sampling_rate" and calibrated.value == 1
+        end = "; full batches already satisfy it." if full else "."
+        value = (f"{calibrated.value:.6g}", "bold")
+        console.print(Text.assemble(f"{SOLUTIONS[calibrated.unknown]} ", value, end))
+    guarantees.print_description(calibrated.releases, calibrated.vantage, console)
+    console.print(guarantees.verdict(calibrated.bounds, calibrated.document["tail_limit"]))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
-    if "pac" in found.document:
-        guarantees.print_pac(found.document["pac"], console)
-    rows = found.document["accountants"]
-    shown = {name: COLUMNS.get(name, name) for name in columns}
-    guarantees.print_accountants(title, rows, shown, console)
-    guarantees.print_risks(found.document["risks"], console)
+    if "pac" in calibrated.document:
+        guarantees.print_pac(calibrated.document["pac"], console)
+    headings = {name: COLUMNS.get(name, name) for name in columns}
+    guarantees.print_accountants(title, calibrated.document["accountants"], headings, console)
+    guarantees.print_risks(calibrated.document["risks"], console)
 
 
-FOUND = {"rounds": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
+SOLUTIONS = {"rounds": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
 COLUMNS = {
     "noise_multiplier": "noise multiplier",
     "sampling_rate": "sampling rate",
@@ -238,5 +229,6 @@ def _numbers(option: str, text: str | None) -> list[float]:
         return [] if text is None else [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
-            f"--{option} is '{text}'; give a number, or several with commas, such as 0.75,0.9"
+            f"--{option} is '{text}'; give a number, or several separated by commas, such as "
+            "0.75,0.9"
         ) from None

@@ -1,9 +1,8 @@
-"""`fedsim pac`: a function of one's own with as much noise as its results need."""
+"""`fedsim pac`: the result of a user's function, with the noise that PAC privacy needs."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,9 +10,6 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.cli.options import DATA_ROOT, DEFAULT_CONFIDENCE, SEED, AsJson, Confidence
 from fedsim.cli.terminal import Terminal, print_json
-
-if TYPE_CHECKING:  # NumPy and SciPy, which take half a second
-    from fedsim.studies.guarantees.black_box import PrivateResult
 
 
 def pac(
@@ -61,18 +57,24 @@ def pac(
 
     fedsim pac my_analysis:coefficients --data npz --data-root records.npz --out released.npz
     """
+    from rich.progress import track  # noqa: PLC0415
+
     from fedsim.learning.data import load  # noqa: PLC0415
     from fedsim.studies.guarantees import black_box  # noqa: PLC0415
 
     if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
-        raise InputError(f"--out: '{out}' is there already, or its folder is not; name a new file")
+        raise InputError(
+            f"--out: '{out}' exists, or its folder does not; name a new file in a folder"
+        )
     if registry.is_code(function):
-        # Whoever writes it on this command line owns the machine's session.
+        # The user of this command line may run any code anyway.
         registry.allow([function])
-        _import_from_here()
+        # Find the user's module in the current folder, as `python -m` does.
+        if (folder := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, folder)
     console = Terminal(stderr=True, quiet=json_)
     records = load(data, "" if data_root is None else str(data_root))
-    found = black_box.privatised(
+    result = black_box.privatised(
         function,
         records,
         rate,
@@ -80,41 +82,22 @@ def pac(
         simulations,
         DEFAULT_CONFIDENCE if confidence is None else confidence,
         seed,
-        followed=lambda seeds: _followed(seeds, console),
+        followed=lambda seeds: track(
+            seeds, "Simulated", console=console, transient=True, disable=console.quiet
+        ),
     )
     if out is not None:
-        _write(out, found)
+        import numpy as np  # noqa: PLC0415
+
+        from fedsim.common import private_files  # noqa: PLC0415
+
+        with private_files.replacing(out) as file:
+            np.savez(file, released=result.released, noise_std=np.sqrt(result.noise.variances))
     if json_:
-        print_json(found.document)
-    else:
-        _print(found, out)
-
-
-def _import_from_here() -> None:
-    """Find the user's own module in the current folder, as `python -m` does."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-
-
-def _followed(seeds: Iterable[Any], console: Terminal) -> Iterable[Any]:
-    from rich.progress import track  # noqa: PLC0415
-
-    return track(seeds, "Simulated", console=console, transient=True, disable=console.quiet)
-
-
-def _write(path: Path, found: "PrivateResult") -> None:
-    import numpy as np  # noqa: PLC0415
-
-    from fedsim.common import private_files  # noqa: PLC0415
-
-    with private_files.replacing(path) as file:
-        np.savez(file, released=found.released, noise_std=np.sqrt(found.noise.variances))
-
-
-def _print(found: "PrivateResult", out: Path | None) -> None:
-    console = Terminal(highlight=False)
-    for sentence in found.sentences:
-        console.print(sentence)
+        print_json(result.document)
+        return
+    terminal = Terminal(highlight=False)
+    for sentence in result.sentences:
+        terminal.print(sentence)
     if out is not None:
-        console.print(f"Released: {out}", soft_wrap=True)
+        terminal.print(f"Released: {out}", soft_wrap=True)

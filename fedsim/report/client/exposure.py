@@ -23,7 +23,7 @@ import torch
 
 from adversaries.attacks import roc
 from adversaries.statistics import gaussian
-from fedsim.config import Config
+from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission
 from fedsim.federation.client.seen_models import SeenTraining
 from fedsim.game.federation import Federation
@@ -59,10 +59,10 @@ class Exposure:
     everybody: float
 
 
-def measurable(config: Config) -> bool:
+def measurable(scheme: Scheme) -> bool:
     """Return whether the noise of a training hides the gradients of single records."""
-    single = config.privacy.unit == "record" and config.training.local_steps == 1
-    return single and config.training.clipping
+    single = scheme.privacy.unit == "record" and scheme.training.local_steps == 1
+    return single and scheme.training.clipping
 
 
 def measure(

@@ -148,7 +148,7 @@ def _measured(
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
     exposed = None
-    if exposure.measurable(config):
+    if exposure.measurable(config.scheme):
         found = exposure.measure(training, known, node.partition, mine[0].noise_multiplier)
         exposed = exposure.as_json(found, node.terms.delta_limit)
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)

@@ -1,1 +1,1 @@
-"""What pages are made of: worded numbers, blocks, pictures and a frame."""
+"""The parts of a page: worded numbers, blocks, pictures and a frame."""

@@ -18,10 +18,10 @@ Entries = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Mark:
-    """How a measurement stands to its limit.
+    """The state of a measurement against its limit.
 
     Attributes:
-        kind: good, open where it cannot be told, caution or alarm; its class on the page.
+        kind: good, open (cannot tell), caution or alarm; the class on the page.
     """
 
     kind: str
@@ -30,11 +30,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Code:
-    """A command or the name of a value.
-
-    Attributes:
-        text: as it is typed.
-    """
+    """A command or the name of a value, to type."""
 
     text: str
 
@@ -52,12 +48,12 @@ class Link:
 
 
 Words = str | Code | Link | Mark | Sequence[str | Code | Link | Mark]
-"""Text, with what stands out in it."""
+"""Text with commands, links and marks."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """What every reader must know before the numbers."""
+    """A notice that every reader must see before the numbers."""
 
     kind: ClassVar = "label"
     title: str
@@ -68,11 +64,11 @@ class Label:
 
 @dataclass(frozen=True)
 class Row:
-    """One measured thing, its limit, and what both mean.
+    """A measurement, its limit, and their meaning.
 
     Attributes:
-        limit: what theory allows, worded; a dash for no limit.
-        mark: ahead of the reading; None where nothing limits the answer.
+        limit: of theory, in words; a dash for no limit.
+        mark: ahead of the reading; None without a limit.
     """
 
     name: str
@@ -88,7 +84,7 @@ class Prose:
     """A paragraph.
 
     Attributes:
-        small: whether it is a remark on what stands above it.
+        small: the paragraph is a remark on the block above it.
     """
 
     kind: ClassVar = "prose"
@@ -101,7 +97,7 @@ class Listing:
     """Names and values.
 
     Attributes:
-        several: whether they stand in two columns.
+        several: show two columns.
     """
 
     kind: ClassVar = "listing"
@@ -114,7 +110,7 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        style: "value" of what was measured, "limit" of other numbers, "" of words.
+        style: "value" for measurements, "limit" for other numbers, "" for words.
     """
 
     text: Words
@@ -138,7 +134,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a table below a heading of their own."""
+    """Rows of a table with their own heading."""
 
     title: str
     lines: Sequence[Line]
@@ -149,8 +145,8 @@ class Table:
     """A table.
 
     Attributes:
-        headings: of the columns, that of the rows' names first; () for none.
-        style: its class on the page; a stacked table has a line for each cell on a narrow screen.
+        headings: of the columns, first of the column with the rows' names; () for none.
+        style: class on the page; a stacked table has a line for each cell on a narrow screen.
     """
 
     kind: ClassVar = "table"
@@ -161,10 +157,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading, of the level of the part that it stands in.
+    """A heading, at the level of its part.
 
     Attributes:
-        anchor: its id; "" for one made of the text.
+        anchor: its id; "" to make one from the text.
     """
 
     kind: ClassVar = "heading"
@@ -187,7 +183,7 @@ class Progress:
 
     Attributes:
         share: in [0, 1].
-        text: of what, for those who do not see the bar.
+        text: description for readers who do not see the bar.
     """
 
     kind: ClassVar = "progress"
@@ -197,10 +193,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a section's figure stands.
+    """The place of a section's figure.
 
     Attributes:
-        otherwise: the paragraph that stands there without the figure; "" for none.
+        otherwise: paragraph to show without the figure; "" for none.
     """
 
     kind: ClassVar = "place"
@@ -210,10 +206,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with what stands above it.
+    """A figure with its title and caption.
 
     Attributes:
-        name: that of its file, without an ending, and the beginning of the ids in its SVG.
+        name: of its file, without an ending; also the prefix of the ids in its SVG.
     """
 
     kind: ClassVar = "figure"
@@ -228,7 +224,7 @@ class Picture:
     """A figure that has been drawn.
 
     Attributes:
-        name: that of its file, without an ending, and the beginning of the ids in its SVG.
+        name: of its file, without an ending; also the prefix of the ids in its SVG.
         drawn: an SVG document, a PNG, or markup of a page.
     """
 
@@ -241,11 +237,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """Blocks below a heading of their own.
+    """Blocks with their own heading.
 
     Attributes:
-        folded: whether it unfolds at a click.
-        heads: whether the title stands in the list of contents.
+        folded: the part unfolds at a click.
+        heads: the title is in the list of contents.
     """
 
     kind: ClassVar = "part"
@@ -258,17 +254,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
-    """How often the adversary is right at one vantage point, and what is allowed there.
+    """The adversary's share of right answers at one vantage point, with its limit.
 
     Attributes:
         name: of the vantage point, node, setting or attack.
-        mark: the verdict there.
+        mark: the verdict.
         right: the measured share of right answers, in [0, 1]; None: not measured.
         interval: its confidence interval; None: it has none.
-        limit: the share that theory allows at most; 1: no limit, None: unknown.
-        remark: what else belongs to it, without a full stop.
+        limit: the largest share that theory allows; 1: no limit, None: unknown.
+        remark: a remark, without a full stop.
         how: words ahead of the measured share.
-        by: who sets the limit.
+        by: source of the limit.
     """
 
     name: str
@@ -318,9 +314,9 @@ class Check:
 
     Attributes:
         mark: good if it passed, alarm if it failed, open if it cannot tell.
-        text: what is checked, a sentence.
-        condition: that of `--fail-if`, which shuts a gate unless the check passes; "" where no
-            number of the report decides it.
+        text: the checked statement, a sentence.
+        condition: of `--fail-if`, which shuts a gate unless the check passes; "" if no number of
+            the report decides the check.
     """
 
     mark: Mark
@@ -330,14 +326,14 @@ class Check:
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """What a page says first, whatever it is about.
+    """The first screen of a page.
 
     Attributes:
-        answer: sentences, the first of which answers the reader's question.
-        figure: None where the page has no vantage point.
+        answer: sentences; the first answers the reader's question.
+        figure: None if the page has no vantage point.
         table: three to five rows.
         checks: in any order; the page shows the failed ones first.
-        steps: what to do next.
+        steps: next steps for the reader.
         sign_off: purpose, data, author, date and limits of the study.
     """
 
@@ -355,9 +351,9 @@ class Document:
     """A page.
 
     Attributes:
-        first: what stands ahead of the blocks.
-        refresh: after how many seconds a browser reads the page again, and which; "" for never.
-        footer: what wrote the page; "" for this version of fedsim.
+        first: the first screen, ahead of the blocks.
+        refresh: seconds after which a browser reads the page again, and its URL; "" for never.
+        footer: author of the page; "" for this version of fedsim.
     """
 
     title: str
@@ -390,7 +386,7 @@ def _or_dash(text: str | None) -> str:
 
 
 def of_row(row: Row) -> Line:
-    """Return a row as a table has it: name, answer, limit, reading."""
+    """Return a row as the line of a table: name, answer, limit, reading."""
     return Line(
         Cell(row.name),
         [

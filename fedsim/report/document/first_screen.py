@@ -26,7 +26,7 @@ COUNTED = {"alarm": "failed", "open": "cannot tell", "good": "passed"}
 NOT_STATED = "not stated"
 
 HALF = 0.5
-"""A shortfall of the noise that an audit should see: half of what is claimed."""
+"""Share of the claimed noise below which an audit should see the shortfall."""
 
 
 def check(
@@ -39,36 +39,36 @@ def check(
     """Return a check of a report by the condition that would shut a release gate.
 
     Args:
-        text: what is checked, a sentence.
-        shuts: the condition of `--fail-if` that shuts the gate unless the check passes.
-        report: as report.json has it.
-        fails: the condition that proves a failure: while it does not hold, a shut gate cannot tell.
-            None: that of the gate. "": nothing proves one.
-        failed: what is said where the check fails; "" for the same.
+        text: the checked statement, a sentence.
+        shuts: condition of `--fail-if` that shuts the gate unless the check passes.
+        report: content of report.json.
+        fails: condition that proves a failure. Without proof, a shut gate cannot tell. None: the
+            same as `shuts`. "": no proof is possible.
+        failed: sentence for a failed check; "" for `text`.
     """
-    found = _complaint(shuts, report)
-    if not found:
+    shut = _complaint(shuts, report)
+    if not shut:
         return Check(PASSED, text, shuts)
-    proven = found if fails is None else fails and _complaint(fails, report)
-    told = bool(proven) and not proven.startswith("cannot tell")
-    if told:
+    proof = shut if fails is None else fails and _complaint(fails, report)
+    if proof and not proof.startswith("cannot tell"):
         return Check(FAILED, failed or text, shuts)
     return Check(OPEN, f"Not shown: {text[:1].lower()}{text[1:]}", shuts)
 
 
 def settled(passes: bool, text: str, failed: str) -> Check:
-    """Return a check that no condition of a gate states: one sentence for each outcome."""
+    """Return a check that no gate condition can state, with a sentence for each outcome."""
     return Check(PASSED, text) if passes else Check(FAILED, failed)
 
 
 def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Check:
-    """Return the check that half of the claimed noise would have been seen.
+    """Return the check that an audit would have seen noise below half of the claim.
 
-    An audit that would not have seen it has not failed: it cannot tell.
+    An audit that would not have seen it has not failed; it cannot tell.
 
     Args:
-        path: in report.json, of the share of the noise below which the audit would have seen it.
-        what: which of several audits, the subject of the sentence.
+        path: in report.json, of the largest share of the claimed noise that the audit would have
+            seen.
+        what: subject of the sentence.
     """
     text = f"{what} would have seen noise below half of what is claimed."
     return check(text, f"{path} < {HALF}", report, fails="")
@@ -85,9 +85,9 @@ def sign_off(
 
     Args:
         data: the data set and its version.
-        limits: what the study does not say.
-        purpose: "" where none is stated.
-        author: "" where none is stated.
+        limits: of the study.
+        purpose: "" if not stated.
+        author: "" if not stated.
     """
     return [
         ("Purpose", purpose or NOT_STATED),
@@ -105,22 +105,22 @@ def today() -> str:
 
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
-    """Return the blocks of a first screen by where they stand; none that is empty.
+    """Return the non-empty blocks of a first screen, by place.
 
-    "shown" and "told" stand side by side where there is room.
+    The places "shown" and "told" are side by side on a wide screen.
     """
-    found: dict[str, list[Block]] = {
+    places: dict[str, list[Block]] = {
         "shown": [each for each in (first.figure, first.table) if each is not None],
         "told": [*_checks(first.checks), *_steps(first.steps)],
         "sign-off": [],
     }
     if first.sign_off:
-        found["sign-off"] = [Heading("Sign-off", "sign-off"), Listing(first.sign_off)]
-    return {name: blocks for name, blocks in found.items() if blocks}
+        places["sign-off"] = [Heading("Sign-off", "sign-off"), Listing(first.sign_off)]
+    return {name: blocks for name, blocks in places.items() if blocks}
 
 
 def in_short(first: FirstScreen) -> list[Block]:
-    """Return answer, table, checks and next steps, as a notebook shows them without a page."""
+    """Return answer, table, checks and next steps, for a notebook."""
     table = [] if first.table is None else [first.table]
     return [*map(Prose, first.answer), *table, *_checks(first.checks), *_steps(first.steps)]
 
@@ -136,12 +136,13 @@ def _checks(checks: Sequence[Check]) -> list[Block]:
     if not checks:
         return []
     ordered = sorted(checks, key=lambda one: ORDER[one.mark.kind])
-    return [Heading(counted(checks), "checks"), Bullets([_item(one) for one in ordered])]
-
-
-def _item(one: Check) -> Words:
-    said: list[str | Code | Mark] = [one.mark, f" {one.text}"]
-    return [*said, " ", Code(f"--fail-if '{one.condition}'")] if one.condition else said
+    items: list[Words] = []
+    for one in ordered:
+        gate: list[str | Code] = (
+            [" ", Code(f"--fail-if '{one.condition}'")] if one.condition else []
+        )
+        items.append([one.mark, f" {one.text}", *gate])
+    return [Heading(counted(checks), "checks"), Bullets(items)]
 
 
 def _steps(steps: Sequence[Words]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Blocks as Markdown. Their texts are Markdown themselves: `quoted` makes it of somebody else's."""
+"""Blocks as Markdown. Texts of blocks may be Markdown; `quoted` escapes foreign text."""
 
 import html
 import re
@@ -8,7 +8,7 @@ from fedsim.common.foreign_text import shown
 from fedsim.report.document.blocks import Block, Bullets, Heading, Part, Prose, Table, Words
 
 MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
-"""What means something else than itself in Markdown."""
+"""Characters with a meaning in Markdown."""
 
 
 def render(blocks: Iterable[Block], level: int = 1) -> str:
@@ -17,7 +17,7 @@ def render(blocks: Iterable[Block], level: int = 1) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text of somebody else in one line, as Markdown that shows it and means nothing."""
+    """Return foreign text in one line, escaped for Markdown."""
     line = html.escape(" ".join(shown(text).split()), quote=False)
     return MARKUP.sub(r"\\\1", line)
 

@@ -1,4 +1,4 @@
-"""What a page's readers find their way by: anchors, a list of contents, and the terms explained."""
+"""Navigation of a page: anchors, a list of contents, and explanations of terms."""
 
 import re
 from collections.abc import Collection
@@ -14,7 +14,7 @@ PIECE = re.compile(
 )
 TAG = re.compile(r"<[^>]*>")
 FEWEST = 3
-"""Headings below which a page is its own list of contents."""
+"""Fewest headings for which a page gets a list of contents."""
 
 NAMES = {"table": "Table", "scroll": "Figure"}
 
@@ -36,8 +36,8 @@ class _Heading:
 def outlined(page: str) -> str:
     """Return a page whose headings have anchors and a list, and whose regions have names.
 
-    An anchor is made of the heading's words, and stays as long as they do. What may be wider than
-    the screen can be reached and scrolled by keyboard.
+    An anchor consists of the heading's words. The keyboard reaches and scrolls regions that may be
+    wider than the screen.
     """
     headings: list[_Heading] = []
     counts = dict.fromkeys(NAMES, 0)
@@ -51,7 +51,7 @@ def outlined(page: str) -> str:
         title = piece["title"]
         anchor = piece["id"] or _anchor(title, taken)
         headings.append(_Heading(int(piece["level"][1]), anchor, title))
-        # What unfolds at a click has no link in it.
+        # A link in a summary would take the click that unfolds it.
         if piece["summary"]:
             return f'<summary><{piece["level"]} id="{anchor}">{title}</{piece["level"]}>'
         return _heading(headings[-1])
@@ -101,7 +101,6 @@ def _anchor(title: str, taken: set[str]) -> str:
 
 
 def _text(title: str) -> str:
-    """Return what a heading says, without its tags."""
     return Markup(TAG.sub("", title)).unescape().strip()
 
 
@@ -240,9 +239,10 @@ def explained(page: str) -> str:
 
 
 def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
-    """Return a text with links at symbols that no earlier text of the page has a link at.
+    """Return a text with a link at each symbol that has no link in an earlier text of the page.
 
-    found: says of the terms of earlier texts whether there is a link; those of this one are added.
+    Args:
+        found: terms so far, and whether they have a link; the terms of this text are added.
     """
 
     def link(form: re.Match[str]) -> str:
@@ -267,7 +267,7 @@ def _section(found: Collection[Term]) -> str:
 
 
 def _outside_tags(page: str) -> str:
-    """Return HTML with its text typeset, but not that of its title and of what tags hold."""
+    """Return HTML with its text typeset, except for the title and the tags."""
     parts, done = [], 0
     for token in TOKEN.finditer(page):
         parts += [_typeset(page[done : token.start()]), token[0]]

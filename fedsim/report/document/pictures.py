@@ -1,4 +1,4 @@
-"""Figures as they stand in a page or a file, and the numbers behind them in words and tables."""
+"""Figures for a page or a file, with their numbers in words and tables."""
 
 import base64
 import io
@@ -30,42 +30,41 @@ THEMED = {
     canvas.GREEN: "var(--series-green)",
     canvas.PURPLE: "var(--series-purple)",
 }
-"""The colours of figures that have a dark counterpart, as the page's style names them."""
+"""Colours of figures with a counterpart in dark mode, and their names in the page's style."""
 
 COLOUR = re.compile(r"#[0-9a-f]{6}\b", re.I)
 
 
 def picture(figure: Figure) -> str | bytes:
-    """Return the figure as an SVG document, or as a PNG where that would be too large."""
+    """Return the figure as an SVG document, or as a PNG if that is too large."""
     svg = canvas.to_svg(figure)
     return svg if len(svg) <= LARGEST_SVG else canvas.to_png(figure)
 
 
-def embedded(drawn: str | bytes, name: str, told: str) -> Markup:
-    """Return a `picture` as HTML: inline SVG with ids of its own, or an embedded PNG.
+def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
+    """Return a `picture` as HTML: inline SVG with unique ids, or an embedded PNG.
 
     Args:
         drawn: an SVG document as text, or a PNG as bytes.
-        name: no other figure of the page has it: its ids begin with it.
+        name: prefix of the ids, unique on the page.
+        text: alternative text.
     """
-    return _png(drawn, told) if isinstance(drawn, bytes) else _svg(drawn, name, told)
+    if isinstance(drawn, str):
+        return _svg(drawn, name, text)
+    data = base64.b64encode(drawn).decode()
+    return Markup('<img class="plate" src="data:image/png;base64,{}" alt="{}">').format(data, text)
 
 
 def numbers(drawn: str | bytes) -> Numbers:
-    """Return the numbers that lie in a figure's file."""
+    """Return the numbers in a figure's file."""
     if isinstance(drawn, bytes):
         return decode(Image.open(io.BytesIO(drawn)).info["Description"])
     found = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
     return Numbers((), False) if found is None else decode(unescape(found[1]))
 
 
-def _png(drawn: bytes, told: str) -> Markup:
-    data = base64.b64encode(drawn).decode()
-    return Markup('<img class="plate" src="data:image/png;base64,{}" alt="{}">').format(data, told)
-
-
-def _svg(drawn: str, name: str, told: str) -> Markup:
-    """Return inline SVG in the page's colours, on white where it has others of its own."""
+def _svg(drawn: str, name: str, text: str) -> Markup:
+    """Return inline SVG in the page's colours, or on white if it has other colours."""
     # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
     svg = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.S)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
@@ -75,28 +74,28 @@ def _svg(drawn: str, name: str, told: str) -> Markup:
     plate = "plate"
     if {colour.lower() for colour in COLOUR.findall(svg)} <= set(themes):
         svg, plate = COLOUR.sub(lambda found: themes[found[0].lower()], svg), "themed"
-    label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, told)
+    label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, text)
     return Markup(svg.replace("<svg", label, 1))
 
 
 MOST_ROWS = 60
-"""Beyond which a series is summed up instead of listed."""
+"""Most values of a series that are listed; a longer one is summed up."""
 
 MOST_SAID = 6
-"""Of how many series a text alternative speaks."""
+"""Most series in an alternative text."""
 
 SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
 
 
 def seen(numbers: Numbers) -> str:
-    """Return in a few sentences what a reader sees in a figure, "" where it has no numbers."""
+    """Return the alternative text of a figure, a few sentences; "" without numbers."""
     said = [_course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))]
     more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
     return f"{'; '.join(said[:MOST_SAID])}{more}." if said else ""
 
 
 def unvarying(numbers: Numbers) -> str:
-    """Return what a figure of which nothing varies would show, as a sentence."""
+    """Return a sentence in place of a figure in which nothing varies."""
     said: dict[str, str] = {}
     for one in numbers.series:
         name = one.name.removesuffix(", low").removesuffix(", high")
@@ -107,7 +106,7 @@ def unvarying(numbers: Numbers) -> str:
 
 
 def tables(numbers: Numbers) -> list[Block]:
-    """Return the numbers behind a figure: a table for all series that stand at the same places.
+    """Return the numbers of a figure: a table for all series with the same places.
 
     Series of more than `MOST_ROWS` values are summed up.
     """
@@ -138,7 +137,7 @@ def _listed(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def _where(one: Series) -> tuple[str, int, str]:
-    """Return by what series are brought together, lines across the axes last."""
+    """Return the sort key of a series; lines across the axes come last."""
     return one.panel, not one.at, str(one.at)
 
 

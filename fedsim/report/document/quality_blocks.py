@@ -46,5 +46,4 @@ def share(found: Proportion | None) -> str | None:
 
 
 def _count(value: float) -> str:
-    """Return a number of records, or a mean of such, as text."""
     return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"

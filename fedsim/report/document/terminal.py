@@ -1,4 +1,4 @@
-"""Blocks on the terminal. Text is never read as rich's markup: it may be somebody else's."""
+"""Blocks on the terminal. Text is never rich's markup, since it may be foreign."""
 
 import re
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from fedsim.report.document.blocks import (
 )
 
 COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red", "note": "dim"}
-"""Of texts and marks, by their kinds."""
+"""Colours of texts and marks, by kind."""
 
 KEPT = 14
-"""Characters that a column keeps where room is short: no shorter number or word is cut."""
+"""Least width of a column, in characters, so that no short number or word is cut."""
 
 
 def shown(*blocks: Block | RenderableType) -> RenderableType:

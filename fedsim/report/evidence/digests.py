@@ -16,7 +16,7 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.common import private_files
 from fedsim.common.installation import PACKAGES
-from fedsim.config import Config, to_run_config
+from fedsim.config import Scalar
 
 LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
 """Libraries that numbers and pictures depend on."""
@@ -66,14 +66,17 @@ def of_code(own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def own_code(config: Config) -> dict[str, str]:
+def own_code(values: Mapping[str, Scalar]) -> dict[str, str]:
     """Return the user's own code that a configuration names: the key by the code's name.
+
+    Args:
+        values: the configuration, by dotted key.
 
     Raises:
         InputError: the code is not allowed on this machine, or cannot be imported.
     """
     found = {}
-    for key, value in to_run_config(config).items():
+    for key, value in values.items():
         for name in str(value).split(","):
             if registry.is_code(name.strip()) and name.strip().partition(":")[0] not in OTHERS:
                 registry.lookup({}, name.strip(), key)

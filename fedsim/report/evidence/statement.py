@@ -11,6 +11,7 @@ from fedsim.audits.results import conditions
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.common import reading
 from fedsim.common.report_directory import EVIDENCE
+from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
 from fedsim.report.evidence import derivation, digests, envelope
@@ -176,7 +177,9 @@ def made(signed: Signed) -> Statement:
         ]
     except OSError as error:
         raise InputError(f"cannot read the files of '{signed.root}': {error.strerror}") from None
-    own = digests.own_code(RunDirectory.open(signed.root).config) if signed.is_run else {}
+    own = {}
+    if signed.is_run:
+        own = digests.own_code(to_run_config(RunDirectory.open(signed.root).config))
     predicate = Predicate(
         kind=signed.kind,  # type: ignore[arg-type]  # pydantic sees to it
         report=signed.report,

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from adversaries.errors import InputError
 from fedsim.common import reading
+from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.evidence import derivation, digests, envelope
 from fedsim.report.evidence.envelope import Envelope, Statement
@@ -205,7 +206,8 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
     told = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
-        here = digests.of_code({} if config is None else digests.own_code(config))
+        own = {} if config is None else digests.own_code(to_run_config(config))
+        here = digests.of_code(own)
     except InputError:  # the user's own code is not allowed here, or is missing
         here = digests.of_code({})
     yours = {f"code of {name}": digest for name, digest in here.items()} | digests.versions()

@@ -1,4 +1,4 @@
-"""What the adversary believed: log-odds and beliefs, by round and at the end."""
+"""Figures of the adversary's log-odds and beliefs, by round and at the end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -75,11 +75,11 @@ def log_odds_histogram(
 
     Args:
         worlds: bool [T].
-        final: the log-odds after the last round, [T]; infinite ones are counted in words.
-        mu: every trial's own sqrt(sum (LS_i / sigma_i)^2), [T]; None where no closed form holds.
-        epsilon: marks the log-odds at which the belief passes rho_beta; None leaves it out.
-        density: drawn instead of what mu predicts, as heights `world_d` and `world_d_prime` [n]
-            between `edges` [n + 1]; None for that of mu.
+        final: log-odds after the last round, [T]; infinite ones are counted in words.
+        mu: sqrt(sum (LS_i / sigma_i)^2) of every trial, [T]; None if no closed form holds.
+        epsilon: marks the log-odds at which the belief exceeds rho_beta; None for no mark.
+        density: prediction to draw in place of that of mu, as heights `world_d` and
+            `world_d_prime` [n] between `edges` [n + 1]; or None.
     """
     with panel("final log-odds Λ for D", "density", above=0.06) as (figure, axes):
         finite = np.isfinite(final)

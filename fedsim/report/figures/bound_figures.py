@@ -1,4 +1,4 @@
-"""What was measured beside what is allowed: advantages, guarantees, lower bounds."""
+"""Figures of measurements beside their limits: advantages, guarantees, lower bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -63,9 +63,9 @@ STYLE = {
 
 
 def to_svg(figure: Figure) -> str:
-    """Return the figure as a standalone SVG document without dates or addresses of makers.
+    """Return the figure as a standalone SVG document without a date or a creator.
 
-    Its description is the numbers behind it, as of `numbers.encode`.
+    The document's description holds the numbers of the figure (`numbers.encode`).
     """
     buffer = io.StringIO()
     _plain_ticks(figure)
@@ -77,9 +77,9 @@ def to_svg(figure: Figure) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the figure as a PNG fit for high-resolution screens and print.
+    """Return the figure as a PNG for high-resolution screens and print.
 
-    Its description is the numbers behind it, as of `numbers.encode`.
+    The file's description holds the numbers of the figure (`numbers.encode`).
     """
     buffer = io.BytesIO()
     _plain_ticks(figure)
@@ -90,10 +90,10 @@ def to_png(figure: Figure) -> bytes:
 
 
 def _plain_ticks(figure: Figure) -> None:
-    """Write the ticks of logarithmic axes as numbers, where matplotlib would as mathematics.
+    """Write the ticks of logarithmic axes as plain numbers.
 
-    The style leaves mathematics as it is written. Ticks between the powers of ten are labelled
-    where there are few.
+    The style does not typeset the mathematics that matplotlib would write. Ticks between powers of
+    ten get a label if there are few.
     """
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
@@ -119,7 +119,7 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
     """Yield a figure and its axes to draw on; then name the axes and put the legend above them.
 
     Args:
-        above: as of `legend_above`.
+        above: extra distance of the legend, as for `legend_above`.
     """
     with page_style():
         figure, axes = new_axes()

@@ -1,7 +1,7 @@
-"""The numbers behind a figure, read from what was drawn, so that a page can say what is seen.
+"""The numbers of a figure, read from its artists, so that a page can describe it in words.
 
-A label names a series, as in the legend; one that begins with an underscore names a series that the
-legend leaves out. What has no label is decoration.
+A label names a series, as in the legend; the legend leaves out labels that begin with an
+underscore. An artist without a label is decoration.
 """
 
 import json
@@ -23,10 +23,10 @@ from matplotlib.patches import StepPatch
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 UNNAMED = re.compile(r"_(child|container)\d+$|_nolegend_$|$")
-"""Labels that matplotlib gives to what has none."""
+"""Labels that matplotlib gives to artists without one."""
 
 FLAT = 2e-3
-"""Below which share of its axis a series is a straight line to the eye."""
+"""Share of its axis below which a series looks like a straight line."""
 
 Points = npt.NDArray[np.float64]
 Values = Sequence[float] | Points
@@ -34,7 +34,7 @@ Found = tuple[str, Values, Values]
 """Name, places and values of a series, or of a part of it."""
 
 Place = float | str
-"""Where a value stands: a number, or the name at the tick."""
+"""Place of a value: a number, or the name at the tick."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Series:
     """A series of a figure.
 
     Attributes:
-        at: where its values stand, [n]; empty for a line across all of the axes.
-        values: [n], or the one value of such a line; NaN where there is none.
+        at: places of the values, [n]; empty for a line across the axes.
+        values: [n], or the single value of such a line; NaN for a missing value.
     """
 
     panel: str
@@ -56,10 +56,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a figure shows.
+    """The series of a figure.
 
     Attributes:
-        flat: whether nothing that is drawn varies.
+        flat: nothing in the figure varies.
     """
 
     series: tuple[Series, ...]
@@ -73,7 +73,7 @@ def read(figure: Figure) -> Numbers:
 
 
 def encode(numbers: Numbers) -> str:
-    """Return the numbers as JSON, to lie in the figure's file."""
+    """Return the numbers as JSON, for the figure's file."""
     values = asdict(numbers)
     for one in values["series"]:
         one["values"] = [value if np.isfinite(value) else None for value in one["values"]]
@@ -92,7 +92,7 @@ def decode(text: str) -> Numbers:
 
 
 class _Panel:
-    """One pair of axes, whose values run along x where its y axis has names at its ticks."""
+    """One pair of axes. Values run along x if the ticks of the y axis have names."""
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
@@ -116,7 +116,7 @@ class _Panel:
         ]
 
     def flat(self) -> bool:
-        """Return whether it has nothing but lines and bands that do not vary."""
+        """Return whether the panel has only lines and bands that do not vary."""
         if self.axes.patches or self.axes.images:
             return False
         low, high = (self.axes.get_xlim, self.axes.get_ylim)[self.up]()

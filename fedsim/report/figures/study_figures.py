@@ -26,14 +26,14 @@ SERIES_COLOURS = (BLUE, PURPLE, GREEN, INK)
 
 @dataclass(frozen=True)
 class Series:
-    """Settings that differ in noise alone.
+    """Settings that differ only in their noise.
 
     Attributes:
-        right_at_most: [n], how often the adversary is right at most, rising.
-        accuracy: [n], NaN where it is unknown.
-        low: [n], lower ends of the intervals of accuracy, NaN where there is none.
+        right_at_most: [n], limit on the adversary's share of right answers, rising.
+        accuracy: [n], NaN if unknown.
+        low: [n], lower ends of the intervals of accuracy, NaN without an interval.
         high: [n], upper ends.
-        limit: at which the limit stands on the axis of right_at_most; None where that is unknown.
+        limit: position on the axis of right_at_most; None if unknown.
     """
 
     label: str

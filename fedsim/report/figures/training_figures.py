@@ -1,4 +1,4 @@
-"""What was trained, on which data, under which noise."""
+"""Figures of a training: its data, its noise and its models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -112,13 +112,13 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 def realised_noise(
     rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
 ) -> Figure:
-    """Return a figure of the standard deviation of the noise that was left over, beside the claim.
+    """Return a figure of the measured standard deviation of the noise, beside the claim.
 
     Args:
         rounds: [k].
         measured: [k].
-        interval: its ends, [2, k].
-        claimed: [k], None where nobody claimed any.
+        interval: ends of the confidence interval, [2, k].
+        claimed: [k]; None without a claim.
     """
     with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)

@@ -14,7 +14,7 @@ from fedsim import config as configuration
 from fedsim.audits.results import report as results
 from fedsim.audits.results.quality import OfClass
 from fedsim.common.foreign_text import without_password
-from fedsim.config import Config, Scalar
+from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.course import Course, Event
 from fedsim.report.tracking.trackers import Subject, Tracker
@@ -26,15 +26,17 @@ PLACES = {
 """Keys whose values may be paths of this machine."""
 
 
-def parameters(config: Config) -> dict[str, Scalar]:
+def parameters(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return the settings for trackers, without paths.
 
-    The seed is included only where the noise also comes from it. Elsewhere the seed would reveal
+    The seed is included only if the noise also comes from it. Otherwise, the seed would reveal
     which trials used the record.
+
+    Args:
+        values: the run's configuration, by dotted key.
     """
-    found = configuration.to_run_config(config)
-    secret = PLACES if config.privacy.noise_source == "seed" else PLACES | {"run.seed"}
-    return {key: value for key, value in found.items() if key not in secret}
+    secret = PLACES if values["privacy.noise-source"] == "seed" else PLACES | {"run.seed"}
+    return {key: value for key, value in values.items() if key not in secret}
 
 
 class Tracking:
@@ -78,7 +80,8 @@ class Tracking:
         """Return the last step of every series; the first call begins."""
         if self._last is None:
             path, config = self._directory.path, self._directory.config
-            subject = Subject(path.name, self._directory.identity, parameters(config))
+            values = configuration.to_run_config(config)
+            subject = Subject(path.name, self._directory.identity, parameters(values))
             self._last = dict(self._tracker.begin(subject))
         return self._last
 
@@ -159,7 +162,7 @@ def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | No
 
 
 def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
-    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.report import model_card, model_quality  # noqa: PLC0415  (torch is slow to import)
 
     card, by = model_card.read(directory), directory.config.privacy.accountant
     found: dict[str, float | None] = {
@@ -167,7 +170,7 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         for row in card.privacy.towards
     }
     if (quality := card.utility) is not None:
-        counted = model_card.quality_in(quality)
+        counted = model_quality.quality_in(quality)
         found |= {
             "model/accuracy": quality.accuracy,
             "model/majority": quality.majority,

@@ -1,7 +1,8 @@
-"""Which setting to take: the limits, the settings that are tried, and the rule that picks one.
+"""The rule by which `fedsim choose` picks a setting, with the limits and the settings to try.
 
-Theory says which settings meet the limit on the adversary, exactly; the trials say how accurate
-their models are, with an interval. Nothing is picked on a measurement that cannot tell.
+Theory decides exactly which settings meet the limit on the adversary. The trials measure how
+accurate their models are, with an interval. The rule picks no setting that the interval leaves
+open.
 """
 
 import math
@@ -26,28 +27,30 @@ from fedsim.studies.choose.grid import Outcome
 BELIEF, ADVANTAGE = "privacy.rho-beta", "privacy.rho-alpha"
 
 FACTORS, FEW_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 1.0, 2.0)
-"""Multiples of the limit that are tried where noise alone varies, and where other keys do too: of
-epsilon, or of mu, which is about the inverse of a multiple of the noise."""
+"""Multiples of the limit to try if only the noise varies, and if other keys vary too.
+
+They multiply epsilon, or mu, which is about the inverse of the noise multiplier.
+"""
 
 NEAR = 0.02
-"""How far below the best accuracy a stricter setting may be to be worth a look."""
+"""Largest loss of accuracy, against the best, at which a stricter setting is reported."""
 
 POWER = 0.8
-"""The share of searches in which the number of trainings that is said to tell does tell."""
+"""Share of searches in which the suggested number of trainings decides."""
 
 State = Literal["chosen", "cannot tell", "none"]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What the adversary may achieve at most.
+    """The limit on what the adversary achieves.
 
     Attributes:
-        key: `BELIEF`, a bound on its belief, which passes it in few trainings (`tail_limit`); or
+        key: `BELIEF`, a bound on its belief, which few trainings exceed (`tail_limit`); or
             `ADVANTAGE`, a bound on its advantage over a coin.
 
     Raises:
-        InputError: a value that bounds nothing, or that nothing meets.
+        InputError: the value is not between a coin's and certainty.
     """
 
     key: str
@@ -58,27 +61,27 @@ class Limit:
         if not lowest < self.value < 1:
             name, example = ("belief", 0.75) if self.key == BELIEF else ("advantage", 0.2)
             raise InputError(
-                f"--max-{name} is {self.value:g}; give a number above {lowest:g}, which is a "
-                f"coin's, and below 1, which is certainty, for example {example}"
+                f"--max-{name} is {self.value:g}; give a number above {lowest:g} (a coin's) and "
+                f"below 1 (certainty), for example {example}"
             )
 
     @property
     def kind(self) -> str:
-        """What is limited, in a word."""
+        """The limited quantity: "belief" or "advantage"."""
         return "belief" if self.key == BELIEF else "advantage"
 
     def met_by(self, bounds: Bounds | Towards) -> bool:
-        """Return whether theory's bounds are within the limit, up to the search's precision."""
-        found = bounds.rho_beta if self.key == BELIEF else bounds.rho_alpha
-        return found <= self.value * (1 + 1e-8)
+        """Return whether theory's bounds are within the limit."""
+        bound = bounds.rho_beta if self.key == BELIEF else bounds.rho_alpha
+        return bound <= self.value * (1 + 1e-8)  # the calibration finds noise to this precision
 
     def levels(self, factors: Sequence[float]) -> list[float]:
-        """Return stricter and looser bounds around this one, rising.
+        """Return stricter and looser bounds around this one, in rising order.
 
         Args:
-            factors: of epsilon or mu, 1 for the limit itself.
+            factors: multiples of epsilon or mu; 1 is the limit itself.
         """
-        found = set()
+        levels = set()
         for factor in factors:
             if self.key == BELIEF:
                 level = float(expit(factor * logit(self.value)))
@@ -88,19 +91,20 @@ class Limit:
                 coin = 0.0
             level = self.value if factor == 1 else round(level, 4)
             if coin < level < 1:
-                found.add(level)
-        return sorted(found)
+                levels.add(level)
+        return sorted(levels)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting, as theory and its trials have it.
+    """One setting with its bounds by theory and the measurements of its trials.
 
     Attributes:
-        noise_multiplier: nominal, as `privacy.noise-multiplier` takes it.
-        tail_limit: in what share of trainings the belief passes rho_beta at most.
-        accuracy_interval: of that mean; None for fewer than two trainings, or for equal ones.
-        band: between which accuracies nine in ten single trainings were; None where unknown.
+        noise_multiplier: nominal, as in `privacy.noise-multiplier`.
+        tail_limit: upper bound on the share of trainings in which the belief exceeds rho_beta.
+        accuracy_interval: of the mean accuracy; None for fewer than two trainings, or if all are
+            equal.
+        band: 5th and 95th percentile of a single training's accuracy; None if unknown.
     """
 
     name: str
@@ -128,7 +132,7 @@ class Candidate:
     def has_learnt(self) -> bool:
         """Whether the accuracy is shown to be above the majority class's share.
 
-        By the lower end of its interval; by the mean where there is none.
+        The lower end of the interval decides, or the mean if there is no interval.
         """
         if self.accuracy is None:
             return False
@@ -137,30 +141,30 @@ class Candidate:
 
     @property
     def right_at_most(self) -> float:
-        """How often any adversary names the world at most; a coin does so in half of the cases."""
+        """Upper bound on the share of cases in which an adversary is right; a coin has 0.5."""
         return (1 + self.rho_alpha) / 2
 
     @property
     def others(self) -> tuple[tuple[str, Scalar], ...]:
-        """The values of the keys that do not say how much noise there is."""
+        """The values of the keys that do not set the noise."""
         return tuple((key, value) for key, value in self.values.items() if key not in KEYS)
 
     @property
     def left_out(self) -> str:
-        """Why it is not chosen, whatever it meets; "" where nothing speaks against it."""
+        """A sentence that says why the setting may not be chosen; "" if it may."""
         if self.alarm:
-            return "whose trials contradict theory"
+            return "Its trials contradict theory."
         if self.accuracy is None:
-            return "of which no model has an accuracy"
+            return "None of its models has an accuracy."
         if self.has_learnt:
             return ""
         between = self.accuracy_interval
         if between is not None and between.high > self.majority:
-            return "whose trainings cannot tell whether it has learnt more than the majority class"
-        return "which has learnt nothing"
+            return "Its trainings cannot tell whether it has learnt more than the majority class."
+        return "It has learnt nothing."
 
     def is_accurate(self, least: float) -> bool | None:
-        """Return whether the accuracy is at least so much; None where the interval holds it."""
+        """Return whether the accuracy is at least `least`; None if the interval contains it."""
         if self.accuracy_interval is None:
             return None
         if self.accuracy_interval.low >= least:
@@ -170,14 +174,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was picked, and what there is beside it.
+    """The chosen setting, and its alternatives.
 
     Attributes:
-        least: of each combination of the other keys, the setting of least noise that meets the
-            limit.
-        strictest: the strictest that meets it, within `NEAR` of the best accuracy of those.
-        nearest: where nothing was chosen, what comes near: the most accurate that meets the limit,
-            and the strictest that is accurate enough.
+        least: the setting with the least noise that meets the limit, for each combination of the
+            other keys.
+        strictest: the strictest setting that meets the limit with an accuracy within `NEAR` of the
+            best.
+        nearest: if no setting was chosen, the most accurate one that meets the limit and the
+            strictest one that is accurate enough.
     """
 
     state: State
@@ -189,19 +194,19 @@ class Choice:
 
 
 def varied(limit: Limit, over: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequence[Scalar]]:
-    """Return the keys that a search varies: noise around the limit, unless `over` says which."""
+    """Return the keys and values to try: noise around the limit, unless `over` sets the noise."""
     if set(over) & set(KEYS):
         return dict(over)
     return {**over, limit.key: limit.levels(FEW_FACTORS if over else FACTORS)}
 
 
 def check(scheme: Scheme) -> None:
-    """Make sure that noise protects from the vantage at all."""
+    """Raise InputError if no noise protects from the adversary at its vantage."""
     federation = scheme.federation
     if scheme.privacy.noise.mechanism.by_candidate:
         raise InputError(
-            'fedsim choose is for noise with a guarantee; set privacy.noise to "isotropic" '
-            "(PAC noise bounds what is told on average alone)"
+            'fedsim choose needs noise with a guarantee; set privacy.noise = "isotropic" '
+            "(PAC noise only bounds an average)"
         )
 
     def share(trust: Trust) -> float:
@@ -211,35 +216,37 @@ def check(scheme: Scheme) -> None:
 
     if share(federation.trust) > 0:
         return
-    helping = [trust.value for trust in Trust if share(trust) > 0]
+    helping = " or ".join(trust.value for trust in Trust if share(trust) > 0)
     raise InputError(
-        f"against the {federation.vantage.value} no noise meets any limit under "
-        f"{federation.trust.value} trust, where it sees every client's sum before the noise; "
-        f"give --set federation.trust={helping[0]}"
-        + "".join(f" or {other}" for other in helping[1:])
-        + ", or protect from somebody else with --against"
+        f"with {federation.trust.value} trust, the {federation.vantage.value} sees every client's "
+        f"sum before the noise, so that no noise meets a limit; give --set federation.trust="
+        f"{helping}, or name another adversary with --against"
     )
 
 
 def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None:
-    """Return a setting as theory and its trials have it; None where its run failed."""
+    """Return a setting with its bounds and measurements; None if its run failed.
+
+    Args:
+        settings: number of settings that share one confidence level (Bonferroni).
+    """
     report = outcome.report
     if report is None:
         return None
     measured, bounds, classes = report.empirical, report.bounds, report.utility.quality
     worst = next(each.allowed.worst for each in report.verdicts if each.vantage == report.vantage)
-    # The report's bounds are those of the target's client.
-    here = worst if worst.rho_alpha > bounds.rho_alpha else bounds
+    # The report's bounds hold for the target's client; another client may be worse off.
+    weakest = worst if worst.rho_alpha > bounds.rho_alpha else bounds
     together = 1 - (1 - measured.confidence) / settings
     return Candidate(
         name=outcome.point.name,
         values=outcome.point.values,
         noise_multiplier=report.mechanism.noise_multiplier,
-        epsilon=here.epsilon,
-        rho_beta=here.rho_beta,
-        rho_alpha=here.rho_alpha,
+        epsilon=weakest.epsilon,
+        rho_beta=weakest.rho_beta,
+        rho_alpha=weakest.rho_alpha,
         tail_limit=bounds.tail_limit,
-        meets=limit.met_by(here),
+        meets=limit.met_by(weakest),
         accuracy=outcome.accuracy,
         accuracy_interval=outcome.accuracy_interval(together),
         trainings=len(outcome.accuracies),
@@ -258,16 +265,17 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
 def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -> Choice:
     """Pick a setting by a rule that is fixed in advance.
 
-    Of each combination of the other keys the least noise that meets the limit in theory. Without a
-    least accuracy the most accurate of these; with one the strictest setting that meets the limit,
-    of which the lower end of the interval is as accurate. Trials that contradict theory rule a
-    setting out, and so does an accuracy that is not shown to be above the majority class's share.
+    Without a minimum accuracy: take, for each combination of the other keys, the least noise that
+    meets the limit in theory, and pick the most accurate of these settings. With a minimum: pick
+    the strictest setting that meets the limit and whose interval lies above the minimum. A setting
+    is ruled out if its trials contradict theory, or if its accuracy is not shown to be above the
+    majority class's share.
 
     Args:
-        min_accuracy: that the model is to have at least, in (0, 1); None to have the best.
+        min_accuracy: minimum accuracy, in (0, 1); None to get the most accurate model.
     """
-    known = [each for each in candidates if not each.left_out]
-    usable = [each for each in known if each.meets]
+    eligible = [each for each in candidates if not each.left_out]
+    usable = [each for each in eligible if each.meets]
     combinations: dict[tuple[tuple[str, Scalar], ...], Candidate] = {}
     for each in sorted(usable, key=lambda one: one.rho_alpha):
         combinations[each.others] = each
@@ -282,7 +290,7 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
         state = "cannot tell" if undecided else "none"
         nearest = list(_best(undecided or usable))
     if chosen is None:
-        accurate = (each for each in known if min_accuracy and each.is_accurate(min_accuracy))
+        accurate = (each for each in eligible if min_accuracy and each.is_accurate(min_accuracy))
         nearest += filter(None, [_strictest(accurate)])
     best = next(iter(_best(usable)), None)
     return Choice(
@@ -299,48 +307,47 @@ def choose(candidates: Sequence[Candidate], min_accuracy: float | None = None) -
 def noise_costs_nothing(candidates: Sequence[Candidate]) -> bool:
     """Return whether the trials show no loss of accuracy by noise.
 
-    The interval of the difference between the loosest and the strictest setting holds 0, and all
-    means are within `NEAR` of each other.
+    This holds if the interval of the difference between the loosest and the strictest setting
+    contains 0, and all means are within `NEAR` of each other.
     """
     usable = (each for each in candidates if each.accuracy is not None)
-    known = sorted(usable, key=lambda each: each.rho_alpha)
-    if len(known) < 2:
+    measured = sorted(usable, key=lambda each: each.rho_alpha)
+    if len(measured) < 2:
         return False
-    means = [_accuracy(each) for each in known]
-    ends = [each.accuracy_interval for each in (known[0], known[-1])]
+    means = [_accuracy(each) for each in measured]
+    ends = [each.accuracy_interval for each in (measured[0], measured[-1])]
     reach = math.hypot(*(math.inf if end is None else (end.high - end.low) / 2 for end in ends))
     return math.isfinite(reach) and abs(means[-1] - means[0]) <= reach and np.ptp(means) <= NEAR
 
 
-def trainings_needed(found: Candidate, least: float) -> int | None:
-    """Return of how many trainings four in five searches could tell that a setting is accurate.
+def trainings_needed(setting: Candidate, least: float) -> int | None:
+    """Return how many trainings show, in a share `POWER` of searches, that a setting is accurate.
 
     Args:
-        found: a setting whose interval holds the least accuracy.
+        setting: its interval contains the minimum accuracy.
 
     Returns:
-        The number; None where its mean is no more than that, so that none may, and where it has no
-        interval.
+        The number; None if the setting has no interval, or if its mean is not above the minimum.
     """
-    between = found.accuracy_interval
-    if between is None or _accuracy(found) <= least:
+    between = setting.accuracy_interval
+    if between is None or _accuracy(setting) <= least:
         return None
     reach = (between.high - between.low) / 2
-    # The interval must end above the least accuracy although the mean comes out lower by chance.
+    # The interval must lie above the minimum even if the mean is lower by chance.
     luck = 1 + ndtri(POWER) / ndtri((1 + between.confidence) / 2)
-    return math.ceil(found.trainings * (luck * reach / (_accuracy(found) - least)) ** 2)
+    return math.ceil(setting.trainings * (luck * reach / (_accuracy(setting) - least)) ** 2)
 
 
-def _accuracy(found: Candidate) -> float:
-    return -math.inf if found.accuracy is None else found.accuracy
+def _accuracy(setting: Candidate) -> float:
+    return -math.inf if setting.accuracy is None else setting.accuracy
 
 
 def _best(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the most accurate setting, the stricter of equals; nothing of nothing."""
+    """Return a list with the most accurate setting, the stricter of equals; [] for no setting."""
     return sorted(candidates, key=lambda each: (-_accuracy(each), each.rho_alpha))[:1]
 
 
 def _strictest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the setting that leaves the adversary least, the more accurate of equals."""
+    """Return the setting with the least advantage, the more accurate of equals."""
     order = sorted(candidates, key=lambda each: (round(each.rho_alpha, 9), -_accuracy(each)))
     return order[0] if order else None

@@ -1,4 +1,4 @@
-"""What a search for a setting says: sentences, a table, one page, and a configuration to run."""
+"""The report of `fedsim choose`: a table, a page, report.json, and a configuration to run."""
 
 import shlex
 from dataclasses import asdict, replace
@@ -33,7 +33,7 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.studies.choose import choose, choose_words, recommendation, sweep
 from fedsim.studies.choose.choose import Candidate
-from fedsim.studies.choose.choose_search import KIND, Found
+from fedsim.studies.choose.choose_search import KIND, Result
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
@@ -50,32 +50,32 @@ IN_SHORT = [
 """The columns that a terminal of 80 characters has room for."""
 
 
-def table(found: Found) -> RenderableType:
-    """Return the settings as the terminal shows them: the columns that decide."""
-    cells = [[row[place] for place in IN_SHORT] for row in _cells(found)]
-    title = f"Settings; the limit: {choose_words.limit(found)}"
-    caption = f"{choose_words.caption_of_accuracy(found)} The page has all columns."
+def table(result: Result) -> RenderableType:
+    """Return the table for the terminal, with the columns that decide."""
+    cells = [[row[place] for place in IN_SHORT] for row in _cells(result)]
+    title = f"Settings; the limit: {choose_words.limit(result)}"
+    caption = f"{choose_words.caption_of_accuracy(result)} The page has all columns."
     settings = tabulated([HEADINGS[place] for place in IN_SHORT], cells)
     return terminal.table(settings, title, caption, dense=True)
 
 
-def summary(found: Found) -> list[Block]:
-    """Return the answer and the settings, as a notebook shows them."""
-    return [*map(Prose, choose_words.sentences(found)), tabulated(HEADINGS, _cells(found))]
+def summary(result: Result) -> list[Block]:
+    """Return the answer and the settings, for a notebook."""
+    return [*map(Prose, choose_words.sentences(result)), tabulated(HEADINGS, _cells(result))]
 
 
-def document(found: Found) -> dict[str, Any]:
+def document(result: Result) -> dict[str, Any]:
     """Return report.json: the request, the settings, the choice, and what the search costs."""
-    request, choice, config = found.request, found.choice, found.config
+    request, choice, config = result.request, result.choice, result.config
     written: dict[str, Any] = strict_json(
         {
             "kind": KIND,
             "name": config.run.name,
             "state": choice.state,
-            "sentences": choose_words.sentences(found),
+            "sentences": choose_words.sentences(result),
             "limit": {
                 request.limit.kind: request.limit.value,
-                "tail_limit": choose_words.tail_limit(found),
+                "tail_limit": choose_words.tail_limit(result),
                 "against": config.federation.vantage.value,
                 "trust": config.federation.trust.value,
                 "delta": config.privacy.delta,
@@ -92,27 +92,27 @@ def document(found: Found) -> dict[str, Any]:
             "least_noise": [each.name for each in choice.least],
             "strictest_near_the_best": _named(choice.strictest),
             "nearest": [each.name for each in choice.nearest],
-            "search_cost": None if found.cost is None else asdict(found.cost),
-            "search_cost_within_limit": found.cost_within and asdict(found.cost_within),
-            "settings": rows(found),
+            "search_cost": None if result.cost is None else asdict(result.cost),
+            "search_cost_within_limit": result.cost_within and asdict(result.cost_within),
+            "settings": rows(result),
         }
     )
     return written
 
 
-def rows(found: Found) -> list[dict[str, Any]]:
-    """Return a row for each run: those of a sweep, and what the choice goes by."""
-    known = {each.name: each for each in found.choice.candidates}
+def rows(result: Result) -> list[dict[str, Any]]:
+    """Return a row for each run: the columns of a sweep, and those that decide the choice."""
+    candidates = {each.name: each for each in result.choice.candidates}
     made = []
-    for row in sweep.rows(found.outcomes):
-        each = known.get(row["run"])
+    for row in sweep.rows(result.outcomes):
+        each = candidates.get(row["run"])
         ends = each and each.accuracy_interval
         own = {
             "noise_multiplier": each and each.noise_multiplier,
             "right_at_most": each and each.right_at_most,
             "rho_beta": each and each.rho_beta,
             "meets_limit": each and each.meets,
-            "chosen": each is not None and each is found.choice.chosen,
+            "chosen": each is not None and each is result.choice.chosen,
             "accuracy_low_together": ends and ends.low,
             "accuracy_high_together": ends and ends.high,
             "single_accuracy_low": each and each.band and each.band[0],
@@ -122,39 +122,48 @@ def rows(found: Found) -> list[dict[str, Any]]:
     return made
 
 
-def write(found: Found, directory: Path) -> Path:
-    """Write what was found, and the configuration of the chosen setting; return the page.
+def write(result: Result, directory: Path) -> Path:
+    """Write the page, report.json, summary.csv and config.toml; return the path of the page.
 
     Raises:
-        InputError, OSError: as of `report_directory.write_report`.
+        InputError: the directory holds another kind of report.
+        OSError: a file cannot be written.
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
-    made, figure = document(found), frontier(found)
-    name = found.config.run.name
+    made, figure = document(result), frontier(result)
+    name = result.config.run.name
     caption = (
-        "Accuracy of the model against how often the adversary is right at most, a point for each "
-        f"setting; upright lines are intervals of the mean accuracy. {choose_words.caption(found)}"
+        "Accuracy of the model against the limit on how often the adversary is right. Each point "
+        f"is a setting. Vertical lines are intervals of the mean accuracy. {_caption(result)}"
     )
     blocks: list[Block] = [Heading("Accuracy against the adversary")]
     if figure:
         blocks.append(Figure("frontier", figure, "", caption))
     blocks += [
         Heading("The settings"),
-        tabulated(HEADINGS, _cells(found)),
-        sweep.runs(found.outcomes),
+        tabulated(HEADINGS, _cells(result)),
+        sweep.runs(result.outcomes),
         Heading("What the search itself costs in privacy"),
         Prose(choose_words.NO_GUARANTEE),
-        tabulated(("How", "ε", "What it assumes"), choose_words.cost(found)),
+        tabulated(("How", "ε", "What it assumes"), choose_words.cost(result)),
         Heading("What this does not say"),
-        Bullets(list(choose_words.told(found))),
+        Bullets(list(choose_words.limits_of_the_page(result))),
     ]
-    left_out = [each for each in choose_words.sentences(found) if each.startswith("Left out: ")]
-    said = [each for each in choose_words.sentences(found) if each not in left_out]
+    sentences = choose_words.sentences(result)
+    left_out = [each for each in sentences if each.startswith("Left out: ")]
     if left_out:
         blocks.append(Part("Settings that were left out", [Bullets(left_out)], folded=True))
-    first = recommendation.first(found.outcomes, said, found.config.data.name)
-    first = replace(first, checks=[_meets(found), *first.checks], steps=_steps(found, directory))
+    answer = [each for each in sentences if each not in left_out]
+    first = recommendation.first(result.outcomes, answer, result.config.data.name)
+    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(result.choice.state, FAILED)
+    meets = f"A setting that meets the limit can be chosen: {choose_words.limit(result)}."
+    steps: list[Words] = [
+        (f"{what}: ", Code(command)) for what, command in commands(result, directory)
+    ]
+    if result.choice.chosen is None:
+        steps = ["Try more noise, more rounds or more trials. The table below shows all settings."]
+    first = replace(first, checks=[Check(mark, meets), *first.checks], steps=steps)
     page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, first, blocks))
     files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
@@ -163,61 +172,44 @@ def write(found: Found, directory: Path) -> Path:
     for path, content in files.items():
         private_files.write(directory / path, content.encode())
     place = report_directory.write_report(directory, made, page)
-    if found.choice.chosen:
-        text = configuration.dump(found.config)
+    if result.choice.chosen:
+        text = configuration.dump(result.config)
         private_files.write(directory / CONFIG, text.encode())
-    else:  # of a search that found one
+    else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)
     return place
 
 
-def _meets(found: Found) -> Check:
-    """Return whether a setting meets the limit and was chosen."""
-    marks = {"chosen": PASSED, "cannot tell": OPEN}
-    text = f"A setting that meets the limit can be chosen: {choose_words.limit(found)}."
-    return Check(marks.get(found.choice.state, FAILED), text)
-
-
-def _steps(found: Found, directory: Path) -> list[Words]:
-    if found.choice.chosen is None:
-        return ["Try more noise, more rounds or more trials: the settings below say what is near."]
-    return [(f"{what}: ", Code(command)) for what, command in commands(found, directory)]
-
-
-def commands(found: Found, directory: Path) -> list[tuple[str, str]]:
-    """Return what to do with the chosen setting, and the command that does it."""
+def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
+    """Return the next steps with the chosen setting: a few words and the command, each."""
     place = shlex.quote(str(directory / CONFIG))
-    said = [("Measure it", f"fedsim run {place}")]
-    if found.config.privacy.sensitivity != "local":  # which is no guarantee for anybody
-        protecting = "--set privacy.noise-source=system"
-        if found.config.federation.summed_in_the_clear:
-            protecting += " --set federation.secure-aggregation=secagg+"
-        what = f"Train the model with it{_more_records(found)}"
-        said.append((what, f"fedsim train {place} {protecting}"))
-    return said
+    steps = [("Measure it", f"fedsim run {place}")]
+    if result.config.privacy.sensitivity == "local":  # that noise is not a DP guarantee
+        return steps
+    protecting = "--set privacy.noise-source=system"
+    if result.config.federation.summed_in_the_clear:
+        protecting += " --set federation.secure-aggregation=secagg+"
+    train = "Train the model with it"
+    data, whole = result.config.data, distribution.dataset(result.config)
+    available = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
+    if available > data.records:
+        train += f", on {data.records:,} of {available:,} records "
+        train += f"(--set data.records={available} takes all)"
+    return [*steps, (train, f"fedsim train {place} {protecting}")]
 
 
-def _more_records(found: Found) -> str:
-    """Return how many records the training takes, if there are more; "" if it takes all."""
-    data, whole = found.config.data, distribution.dataset(found.config)
-    there = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
-    if there <= data.records:
-        return ""
-    return f", on {data.records:,} of {there:,} records (--set data.records={there} takes all)"
-
-
-def frontier(found: Found) -> Any:
-    """Return the figure of accuracy against the adversary; None without a setting to draw."""
+def frontier(result: Result) -> Any:
+    """Return the figure of accuracy against the adversary; None if every run failed."""
     from fedsim.report.figures import study_figures  # noqa: PLC0415
 
-    if not found.choice.candidates:
+    if not result.choice.candidates:
         return None
-    least = {each.others: each for each in found.choice.least}
+    least = {each.others: each for each in result.choice.least}
     series = []
-    combinations = list(dict.fromkeys(each.others for each in found.choice.candidates))
+    combinations = list(dict.fromkeys(each.others for each in result.choice.candidates))
     for others in combinations:
         alike = sorted(
-            (each for each in found.choice.candidates if each.others == others),
+            (each for each in result.choice.candidates if each.others == others),
             key=lambda each: each.rho_alpha,
         )
         ends = [each.accuracy_interval for each in alike]
@@ -231,24 +223,32 @@ def frontier(found: Found) -> Any:
                 limit=least[others].right_at_most if others in least else None,
             )
         )
-    chosen = found.choice.chosen
+    chosen = result.choice.chosen
     place = None
     if chosen is not None and chosen.accuracy is not None:
         place = chosen.right_at_most, chosen.accuracy
     return study_figures.frontier(
-        series, f"limit: {choose_words.limit_in_short(found)}", place, found.request.min_accuracy
+        series, f"limit: {choose_words.limit_in_short(result)}", place, result.request.min_accuracy
     )
 
 
-def _cells(found: Found) -> list[list[str]]:
-    known = {each.name: each for each in found.choice.candidates}
+def _caption(result: Result) -> str:
+    level = percent(result.config.audit.confidence)
+    return (
+        f"{choose_words.caption_of_accuracy(result)} Measured advantage: each interval at {level}. "
+        "One training's accuracy: from the 5th to the 95th percentile."
+    )
+
+
+def _cells(result: Result) -> list[list[str]]:
+    candidates = {each.name: each for each in result.choice.candidates}
     cells = []
-    for outcome in found.outcomes:
-        each, name = known.get(outcome.point.name), choose_words.values(outcome.point.values)
+    for outcome in result.outcomes:
+        each, name = candidates.get(outcome.point.name), choose_words.values(outcome.point.values)
         if each is None:
             cells.append([name, *[DASH] * 7, "failed"])
             continue
-        mark = " ← chosen" if each is found.choice.chosen else ""
+        mark = " ← chosen" if each is result.choice.chosen else ""
         between, least = each.accuracy_interval, each.least_recall
         ends = None if between is None else (between.low, between.high)
         cells.append(

@@ -1,4 +1,4 @@
-"""The search for a setting: which runs are made, what they found, and what the search costs."""
+"""The search of `fedsim choose`: its request, its runs, its result and its privacy cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,14 +24,17 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan
 
 KIND = "choice"
-"""What report.json says that it is of."""
+"""Value of `kind` in report.json."""
 
 TRIALS = 40
-"""Of each setting: every one is evaluated, which costs more than the adversary does."""
+"""Default number of trials of each setting. Few, since evaluating them all takes most of the time.
+"""
 
 EVERY = 1_000_000
-"""All trials are evaluated, those too that are added later: a number that does not vary, since runs
-with another value of it cannot be extended."""
+"""Value of audit.evaluated-trials that evaluates all trials, also those that are added later.
+
+It is a constant, since a run with another value cannot be extended.
+"""
 
 
 OF_THE_QUESTION = (
@@ -39,21 +42,23 @@ OF_THE_QUESTION = (
     *("privacy.accountant", "privacy.delta", "privacy.neighbouring", "privacy.sensitivity"),
     "privacy.unit",
 )
-"""What keys begin with that say who is protected from whom, and how surely."""
+"""Prefixes of the keys that define the question: the target, the adversary and the confidence."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for.
+    """The request of a user.
 
     Attributes:
-        min_accuracy: that the model is to have at least; None to have the best.
-        over: keys with the values that are tried; noise around the limit where none of them says
-            how much there is.
-        common: keys that are otherwise in all settings.
+        min_accuracy: minimum accuracy of the model; None to get the most accurate.
+        against: the adversary's vantage point; None as configured.
+        over: keys with the values to try. If no key sets the noise, the search tries noise around
+            the limit.
+        trials: of each setting; None for `TRIALS`.
+        common: keys with the value that all settings take.
 
     Raises:
-        InputError: an accuracy that no model has, or that any has.
+        InputError: a value cannot be searched for.
     """
 
     limit: Limit
@@ -70,31 +75,31 @@ class Request:
                 "and 1, for example 0.8"
             )
         grid.refuse_overlap(self.common, self.over)
-        if asked := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
+        if shared := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
             raise InputError(
-                f"--over {asked[0]}: it is part of the question, which all settings have in "
-                "common; give it with --set"
+                f"--over {shared[0]} varies the question itself, which must be the same in all "
+                "settings; give it with --set"
             )
         if aimed := given(self.common):
             raise InputError(
-                f"--set {aimed[0]}: how much noise there is is what fedsim choose looks for; leave "
-                "it out, or try several with --over"
+                f"--set {aimed[0]} sets the noise, which fedsim choose searches for; leave "
+                "it out, or try several values with --over"
             )
         if self.common.get("privacy.noise-source", "seed") != "seed":
             raise InputError(
-                "fedsim choose plays its trials with noise of the seed, which is a measurement on "
-                "records that need no protection; leave privacy.noise-source out of --set"
+                "--set privacy.noise-source: fedsim choose draws the noise of its trials from the "
+                "seed, a measurement on records that need no protection; leave the key out"
             )
 
     @property
     def asked(self) -> dict[str, Scalar]:
-        """What is otherwise in the configuration that is written in the end."""
+        """Changes to the configuration that is written for the chosen setting."""
         vantage = {} if self.against is None else {"federation.vantage": self.against.value}
         return {**self.common, **vantage}
 
     @property
     def played(self) -> dict[str, Scalar]:
-        """What is otherwise in the runs of the search besides."""
+        """Changes to the configuration of every run of the search."""
         trials: Scalar = self.common.get("trials.count", TRIALS)
         if self.trials is not None:
             trials = self.trials
@@ -109,17 +114,16 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found.
+class Result:
+    """The result of a search.
 
     Attributes:
-        config: of the setting that was chosen, to be run; of the first one where none was.
-        cost: of the search; None where no guarantee can be stated.
-        cost_within: of a search among those settings alone that meet the limit; None where none
-            does, or no guarantee can be stated.
-        needed: the least nominal noise multiplier that meets the limit in theory, with the other
-            keys of the chosen setting; None where it is among those that were tried anyway, or
-            no multiplier can be worked out for them.
+        config: of the chosen setting; of the first setting if none was chosen.
+        cost: of the search on private records; None if no guarantee can be stated.
+        cost_within: of a search among only the settings that meet the limit; None if no setting
+            meets it, or if no guarantee can be stated.
+        needed: least nominal noise multiplier that meets the limit in theory, with the other keys
+            of the chosen setting; None if the search tried it anyway, or if it cannot be computed.
     """
 
     request: Request
@@ -134,22 +138,29 @@ class Found:
 Load = Callable[[Mapping[str, Scalar]], Config]
 """Returns the experiment with other values of some keys."""
 
+Prepare = Callable[[Config], "Plan"]
+"""Returns the plan of a run, without starting it."""
+
 
 def search(
     request: Request,
     out: Path | None,
     load: Load,
-    prepare: Callable[[Config], "Plan"],
+    prepare: Prepare,
     run: Callable[["Plan"], RunDirectory],
     say: Callable[[str], None],
-) -> tuple[Found, Path]:
-    """Carry out every setting, or what is left of it, and pick one.
+) -> tuple[Result, Path]:
+    """Run every setting, or the part that is not done yet, and pick one.
 
     Args:
-        out: where every run gets a folder; None for one that is named for the experiment.
+        out: directory with a folder for each run; None for one named after the experiment.
+        say: prints a line of progress.
+
+    Returns:
+        The result and its directory.
 
     Raises:
-        InputError: a setting that cannot be run, or that no noise protects, before the first run.
+        InputError: a setting cannot be run, or no noise protects it. Raised before the first run.
     """
     varied = choose.varied(request.limit, request.over)
     points = grid.grid(varied)
@@ -160,24 +171,24 @@ def search(
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
     if _refuse_another(out, request, varied, first.federation.vantage):
-        say(f"the answer in '{out}' is replaced: it is for another --min-accuracy")
+        say(f"replacing the answer in '{out}', which is for another --min-accuracy")
 
     plans = []
     for point in points:
         own = {"run.out": str(out / point.name), "run.name": f"{first.run.name} {point.name}"}
         plans.append(_planned({**request.played, **point.values, **own}, point, load, prepare))
-    cost = _cost(plans)  # what it refuses is refused before hours of training
+    cost = _cost(plans)  # may refuse, which must come before hours of training
     report_directory.create(out)
     trials = plans[0].config.trials.count
     say(f"{len(points)} settings, {trials} trials each")
     outcomes = grid.carry_out(points, plans, run, say)
-    found = (choose.candidate(each, request.limit, len(points)) for each in outcomes)
-    choice = choose.choose([each for each in found if each is not None], request.min_accuracy)
+    settings = (choose.candidate(each, request.limit, len(points)) for each in outcomes)
+    choice = choose.choose([each for each in settings if each is not None], request.min_accuracy)
     final = choice.chosen.values if choice.chosen else points[0].values
     config = load({**request.asked, **final}).placed_at("")
     within = {each.name for each in choice.candidates if each.meets}
     meeting = [plan for point, plan in zip(points, plans, strict=True) if point.name in within]
-    return Found(
+    return Result(
         request,
         config,
         tuple(outcomes),
@@ -188,54 +199,52 @@ def search(
     ), out
 
 
-def _planned(
-    values: Mapping[str, Scalar], point: Point, load: Load, prepare: Callable[[Config], "Plan"]
-) -> "Plan":
-    """Return the plan of a setting. Raises InputError that names it."""
+def _planned(values: Mapping[str, Scalar], point: Point, load: Load, prepare: Prepare) -> "Plan":
+    """Return the plan of a setting, whose name stands in any InputError."""
     try:
         return prepare(_extended(load(values)))
     except InputError as error:
-        said = str(error).replace("(run.out)", "with --out")
-        raise InputError(f"{point.name}: {said}") from None
+        message = str(error).replace("(run.out)", "with --out")
+        raise InputError(f"{point.name}: {message}") from None
 
 
 def _refuse_another(
     out: Path, request: Request, varied: Mapping[str, Sequence[Scalar]], vantage: Vantage
 ) -> bool:
-    """Return whether the directory has the answer for another least accuracy, of the same runs.
+    """Return whether the directory holds the answer of the same runs for another minimum accuracy.
 
-    Raises InputError where it has that to another request.
+    Raises InputError if it holds the answer to another request.
     """
     if not (out / "report.json").is_file():
         return False
-    there = reading.json_object(out / "report.json")
-    limit, tried = there.get("limit"), there.get("varied")
+    earlier = reading.json_object(out / "report.json")
+    limit, tried = earlier.get("limit"), earlier.get("varied")
     wanted = strict_json({key: list(values) for key, values in varied.items()})
-    asked = {request.limit.kind: request.limit.value, "against": vantage.value}
-    same = isinstance(limit, dict) and asked.items() <= limit.items()
+    question = {request.limit.kind: request.limit.value, "against": vantage.value}
+    same = isinstance(limit, dict) and question.items() <= limit.items()
     if same and tried in (None, wanted):
-        return bool(there.get("min_accuracy") != request.min_accuracy)
+        return bool(earlier.get("min_accuracy") != request.min_accuracy)
     raise InputError(
-        f"'{out}' holds the choice for another request (its limit, adversary or --over); name "
-        "another directory with --out"
+        f"'{out}' holds the choice for another limit, adversary or --over; name another "
+        "directory with --out"
     )
 
 
 def _extended(config: Config) -> Config:
-    """Give a run that is there more trials, if that is all that differs."""
+    """Extend an existing run to more trials, if nothing else differs; return its configuration."""
     path = Path(config.run.out)
     if not (path / "config.toml").is_file():
         return config
     directory = RunDirectory.open(path)
-    there, count = directory.config, config.trials.count
-    like = {"count": there.trials.count, "batch": there.trials.batch, "first": there.trials.first}
+    old, count = directory.config, config.trials.count
+    like = {"count": old.trials.count, "batch": old.trials.batch, "first": old.trials.first}
     alike = config.model_copy(update={"trials": config.trials.model_copy(update=like)})
-    if alike.placed_at("") != there.placed_at(""):
+    if alike.placed_at("") != old.placed_at(""):
         return config
-    if there.trials.count != count:
+    if old.trials.count != count:
         with directory.lock():
-            there = extend(directory, count)
-    first = {"first": there.trials.first}
+            old = extend(directory, count)
+    first = {"first": old.trials.first}
     return config.model_copy(update={"trials": config.trials.model_copy(update=first)})
 
 
@@ -245,12 +254,12 @@ def _needed(request: Request, choice: Choice, load: Load) -> float | None:
     values = {**dict(choice.chosen.others), request.limit.key: request.limit.value}
     try:
         return privacy.noise_multiplier(load({**request.played, **values}).scheme)
-    except InputError:  # it is said beside the answer, which stands without it
+    except InputError:  # the answer stands without this number
         return None
 
 
 def _cost(plans: Sequence["Plan"]) -> SearchCost | None:
-    """Return what one training with each setting costs; None where noise is no guarantee's."""
+    """Return the cost of one training with each setting; None if no guarantee can be stated."""
     neighbours = {plan.config.privacy.neighbouring for plan in plans}
     if len(neighbours) != 1 or any(plan.config.privacy.sensitivity == "local" for plan in plans):
         return None

@@ -1,4 +1,4 @@
-"""What a search for a setting says, in words."""
+"""The sentences of the report of `fedsim choose`."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,85 +14,101 @@ from fedsim.studies.choose.choose import (
     noise_costs_nothing,
     trainings_needed,
 )
-from fedsim.studies.choose.choose_search import Found
+from fedsim.studies.choose.choose_search import Result
 
 NO_GUARANTEE = (
-    "The trials of this page take their noise from the seed: a measurement, for which no guarantee "
-    "is claimed. On public, proxy or simulated records that costs nothing in privacy. Of private "
-    "records it protects nobody: its results are for those alone who may see the records."
+    "The trials of this page take their noise from the seed. They are a measurement, for which "
+    "fedsim claims no guarantee. On public, proxy or simulated records they cost nothing in "
+    "privacy. They do not protect private records: show the results only to people who may see "
+    "these records."
 )
 
 
-def sentences(found: Found) -> list[str]:
-    """Return the answer, the first sentence first; a much stricter setting comes right after it."""
-    answer = list(_answer(found))
-    return [*answer[:1], *_strictest(found), *answer[1:]]
+def sentences(result: Result) -> list[str]:
+    """Return the answer, the most important sentence first."""
+    answer = list(_answer(result))
+    return [*answer[:1], *_strictest(result), *answer[1:]]
 
 
-def _answer(found: Found) -> Iterator[str]:
-    choice, least = found.choice, found.request.min_accuracy
-    if (chosen := choice.chosen) is not None:
-        yield (
-            f"Take ε = {number(chosen.epsilon)} at δ = {_delta(found)} ({limit(found)}): "
-            f"{_setting(chosen)}."
-        )
-        yield _towards(found, chosen)
-        rule = "the least noise tried" if least is None else "the strictest setting tried"
-        beside = (
-            "" if least is None else f" and whose accuracy's interval lies above {percent(least)}"
-        )
-        if least is None and len(choice.least) > 1:
-            rule = f"the most accurate of {len(choice.least)} with the least noise tried, one for "
-            rule += "each combination of the other keys,"
-        yield (
-            f"It is {rule} that meets the limit in theory{beside}. The adversary is right in at "
-            f"most {percent(chosen.right_at_most)} of all cases, where a coin is right in half of "
-            "them."
-        )
-        if found.needed is not None:
-            yield (
-                "The least noise of all that meets the limit in theory is a multiplier of "
-                f"{number(found.needed)}."
-            )
-        yield f"The model's accuracy is {_accuracy(found, chosen)}."
-        yield f"{_measured(found, chosen)}."
-        yield from _not_the_noise(found, chosen)
+def _answer(result: Result) -> Iterator[str]:
+    choice, least = result.choice, result.request.min_accuracy
+    if choice.chosen is not None:
+        yield from _chosen(result, choice.chosen)
     elif not any(each.meets for each in choice.candidates):
-        yield f"No setting that was tried meets the limit: {limit(found)}. Try more noise."
+        yield f"No setting that was tried meets the limit: {limit(result)}. Try more noise."
     elif choice.state == "cannot tell" and least is not None:
-        (open_, *_) = choice.nearest
+        undecided = choice.nearest[0]
         yield (
-            f"Cannot tell yet whether a setting that meets the limit ({limit(found)}) has an "
-            f"accuracy of at least {percent(least)}: with {_setting(open_)} it is "
-            f"{_accuracy(found, open_)}. {_more(open_, least)}"
+            f"Cannot tell yet whether a setting that meets the limit ({limit(result)}) has an "
+            f"accuracy of at least {percent(least)}: with {_setting(undecided)} it is "
+            f"{_accuracy(result, undecided)}. {_more(undecided, least)}"
         )
     elif all(each.left_out for each in choice.candidates if each.meets):
-        yield f"No setting can be chosen, though some meet the limit in theory: {limit(found)}."
+        yield f"No setting can be chosen, though some meet the limit in theory: {limit(result)}."
+    elif least is None:
+        yield f"None of the settings meets the limit ({limit(result)})."
     else:
-        asked = "" if least is None else f" and has an accuracy of at least {percent(least)}"
-        yield f"None of the settings meets the limit ({limit(found)}){asked}."
-    yield from _left_out(found)
+        yield (
+            f"None of the settings meets the limit ({limit(result)}) and has an accuracy of at "
+            f"least {percent(least)}."
+        )
+    yield from _left_out(result)
     for near in choice.nearest:
         if choice.state == "none" and any(each.meets for each in choice.candidates):
             side = "meets the limit" if near.meets else "does not meet the limit"
             yield (
-                f"Nearest: {_setting(near)}, which {side} (right in at most "
-                f"{percent(near.right_at_most)}); its accuracy is {_accuracy(found, near)}."
+                f"Nearest: {_setting(near)}. It {side} (right in at most "
+                f"{percent(near.right_at_most)}); its accuracy is {_accuracy(result, near)}."
             )
 
 
-def _left_out(found: Found) -> Iterator[str]:
-    """Say which settings that meet the limit were left out, and why."""
-    for each in found.choice.candidates:
+def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
+    """Yield which setting to take, why, and how accurate and how safe it is."""
+    least, alternatives = result.request.min_accuracy, len(result.choice.least)
+    yield (
+        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)} ({limit(result)}): "
+        f"{_setting(chosen)}."
+    )
+    yield _towards(result, chosen)
+    if least is not None:
+        yield (
+            "It is the strictest setting tried that meets the limit in theory and whose "
+            f"accuracy's interval lies above {percent(least)}."
+        )
+    elif alternatives > 1:
+        yield (
+            f"It is the most accurate of {alternatives} settings. Each of them has the least noise "
+            "tried that meets the limit in theory, for one combination of the other keys."
+        )
+    else:
+        yield "It is the least noise tried that meets the limit in theory."
+    yield (
+        f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
+        "is right in half of them."
+    )
+    if result.needed is not None:
+        yield (
+            "The least noise of all that meets the limit in theory is a multiplier of "
+            f"{number(result.needed)}."
+        )
+    yield f"The model's accuracy is {_accuracy(result, chosen)}."
+    yield _measured(result, chosen)
+    yield from _not_the_noise(result, chosen)
+
+
+def _left_out(result: Result) -> Iterator[str]:
+    """Yield which settings that meet the limit were left out, and why."""
+    for each in result.choice.candidates:
         if each.meets and each.left_out:
-            why = each.left_out
-            if each.accuracy is not None and not each.has_learnt and not each.alarm:
-                why += f": its accuracy is {_accuracy(found, each)}"
-            yield f"Left out: {values(each.values)}, {why} ({each.name}/report.html)."
-    meeting = [each for each in found.choice.candidates if each.meets]
+            accuracy = ""
+            if each.accuracy is not None and not each.alarm:
+                accuracy = f" Its accuracy is {_accuracy(result, each)}."
+            page = f"{each.name}/report.html"
+            yield f"Left out: {values(each.values)}. {each.left_out}{accuracy} See {page}."
+    meeting = [each for each in result.choice.candidates if each.meets]
     unlearnt = [each for each in meeting if each.accuracy is not None and not each.has_learnt]
     if unlearnt and len(unlearnt) == len(meeting):
-        rate = found.config.training.rate
+        rate = result.config.training.rate
         yield (
             "No setting that meets the limit is shown to be more accurate than a model that always "
             f"answers with the most frequent class. training.learning-rate is {rate:g}; try more "
@@ -100,59 +116,60 @@ def _left_out(found: Found) -> Iterator[str]:
         )
 
 
-def _more(open_: Candidate, least: float) -> str:
-    if open_.accuracy_interval is None:
+def _more(undecided: Candidate, least: float) -> str:
+    """Return how many trials would decide whether a setting is accurate enough."""
+    if undecided.accuracy_interval is None:
         return "More trainings of each setting may tell: give the same command with more --trials."
-    if (trainings := trainings_needed(open_, least)) is None:
+    if (trainings := trainings_needed(undecided, least)) is None:
         return "Its mean is not above that, so that more trainings may well say no."
     even = trainings + trainings % 2
     return (
         f"With {even} trainings of each setting, four in five searches would tell: give the same "
-        f"command with --trials {even}, which adds to those that are there."
+        f"command with --trials {even}, which adds to the existing trainings."
     )
 
 
-def _towards(found: Found, each: Candidate) -> str:
-    """Return towards whom the bounds hold, and which they are, the same ones together."""
-    federation = found.config.federation
-    alike: dict[str, list[str]] = {}
+def _towards(result: Result, each: Candidate) -> str:
+    """Return the bounds towards each role; roles with the same bounds stand together."""
+    federation = result.config.federation
+    roles: dict[str, list[str]] = {}
     for bounds in each.towards:
-        said = ""
+        text = ""
         if math.isfinite(bounds.epsilon):
-            said = (
+            text = (
                 f"ε = {number(bounds.epsilon)}, belief at most {percent(bounds.rho_beta)} except "
                 f"in a tail, right in at most {percent((1 + bounds.rho_alpha) / 2)} of cases"
             )
             if bounds.vantage == "server" and federation.summed_in_the_clear:
-                said += ", once sums are securely aggregated"
-        alike.setdefault(said, []).append(WHO[bounds.vantage])
-    exposed = alike.pop("", [])
-    parts = [f"towards {' and '.join(who)} {said}" for said, who in alike.items()]
+                text += ", once sums are securely aggregated"
+        roles.setdefault(text, []).append(WHO[bounds.vantage])
+    exposed = roles.pop("", [])
+    parts = [f"towards {' and '.join(who)} {text}" for text, who in roles.items()]
     if exposed:
         why = ", who sees each client's sum" * (exposed == [WHO["server"]])
         parts.append(f"no protection from {' and '.join(exposed)}{why}")
     return f"Under {federation.trust.value} trust: {'; '.join(parts)}."
 
 
-def _not_the_noise(found: Found, chosen: Candidate) -> Iterator[str]:
-    """Say where noise is not what costs accuracy, and what to try."""
-    alike = [each for each in found.choice.candidates if each.others == chosen.others]
+def _not_the_noise(result: Result, chosen: Candidate) -> Iterator[str]:
+    """Yield what to try if noise is not the cause of a low accuracy."""
+    alike = [each for each in result.choice.candidates if each.others == chosen.others]
     if not noise_costs_nothing(alike):
         return
     key = "training.learning-rate"
-    rate = found.config.training.rate
+    rate, rounds = result.config.training.rate, result.config.training.rounds
     tried = f"{key}={rate / 3:.3g},{rate:g},{rate * 3:.3g}"
-    if key in found.request.over:
-        tried = f"training.rounds={found.config.training.rounds},{found.config.training.rounds * 3}"
+    if key in result.request.over:
+        tried = f"training.rounds={rounds},{rounds * 3}"
     yield (
-        "The trials show no difference between the loosest and the strictest setting: noise is not "
-        f"what limits this model's accuracy; try --over {tried}."
+        "The trials show no difference between the loosest and the strictest setting. The noise "
+        f"does not limit this model's accuracy; try --over {tried}."
     )
 
 
-def _strictest(found: Found) -> Iterator[str]:
-    strictest = found.choice.strictest
-    if strictest is None or strictest is found.choice.chosen:
+def _strictest(result: Result) -> Iterator[str]:
+    strictest = result.choice.strictest
+    if strictest is None or strictest is result.choice.chosen:
         return
     yield (
         f"Of the settings that meet the limit, the strictest within {100 * NEAR:g} points of the "
@@ -161,43 +178,39 @@ def _strictest(found: Found) -> Iterator[str]:
     )
 
 
-def cost(found: Found) -> list[tuple[str, str, str]]:
-    """Return what the search costs in privacy: how it is done, epsilon, and what that assumes."""
+def cost(result: Result) -> list[tuple[str, str, str]]:
+    """Return rows of the search's privacy cost: how it is done, epsilon, and the assumption."""
     rows = [
         (
             "On public, proxy or simulated records",
             "nothing",
-            "as here: noise of the seed, a measurement",
+            "noise of the seed, as on this page: a measurement",
         )
     ]
-    if found.cost is None:
+    if result.cost is None:
         why = "the noise is scaled to one challenge, or neighbours differ between the settings"
         return [*rows, ("On the private records", "no guarantee", why)]
-    if (chosen := found.choice.chosen) is not None:
-        own = ("The chosen setting alone, trained once", number(chosen.epsilon))
-        rows.append((*own, f"noise from the operating system; δ = {_delta(found)}, here and below"))
-    within = found.cost_within
-    rows += _cost_among(found.cost, "all")
-    if within is not None and within.settings < found.cost.settings:
-        rows += _cost_among(within, "only the")
+    if (chosen := result.choice.chosen) is not None:
+        own = ("Only the chosen setting, trained once", number(chosen.epsilon))
+        rows.append(
+            (*own, f"noise from the operating system; δ = {_delta(result)}, in all rows below too")
+        )
+    within = result.cost_within
+    rows += _cost_among(result.cost, "all settings")
+    if within is not None and within.settings < result.cost.settings:
+        among = f"only the {within.settings} settings that meet the limit"
+        if within.settings == 1:
+            among = "only the 1 setting that meets the limit"
+        rows += _cost_among(within, among)
     return rows
 
 
-def _cost_among(spent: SearchCost, which: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what a search among some of the settings costs on the private records."""
-    plural = "settings" if spent.settings > 1 else "setting"
-    suffix = (
-        ""
-        if which == "all"
-        else " that meet the limit"
-        if spent.settings > 1
-        else " that meets the limit"
-    )
-    among = f"{which} {spent.settings} {plural}{suffix}"
+def _cost_among(spent: SearchCost, among: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of a search among some of the settings, on the private records."""
     yield (
         f"On the private records, {among}, each trained once",
         number(spent.all_trainings),
-        "every result is seen, as on this page: the trainings compose, the chosen one included",
+        "all results are published, as on this page: the trainings compose, the chosen one too",
     )
     laws = (
         ("Poisson", spent.poisson),
@@ -206,82 +219,77 @@ def _cost_among(spent: SearchCost, which: str) -> Iterator[tuple[str, str, str]]
     for law, value in laws:
         if value is not None:
             yield (
-                f"The same, a random number of trainings, {spent.settings} on average ({law})",
+                f"The same with a random number of trainings, {spent.settings} on average ({law})",
                 number(value),
-                "chance draws how many, and the setting of each; only the best result is seen",
+                "the number of trainings and the setting of each are random; only the best result "
+                "is published",
             )
 
 
-def cost_in_short(found: Found) -> str:
-    """Return what the search costs in privacy, in a sentence."""
-    start = "The search costs nothing in privacy on public, proxy or simulated records"
-    if (spent := found.cost) is None:
-        return f"{start}; on private ones no guarantee can be stated."
-    chosen = found.choice.chosen
-    beside = "" if chosen is None else f", beside {number(chosen.epsilon)} of the chosen one alone"
-    known = [each for each in (spent.poisson, spent.logarithmic) if each is not None]
-    within = ""
-    if (few := found.cost_within) is not None and few.settings < spent.settings:
-        within = f" (of the {few.settings} that meet the limit alone, {number(few.all_trainings)})"
-    random = (
-        f", and ε = {number(min(known))} where only the best of a random number of trainings is "
-        "seen (Papernot and Steinke, 2022)"
-        if known
-        else ""
-    )
-    return (
-        f"{start}; on the private ones, one training with each of the {spent.settings} settings "
-        f"costs ε = {number(spent.all_trainings)}{within} at δ = {spent.delta:g}{beside}{random}."
-    )
+def cost_in_short(result: Result) -> str:
+    """Return the privacy cost of the search, in one or a few sentences."""
+    start = "The search costs nothing in privacy on public, proxy or simulated records."
+    if (spent := result.cost) is None:
+        return f"{start} On private records, no guarantee can be stated."
+    sentences = [
+        start,
+        f"On the private records, one training with each of the {spent.settings} settings costs "
+        f"ε = {number(spent.all_trainings)} at δ = {spent.delta:g}.",
+    ]
+    if (few := result.cost_within) is not None and few.settings < spent.settings:
+        sentences.append(
+            f"With only the {few.settings} settings that meet the limit, it costs "
+            f"{number(few.all_trainings)}."
+        )
+    if (chosen := result.choice.chosen) is not None:
+        sentences.append(f"The chosen setting alone costs {number(chosen.epsilon)}.")
+    if random := [each for each in (spent.poisson, spent.logarithmic) if each is not None]:
+        sentences.append(
+            f"If you publish only the best of a random number of trainings, the cost is "
+            f"{number(min(random))} (Papernot and Steinke, 2022)."
+        )
+    return " ".join(sentences)
 
 
-def told(found: Found) -> Iterator[str]:
-    """Return what the page does not say, in sentences."""
+def limits_of_the_page(result: Result) -> Iterator[str]:
+    """Yield sentences about what the page does not show."""
     yield (
         "“Meets the limit” is theory's word, for the worst record and the strongest adversary at "
         "this vantage. The measured advantage is of one record and few trials: it can contradict "
         "theory, and cannot prove that a setting is safe."
     )
     yield (
-        "An accuracy is a mean over trainings, each with noise, batches and a first model of its "
-        "own, on one set of held-out records. A single training lies above or below it, and other "
-        "records have another."
+        "An accuracy is a mean over trainings on one set of held-out records. Each training has "
+        "its own noise, batches and first model, and its accuracy lies above or below the mean. "
+        "Other records have another accuracy."
     )
     yield (
-        "What a search costs counts the records that are trained on. Those that accuracy is "
-        "measured on are others, and take protection of their own where they need it."
+        "The cost of a search counts the records that are trained on. The accuracy is measured on "
+        "other records, which need their own protection if they are private."
     )
-    if found.config.privacy.sensitivity == "local":
+    if result.config.privacy.sensitivity == "local":
         yield (
-            "The noise is scaled to the sensitivity of this challenge alone: the bounds are those "
-            "of this pair of data sets, and no guarantee for anybody else."
+            "The noise is scaled to the sensitivity of this challenge alone. The bounds hold for "
+            "this pair of data sets and are not a DP guarantee."
         )
-    if found.config.federation.summed_in_the_clear:
+    if result.config.federation.summed_in_the_clear:
         yield (
-            "Under distributed trust the bounds are those of a server that learns the sum alone, "
-            "as secure aggregation has it."
+            "With distributed trust, the bounds assume that the server learns only the sum, by "
+            "secure aggregation."
         )
+    vantage = result.config.federation.vantage.value
     yield (
-        f"The limit is kept from one vantage, the {found.config.federation.vantage.value}. What "
-        "theory allows the others stands in the answer; --against sets the limit on one of these."
+        f"The limit holds for one vantage, the {vantage}. The answer states the bounds of theory "
+        "for the others; --against sets the limit on one of them."
     )
 
 
-def caption(found: Found) -> str:
-    """Return how the numbers of the page's table were taken."""
-    level = percent(found.config.audit.confidence)
-    return (
-        f"{caption_of_accuracy(found)} Measured advantage: at {level} each. One training's "
-        "accuracy: from the 5th to the 95th percentile of these."
-    )
-
-
-def caption_of_accuracy(found: Found) -> str:
-    """Return how accuracies were taken, and what a model reaches that has learnt nothing."""
-    trained = {each.trainings for each in found.choice.candidates}
+def caption_of_accuracy(result: Result) -> str:
+    """Return how accuracies were measured, and the accuracy of the most frequent class."""
+    trained = {each.trainings for each in result.choice.candidates}
     count = " or ".join(map(str, sorted(trained)))
-    shares = sorted({each.majority for each in found.choice.candidates})
-    level = percent(found.config.audit.confidence)
+    shares = sorted({each.majority for each in result.choice.candidates})
+    level = percent(result.config.audit.confidence)
     return (
         f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
         f"its intervals hold for all settings together at {level}. Always answering with the most "
@@ -289,43 +297,43 @@ def caption_of_accuracy(found: Found) -> str:
     )
 
 
-def tail_limit(found: Found) -> float | None:
-    """Return in what share of trainings the belief passes the limit at most.
+def tail_limit(result: Result) -> float | None:
+    """Return the largest share of trainings in which the belief exceeds the limit.
 
     Returns:
-        Of the chosen setting; where there is none, of every setting that meets the limit. None
-        where none does, and for a limit on the advantage, which has no tail.
+        The share of the chosen setting; without one, the largest of all settings that meet the
+        limit. None if no setting meets it, or if the limit is on the advantage, which has no tail.
     """
-    if found.request.limit.key != BELIEF:
+    if result.request.limit.key != BELIEF:
         return None
-    if found.choice.chosen is not None:
-        return found.choice.chosen.tail_limit
-    meeting = [each.tail_limit for each in found.choice.candidates if each.meets]
+    if result.choice.chosen is not None:
+        return result.choice.chosen.tail_limit
+    meeting = [each.tail_limit for each in result.choice.candidates if each.meets]
     return max(meeting, default=None)
 
 
-def limit(found: Found) -> str:
-    """Return the limit on the adversary, and in what tail it is passed."""
-    who = found.config.federation.vantage.value.replace("-", " ")
-    if found.request.limit.key != BELIEF:
-        return f"the advantage of the {who} at most {number(found.request.limit.value)}"
-    tail = tail_limit(found)
+def limit(result: Result) -> str:
+    """Return the limit on the adversary, with the share of trainings that may exceed it."""
+    who = result.config.federation.vantage.value.replace("-", " ")
+    if result.request.limit.key != BELIEF:
+        return f"the advantage of the {who} at most {number(result.request.limit.value)}"
+    tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
-        f"the belief of the {who} at most {percent(found.request.limit.value)}, except in {share} "
+        f"the belief of the {who} at most {percent(result.request.limit.value)}, except in {share} "
         "of trainings with the record"
     )
 
 
-def limit_in_short(found: Found) -> str:
-    """Return the limit as a figure's legend has it."""
-    tail = tail_limit(found)
+def limit_in_short(result: Result) -> str:
+    """Return the limit, for a figure's legend."""
+    tail = tail_limit(result)
     beside = "" if tail is None else f", but in {percent(tail)}"
-    return f"{found.request.limit.kind} at most {found.request.limit.value:g}{beside}"
+    return f"{result.request.limit.kind} at most {result.request.limit.value:g}{beside}"
 
 
 def values(values: Mapping[str, Any]) -> str:
-    """Return the values of keys."""
+    """Return "key = value" of every key, separated by commas."""
     return ", ".join(f"{key.partition('.')[2]} = {plain(value)}" for key, value in values.items())
 
 
@@ -333,40 +341,40 @@ def _setting(each: Candidate) -> str:
     return f"{values(each.values)} (noise multiplier {number(each.noise_multiplier)})"
 
 
-def _delta(found: Found) -> str:
-    return f"{found.config.privacy.delta:g}"
+def _delta(result: Result) -> str:
+    return f"{result.config.privacy.delta:g}"
 
 
-def _accuracy(found: Found, each: Candidate) -> str:
+def _accuracy(result: Result, each: Candidate) -> str:
     between = each.accuracy_interval
     beside = beside_accuracy(
         each.majority, each.balanced_accuracy, each.area_under_curve, each.least_recall
     )
     if between is None:
         return (
-            f"{percent(each.accuracy)} ({beside}), of too few or equal trainings, without an "
-            "interval"
+            f"{percent(each.accuracy)} ({beside}), without an interval, since the trainings are "
+            "too few or equal"
         )
     band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
     return (
         f"{percent(each.accuracy)} on average, {beside}{band} (interval of the mean: "
         f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
-        f"{len(found.outcomes)} settings' intervals hold together at "
-        f"{percent(found.config.audit.confidence)})"
+        f"{len(result.outcomes)} settings' intervals hold together at "
+        f"{percent(result.config.audit.confidence)})"
     )
 
 
-def _measured(found: Found, each: Candidate) -> str:
+def _measured(result: Result, each: Candidate) -> str:
     if each.advantage is None or each.advantage_interval is None:
-        return "The adversary's advantage was not measured"
+        return "The adversary's advantage was not measured."
     trials = next(
         outcome.report.trials
-        for outcome in found.outcomes
+        for outcome in result.outcomes
         if outcome.report and outcome.point.name == each.name
     )
     return (
-        f"In {trials} trials the {found.config.federation.vantage.value.replace('-', ' ')} had an "
+        f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
         f"advantage of {number(each.advantage)} "
-        f"({span(each.advantage_interval, '{:.2f}'.format)}), where theory allows "
-        f"{number(each.rho_alpha)}: not contradicted"
+        f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
+        f"{number(each.rho_alpha)}; the trials do not contradict it."
     )

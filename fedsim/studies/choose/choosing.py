@@ -1,7 +1,4 @@
-"""A search for a setting, from what is asked for to the directory that has the answer.
-
-Shared by the command line and the Python API.
-"""
+"""The search for a setting, as the command line and the Python API call it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,38 +18,38 @@ if TYPE_CHECKING:  # torch, which takes a second
 
     from fedsim.privacy.private_selection import SearchCost
     from fedsim.studies.choose.choose import Choice, Limit
-    from fedsim.studies.choose.choose_search import Found, Load, Request
+    from fedsim.studies.choose.choose_search import Load, Request, Result
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A setting that was searched for.
+    """The result of a search for a setting.
 
     Attributes:
-        path: of the search: its page, its runs, and config.toml of the chosen setting.
-        config: to run it; None where none was chosen.
-        choice: the setting, and every other one, as theory and the trials have them.
-        cost: what the search would cost on private records; None where no guarantee can be stated.
+        path: directory with the page, the runs, and config.toml of the chosen setting.
+        config: of the chosen setting; None if no setting was chosen.
+        choice: the chosen and all other settings, with their bounds and measurements.
+        cost: privacy cost of the search on private records; None if no guarantee can be stated.
     """
 
     path: Path
     config: Config | None
     choice: "Choice"
     cost: "SearchCost | None" = field(repr=False)
-    _found: "Found" = field(repr=False)
+    _result: "Result" = field(repr=False)
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the frontier of accuracy against the adversary, where it can be drawn."""
+        """Return the figure "frontier", accuracy against the adversary, if it can be drawn."""
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        figure = choose_report.frontier(self._found)
+        figure = choose_report.frontier(self._result)
         return {} if figure is None else {"frontier": figure}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        return html.fragment(choose_report.summary(self._found))
+        return html.fragment(choose_report.summary(self._result))
 
 
 def choose(
@@ -68,29 +65,30 @@ def choose(
     overrides: Mapping[str, Scalar] | None = None,
     progress: bool | None = None,
 ) -> Selection:
-    """Find the least noise that meets a limit on the adversary, as `fedsim choose` does.
+    """Return the least noise that meets a limit on the adversary, as `fedsim choose` finds it.
 
-    The same search in the same directory goes on where it was interrupted.
+    The same search in the same directory continues after an interruption.
 
     Args:
-        config: an experiment's file, a configuration, or dotted keys over the defaults.
-        max_belief: limit on the adversary's belief, in (0.5, 1); this or max_advantage.
-        max_advantage: limit on its advantage over a coin, in (0, 1).
-        min_accuracy: that the model is to have, in (0, 1); None for the best.
-        against: who the adversary is; None as configured.
-        over: dotted keys with the values to try; noise around the limit where none says how much.
-        trials: trainings of each setting, all of them evaluated; more than before are added to
-            those that are there; None for 40.
-        out: the directory; None for one named for experiment and limit, such as
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
+        max_belief: limit on the adversary's belief, in (0.5, 1). Give this or max_advantage.
+        max_advantage: limit on the adversary's advantage over a coin, in (0, 1).
+        min_accuracy: minimum accuracy of the model, in (0, 1); None for the most accurate.
+        against: vantage point of the adversary; None as configured.
+        over: dotted keys with the values to try. If no key sets the noise, the search tries noise
+            around the limit.
+        trials: trainings of each setting, all evaluated; None for 40. A larger number than before
+            adds to the existing ones.
+        out: directory; None for one named after experiment and limit, such as
             fedsim-runs/NAME-choose-belief-0.75.
-        overrides: dotted keys that are otherwise in all settings.
-        progress: whether a bar is shown; None where there is a terminal or a notebook.
+        overrides: dotted keys with the value that all settings take.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
 
     Returns:
-        The choice; it has no setting where none meets what was asked for.
+        The selection; its config is None if no setting meets the request.
 
     Raises:
-        InputError: what cannot be searched for, before the first run.
+        InputError: the request cannot be searched for. Raised before the first run.
         RuntimeError: a run failed.
     """
     from fedsim.studies.choose import grid  # noqa: PLC0415
@@ -104,44 +102,44 @@ def choose(
         trials=trials,
         common=overrides or {},
     )
-    found, directory = carry_out(
+    result, directory = carry_out(
         request,
         None if out is None else Path(out),
         lambda values: configured(config, values),
         console(progress),
     )
-    grid.complain(found.outcomes)
-    chosen = found.config if found.choice.chosen else None
-    return Selection(directory, chosen, found.choice, found.cost, found)
+    grid.complain(result.outcomes)
+    chosen = result.config if result.choice.chosen else None
+    return Selection(directory, chosen, result.choice, result.cost, result)
 
 
 def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
-    """Return the one limit that is given.
+    """Return the one limit that is not None.
 
     Raises:
-        InputError: none or both are given; one that limits nothing.
+        InputError: both limits are None, both are set, or the value is out of range.
     """
     from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, Limit  # noqa: PLC0415
 
     limits = {BELIEF: max_belief, ADVANTAGE: max_advantage}
-    given = [(key, value) for key, value in limits.items() if value is not None]
-    if len(given) == 2:
-        raise InputError("--max-belief and --max-advantage are both given; give one")
-    if not given:
+    chosen = [(key, value) for key, value in limits.items() if value is not None]
+    if len(chosen) == 2:
+        raise InputError("--max-belief and --max-advantage are both given; give one of them")
+    if not chosen:
         raise InputError(
-            "what may the adversary achieve? Give one of max-belief, such as 0.75, and "
-            "max-advantage, such as 0.2"
+            "the limit on the adversary is missing; give --max-belief, such as 0.75, or "
+            "--max-advantage, such as 0.2"
         )
-    return Limit(*given[0])
+    return Limit(*chosen[0])
 
 
 def carry_out(
     request: "Request", out: Path | None, load: "Load", shown: "Console"
-) -> tuple["Found", Path]:
-    """Search, and write what was found."""
+) -> tuple["Result", Path]:
+    """Search, write the report, and return the result and its directory."""
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
 
-    found, directory = choose_search.search(
+    result, directory = choose_search.search(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
@@ -150,5 +148,5 @@ def carry_out(
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):
-        choose_report.write(found, directory)
-    return found, directory
+        choose_report.write(result, directory)
+    return result, directory

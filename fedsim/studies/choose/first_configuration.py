@@ -1,4 +1,4 @@
-"""A first configuration: from a few answers to a commented file that runs."""
+"""The first configuration that `fedsim init` writes: a commented file, from a few answers."""
 
 import textwrap
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Trust
 
 MOST_HELD_OUT = 4000
-"""Records on which accuracy is measured: so many give it within two points at 99 %."""
+"""Most held-out records. So many measure the accuracy within two points at 99 %."""
 
 WIDTH = 98
-"""Of a comment, in characters."""
+"""Width of a comment, in characters."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a first configuration is made from.
+    """The user's answers.
 
     Attributes:
-        data: the name of a bundled data set, or the path of a user's own.
-        clients: how many, at least 2.
-        max_belief: how sure an adversary may become at most, in (0.5, 1).
-        rehearse: how many records the trials use in place of all, for speed; None for all.
+        data: name of a bundled data set, or path of the user's data.
+        clients: number of clients, at least 2.
+        max_belief: limit on the adversary's belief, in (0.5, 1).
+        rehearse: number of records of the trials, to save time; None for all records.
     """
 
     data: str = "digits"
@@ -44,24 +44,24 @@ class Answers:
 
 
 def recognised(data: str) -> tuple[str, str]:
-    """Return data.name and data.root of what a user names.
+    """Return data.name and data.root for a data set's name or path.
 
     Raises:
-        InputError: it is neither, or nothing that can be read.
+        InputError: the data do not exist, or their format is unknown.
     """
     path = Path(data).expanduser()
     if data in BUNDLED and not path.exists():
         return data, ""
     if not path.exists():
         raise InputError(
-            f"there is no '{data}'; give the path of a CSV, of an .npz or of a folder, or "
+            f"'{data}' does not exist; give the path of a .csv file, an .npz file or a folder, or "
             f"{' or '.join(BUNDLED)}"
         )
     root = str(path.absolute())
     if not path.is_dir():
         name = {".csv": "csv", ".npz": "npz"}.get(path.suffix.lower())
         if name is None:
-            raise InputError(f"'{data}' is neither .csv nor .npz; fedsim data lists what is read")
+            raise InputError(f"'{data}' is neither .csv nor .npz; fedsim data lists the formats")
         return name, root
     if any(path.glob("*-ubyte*")):
         return "idx", root
@@ -71,11 +71,10 @@ def recognised(data: str) -> tuple[str, str]:
 
 
 def columns(data: str, label: str) -> list[str]:
-    """Return the columns of which a user must name the labels', none where there is no need to.
+    """Return the columns among which the user must name the label; [] if that is clear.
 
-    Returns:
-        Of a CSV whose first line has no `label`: what it has, and the names that its columns have
-        if that is no header.
+    It is unclear in a CSV whose first line has no `label`. The result then has the fields of the
+    first line, and the names c0, c1, ... that apply if this line is not a header.
     """
     name, root = recognised(data)
     if name != "csv":
@@ -86,26 +85,26 @@ def columns(data: str, label: str) -> list[str]:
 
 
 def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return what the file says, by dotted key, for data that are there.
+    """Return the values of the configuration, by dotted key.
 
     Args:
-        also: what is said besides, by dotted key, in place of what would be.
+        also: values by dotted key that replace the usual ones.
 
     Raises:
         InputError: an answer is impossible, or the data cannot be read.
     """
     if not 0.5 < answers.max_belief < 1:
         raise InputError(
-            f"the belief is {answers.max_belief:g}; 0.5 is a guess and 1 certainty: give a number "
-            "between them, such as 0.9"
+            f"the belief is {answers.max_belief:g}; give a number above 0.5 (a guess) and below 1 "
+            "(certainty), such as 0.9"
         )
     name, root = recognised(answers.data)
-    said: dict[str, Scalar] = {"data.name": name}
+    values: dict[str, Scalar] = {"data.name": name}
     if root:
-        said["data.root"] = root
-    said |= _sizes(answers.data, said | dict(also))
+        values["data.root"] = root
+    values |= _sizes(answers.data, values | dict(also))
     clipping_norm = float(also.get("training.clipping-norm", 1.0))
-    said |= {
+    values |= {
         "federation.clients": answers.clients,
         "federation.trust": answers.trust,
         "model.name": "mlp",
@@ -114,13 +113,13 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
         "privacy.rho-beta": answers.max_belief,
         "trials.count": 400,
     }
-    said = overlaid(said, also)
-    config = configuration.from_run_config(said)
-    distribution.held(config)  # which has enough records for every client, or says so
-    # Two digits, rounded down: no more than the rule says.
+    values = overlaid(values, also)
+    config = configuration.from_run_config(values)
+    distribution.held(config)  # refuses too few records for the clients
+    # Two digits, rounded down: delta may not exceed that of the rule.
     exact = config.privacy.delta
     ulp = 10.0 ** (int(f"{exact:e}".partition("e")[2]) - 1)
-    said.setdefault("privacy.delta", float(f"{exact // ulp * ulp:.2g}"))
+    values.setdefault("privacy.delta", float(f"{exact // ulp * ulp:.2g}"))
     if answers.rehearse is not None:
         records = config.data.records
         if not answers.clients <= answers.rehearse < records:
@@ -128,80 +127,79 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
                 f"--rehearse is {answers.rehearse}; give a number below the {records} records and "
                 f"at least the {answers.clients} clients"
             )
-        # Delta stays that of all records, as do the rounds and the sampling rate: so does epsilon.
-        said["data.records"] = answers.rehearse
-    return said
+        # Delta, rounds and sampling rate stay those of all records, and so does epsilon.
+        values["data.records"] = answers.rehearse
+    return values
 
 
-def rehearsal(said: Mapping[str, Scalar], records: int) -> str:
-    """Return what a rehearsal on fewer records tells, and what not.
+def rehearsal(values: Mapping[str, Scalar], records: int) -> str:
+    """Return what a rehearsal on fewer records shows, and what it does not.
 
     Args:
-        said: by dotted key, with the rehearsal's number of records.
+        values: by dotted key, with the rehearsal's number of records.
+        records: number of all records.
     """
-    few = int(said["data.records"])
+    few = int(values["data.records"])
     return (
         f"A rehearsal on {few} of {records} records. The noise multiplier, epsilon, delta = "
-        f"{said['privacy.delta']:g} and the bounds are those of a training on all {records}; by "
+        f"{values['privacy.delta']:g} and the bounds are those of a training on all {records}. By "
         f"the same rule, a training on {few} alone would have delta = {delta.of_records(few):.2g}. "
-        f"Its models are less accurate than with all: the noise is divided by {few} and not by "
-        f"{records}."
+        f"Its models are less accurate than with all records, since the noise is divided by {few} "
+        f"instead of {records}."
     )
 
 
-def text(said: Mapping[str, Scalar], path: Path, note: str = "") -> str:
-    """Return the file: every key with its meaning above it."""
+def text(values: Mapping[str, Scalar], path: Path, note: str = "") -> str:
+    """Return the text of the file, in which each key has its meaning above it."""
     lines = [
         f"# How identifiable is one person in these data? Run it: fedsim run {path}",
         "# Every other key, with its default: fedsim config list",
     ]
     lines += textwrap.wrap(note, WIDTH, initial_indent="# ", subsequent_indent="# ")
-    known = [key for key in documentation.every_key() if key in said]
+    keys = [key for key in documentation.every_key() if key in values]
     for table in configuration.Config.model_fields:
-        own = [key for key in known if key.startswith(f"{table}.")]
+        own = [key for key in keys if key.startswith(f"{table}.")]
         if own:
             lines += ["", f"[{table}]"]
         for key in own:
             name = key.partition(".")[2]
             comment = f"{name}: {documentation.key(key).meaning}"
             lines += textwrap.wrap(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")
-            lines.append(f"{name} = {as_toml(said[key])}")
+            lines.append(f"{name} = {as_toml(values[key])}")
     return "\n".join(lines) + "\n"
 
 
-def _sizes(data: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return how many records D and the held-out ones have: what was said, or what fits beside it.
+def _sizes(data: str, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return the numbers of records of D and held out, taken from `values` or chosen to fit.
 
-    Where nobody says, a fifth is held out, or the test records are, `MOST_HELD_OUT` at most. The
-    pool has what it was said to have, a tenth where neighbours replace a record, and else nothing;
-    D has all that is left. Raises InputError.
+    By default the test records or a fifth of all are held out, at most `MOST_HELD_OUT`. The pool
+    gets a tenth if neighbours replace a record, else nothing. D gets the rest. Raises InputError.
     """
-    config = configuration.from_run_config(given)
-    found = distribution.dataset(config)
-    there, pool = len(found.train), config.data.pool
+    config = configuration.from_run_config(values)
+    dataset = distribution.dataset(config)
+    available, pool = len(dataset.train), config.data.pool
     records, held_out = config.data.records, config.data.held_out
-    if config.privacy.neighbouring is Neighbouring.REPLACE and "data.pool" not in given:
-        pool = max(1, there // 10)
-    if "data.held-out" not in given:
-        left = there - pool - (records if "data.records" in given else 0)
-        # At least one, which is then one too many where D takes all there are.
-        most = max(1, min(there // 5, left)) if found.test is None else len(found.test)
+    if config.privacy.neighbouring is Neighbouring.REPLACE and "data.pool" not in values:
+        pool = max(1, available // 10)
+    if "data.held-out" not in values:
+        left = available - pool - (records if "data.records" in values else 0)
+        # At least one; if D takes all records, that is one too many and refused below.
+        most = max(1, min(available // 5, left)) if dataset.test is None else len(dataset.test)
         held_out = min(MOST_HELD_OUT, most)
-    if "data.records" not in given:
-        records = max(0, there - pool - (held_out if found.test is None else 0))
-    if config.data.name != OWN:  # whose clients have records besides those that are found here
-        _check_sizes(data, found, records, held_out, pool)
+    if "data.records" not in values:
+        records = max(0, available - pool - (held_out if dataset.test is None else 0))
+    if config.data.name != OWN:  # there, clients hold records that this process does not see
+        _check_sizes(data, dataset, records, held_out, pool)
     return {"data.records": records, "data.held-out": held_out}
 
 
-def _check_sizes(data: str, found: Dataset, records: int, held_out: int, pool: int) -> None:
-    """Raise InputError where data do not have as many records as are wanted of them."""
-    there = len(found.train)
-    aside = held_out if found.test is None else 0
-    few = records < 2 or held_out < 1 or records + aside + pool > there
-    if few or (found.test is not None and held_out > len(found.test)):
-        tests = "" if found.test is None else f" and {len(found.test)} test records"
+def _check_sizes(data: str, dataset: Dataset, records: int, held_out: int, pool: int) -> None:
+    available = len(dataset.train)
+    aside = held_out if dataset.test is None else 0
+    few = records < 2 or held_out < 1 or records + aside + pool > available
+    if few or (dataset.test is not None and held_out > len(dataset.test)):
+        tests = "" if dataset.test is None else f" and {len(dataset.test)} test records"
         raise InputError(
-            f"'{data}' has {there} records{tests}, too few for data.records = {records} (2 or "
+            f"'{data}' has {available} records{tests}, too few for data.records = {records} (2 or "
             f"more), data.held-out = {held_out} and data.pool = {pool}; lower one with --set"
         )

@@ -1,4 +1,4 @@
-"""A grid of settings, and one experiment carried out at every point of it."""
+"""A grid of settings, with one run at every point."""
 
 import itertools
 import math
@@ -23,17 +23,17 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan
 
 OF_A_RUN = ("run.out", "run.name")
-"""Keys that every run of a grid gets a value of its own for."""
+"""Keys with another value in every run of a grid."""
 
 BOUND_COLUMN = "at_least_"
-"""What the columns of the lower bounds on epsilon begin with."""
+"""Prefix of the columns with lower bounds on epsilon."""
 
 ESTIMATES = {
     "epsilon_from_advantage": "advantage",
     "epsilon_from_belief": "belief",
     "epsilon_from_sensitivities": "sensitivities",
 }
-"""The paper's estimates of epsilon, which prove nothing, and from what each is."""
+"""The paper's estimates of epsilon, which prove nothing: column and source of each."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
-        failure: why not, else "".
-        accuracies: [E], of the final model of each evaluated training on the held-out records; of
-            a pair of trainings with common random numbers their mean.
-        singles: the same of every single training.
+        report: of the run; None if it failed.
+        failure: why it failed; "" if it did not.
+        accuracies: [E], accuracy of each evaluated training's final model on the held-out records.
+            Two trainings with common random numbers count once, with their mean.
+        singles: accuracy of every single training.
     """
 
     point: Point
@@ -63,7 +64,7 @@ class Outcome:
 
     @property
     def band(self) -> tuple[float, float] | None:
-        """Between which accuracies nine in ten single trainings were; None where one diverged."""
+        """5th and 95th percentile of single trainings' accuracies; None if one diverged."""
         if len(self.singles) < 2 or not all(map(math.isfinite, self.singles)):
             return None
         low, high = np.quantile(self.singles, (0.05, 0.95))
@@ -71,37 +72,37 @@ class Outcome:
 
     @property
     def accuracy(self) -> float | None:
-        """The mean over the trainings; None where none was evaluated, or one diverged."""
+        """The mean over the trainings; None if none was evaluated, or if one diverged."""
         mean = math.fsum(self.accuracies) / max(1, len(self.accuracies))
         return mean if self.accuracies and math.isfinite(mean) else None
 
     def accuracy_interval(self, confidence: float) -> Interval | None:
-        """Return the interval of the mean over trainings like these, on the same records.
+        """Return the interval of the mean accuracy over trainings, on the same records.
 
         Args:
             confidence: in (0, 1).
 
         Returns:
-            The interval; None for fewer than two trainings, and where all are alike: what did not
-            vary does not say how much it varies.
+            The interval; None for fewer than two trainings, or if all are equal, since equal
+            values do not show how much they vary.
         """
         if self.accuracy is None or len(set(self.accuracies)) < 2:
             return None
-        found = mean_interval(self.accuracies, confidence)
-        return Interval(max(0.0, found.low), min(1.0, found.high), confidence)
+        interval = mean_interval(self.accuracies, confidence)
+        return Interval(max(0.0, interval.low), min(1.0, interval.high), confidence)
 
 
 def axes(over: Sequence[str]) -> dict[str, list[Scalar]]:
-    """Return the values of each key that a grid is over.
+    """Return the keys of a grid with their values.
 
     Args:
         over: each `KEY=V1,V2,...`.
 
     Raises:
-        InputError: another form; a key that is unknown, given twice or the run's folder; a value
-            given twice, or that is no number.
+        InputError: an entry has another form, an unknown key, `run.out`, `run.name`, a key or value
+            twice, or a value that is not a number.
     """
-    found: dict[str, list[Scalar]] = {}
+    axes: dict[str, list[Scalar]] = {}
     for text in over:
         key, equals, values = text.partition("=")
         key, listed = key.strip(), [value.strip() for value in values.split(",")]
@@ -110,44 +111,41 @@ def axes(over: Sequence[str]) -> dict[str, list[Scalar]]:
                 f"--over {text!r} is not KEY=V1,V2,...; give for example "
                 "--over privacy.rho-beta=0.75,0.9"
             )
-        if key in found or key in OF_A_RUN:
-            raise InputError(
-                f"--over {key} " + ("is given twice" if key in found else "is no axis")
-            )
+        if key in axes:
+            raise InputError(f"--over {key} is given twice; list all its values in one --over")
+        if key in OF_A_RUN:
+            raise InputError(f"--over {key}: every run of a grid has its own; give --out DIR")
         if key not in KNOWN_KEYS:
-            configuration.from_run_config({key: ""})  # which says so, and the nearest one
-        found[key] = [configuration.parse_override(f"{key}={value}")[1] for value in listed]
-        if len(set(found[key])) < len(listed):
+            configuration.from_run_config({key: ""})  # raises InputError with the nearest key
+        axes[key] = [configuration.parse_override(f"{key}={value}")[1] for value in listed]
+        if len(set(axes[key])) < len(listed):
             raise InputError(f"--over {text!r} has a value twice; give each once")
-    given = itertools.chain.from_iterable(found.values())
-    if any(isinstance(value, float) and math.isnan(value) for value in given):
-        raise InputError("--over has a value that is not a number (nan); give one")
-    return found
+    every = itertools.chain.from_iterable(axes.values())
+    if any(isinstance(value, float) and math.isnan(value) for value in every):
+        raise InputError("--over has a value that is not a number (nan); replace it by a number")
+    return axes
 
 
 def grid(varied: Mapping[str, Sequence[Scalar]]) -> list[Point]:
-    """Return every combination of values, the last key varying fastest.
+    """Return every combination of values; the last key varies fastest.
 
-    A folder is named for the last parts of the keys and the values.
+    The name of a run's folder consists of the last parts of the keys and of the values.
 
     Raises:
-        InputError: values that no folder can be named for apart.
+        InputError: two runs would have the same folder.
     """
-    combined = [
-        dict(zip(varied, values, strict=True)) for values in itertools.product(*varied.values())
-    ]
-    points = [Point(_folder(values), values) for values in combined]
+    points = []
+    for combination in itertools.product(*varied.values()):
+        values = dict(zip(varied, combination, strict=True))
+        parts = (f"{key.rpartition('.')[2]}={plain(value)}" for key, value in values.items())
+        points.append(Point(re.sub(r"[^\w.=,+-]", "_", ",".join(parts)), values))
     if len({point.name for point in points}) < len(points):
-        raise InputError("two of the runs would have one folder; rename what --over varies")
+        raise InputError("two of the runs would have the same folder; change the values of --over")
     return points
 
 
 def refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, object]) -> None:
-    """Refuse what is given for all runs and is every run's own.
-
-    Raises:
-        InputError: --set gives one of them, or a run's folder or name.
-    """
+    """Raise InputError if --set gives a key that --over varies, or a run's folder or name."""
     if repeated := set(common) & set(varying):
         raise InputError(f"--set and --over both give {min(repeated)}; drop one of them")
     if own := set(common).intersection(OF_A_RUN):
@@ -160,15 +158,15 @@ def carry_out(
     run: Callable[["Plan"], RunDirectory],
     say: Callable[[str], None],
 ) -> list[Outcome]:
-    """Carry out every run, one after the other; one that has finished is only read.
+    """Carry out every run, one after the other, and return the outcomes.
 
     Args:
-        run: carries out a plan, and returns the directory of the finished run.
-        say: is told which run begins, and which has failed and why.
+        run: carries out a plan, or the rest of it, and returns the directory of the run.
+        say: prints which run begins, and which run failed and why.
     """
     outcomes = []
     summary = plans[0].path.parent / SUMMARY
-    if not summary.exists():  # from the beginning the folder is one of several runs
+    if not summary.exists():  # marks the folder as one of several runs from the beginning
         private_files.write(summary, "".join(f"{point.name}\n" for point in points).encode())
     for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
         say(f"{count}/{len(points)}: {point.name}")
@@ -180,33 +178,28 @@ def carry_out(
             outcomes.append(Outcome(point, None, failure))
         except KeyboardInterrupt:
             raise InterruptedRunError(
-                "interrupted; give the same command again to go on where it was"
+                "interrupted; give the same command again to continue"
             ) from None
     return outcomes
 
 
 def complain(outcomes: Sequence[Outcome]) -> None:
-    """Raise RuntimeError, with the first failure, where any run failed."""
+    """Raise RuntimeError with the first failure, if any run failed."""
     if failed := [outcome for outcome in outcomes if outcome.failure]:
         raise RuntimeError(
-            f"{len(failed)} of {len(outcomes)} runs failed, the first of them "
+            f"{len(failed)} of {len(outcomes)} runs failed. The first is "
             f"{failed[0].point.name}: {failed[0].failure}"
         )
 
 
 def _read(point: Point, directory: RunDirectory) -> Outcome:
-    """Return what a finished run found. Raises InputError."""
-    found = directory.read_arrays("transcript.npz", {"accuracies"})
+    """Return the outcome of a finished run. Raises InputError."""
+    arrays = directory.read_arrays("transcript.npz", {"accuracies"})
     with directory.reading("transcript.npz"):
-        final = found["accuracies"][-1].astype(float)
+        final = arrays["accuracies"][-1].astype(float)
     singles = tuple(final.tolist())
-    if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are no two independent ones
+    if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are not independent
         final = final[: len(final) // 2 * 2].reshape(-1, 2).mean(axis=1)
     return Outcome(
         point, results.read(directory), accuracies=tuple(final.tolist()), singles=singles
     )
-
-
-def _folder(values: Mapping[str, Scalar]) -> str:
-    parts = (f"{key.rpartition('.')[2]}={plain(value)}" for key, value in values.items())
-    return re.sub(r"[^\w.=,+-]", "_", ",".join(parts))

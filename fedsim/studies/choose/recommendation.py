@@ -1,11 +1,9 @@
-"""Which setting of a sweep to take, and the first screen of a page about several settings."""
+"""The recommended setting of a sweep, and the first screen of a page about several settings."""
 
 from collections.abc import Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
-from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.report.document import first_screen
 from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
@@ -29,7 +27,7 @@ if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure as Drawing
 
 MOST_BARS = 8
-"""Settings of a figure, the strictest first; the table below has all of them."""
+"""Most settings in a figure, the strictest first. The table below the figure has all."""
 
 MOST_ROWS = 5
 
@@ -37,45 +35,54 @@ MOST_ROWS = 5
 def recommended(outcomes: Sequence[Outcome]) -> Outcome | None:
     """Return the strictest setting whose accuracy the trials cannot tell from the best one's.
 
-    None where no setting is shown to be better than the most frequent class, or none was measured.
+    Returns:
+        The setting; None if no setting is shown to be better than the most frequent class.
     """
-    known = [one for one in outcomes if _between(one) is not None and not _contradicts(one)]
-    learnt = [one for one in known if _between(one)[0] > _majority(one)]  # type: ignore[index]
+    learnt = [
+        (one, between)
+        for one in outcomes
+        if (between := _between(one)) is not None
+        and one.report is not None
+        and not _contradicts(one)
+        and between[0] > one.report.utility.majority
+    ]
     if not learnt:
         return None
-    best = max(learnt, key=lambda one: one.accuracy or 0.0)
-    near = [one for one in learnt if _between(one)[1] >= _between(best)[0]]  # type: ignore[index]
+    _, lowest = max(learnt, key=lambda pair: pair[0].accuracy or 0.0)
+    near = [one for one, between in learnt if between[1] >= lowest[0]]
     return min(near, key=_right_at_most)
 
 
 def sentences(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return which setting to take, and why, the first sentence first."""
+    """Return which setting to take, and why."""
     taken = recommended(outcomes)
     if taken is None:
         return [
-            "No setting can be recommended: none is shown to be right more often than the most "
-            "frequent class. Try more training.rounds, more trials, or a larger ε."
+            "No setting can be recommended. The trials do not show that any model is right more "
+            "often than the most frequent class. Try more training.rounds, more trials, or a "
+            "larger ε."
         ]
     best = max((one for one in outcomes if one.accuracy is not None), key=_accuracy)
-    said = [
+    answer = [
         f"Take {values(taken.point.values)}: the adversary is right in at most "
         f"{percent(_right_at_most(taken))} of all cases, and the model in "
         f"{percent(taken.accuracy)}{_ends(taken)}."
     ]
     if best is not taken:
-        said.append(
-            f"It is the strictest setting whose accuracy cannot be told from the best, "
-            f"{percent(best.accuracy)} of {values(best.point.values)}, which allows "
+        answer.append(
+            "It is the strictest setting whose accuracy the trials cannot tell from the best. "
+            f"The best is {values(best.point.values)}, with an accuracy of "
+            f"{percent(best.accuracy)}; its adversary is right in at most "
             f"{percent(_right_at_most(best))}."
         )
-    return said
+    return answer
 
 
 def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> FirstScreen:
     """Return the first screen of a page about several settings.
 
     Args:
-        answer: sentences, the first of which says which setting to take.
+        answer: sentences; the first says which setting to take.
         data: the data set, in words.
     """
     done = sorted((one for one in outcomes if one.report is not None), key=_right_at_most)
@@ -84,7 +91,7 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> Fi
         alarming=any(map(_contradicts, done)),
         figure=Bars(
             [_bar(one) for one in done[:MOST_BARS]],
-            "How often the adversary is right, setting by setting, the strictest first.",
+            "How often the adversary is right, for each setting, the strictest first.",
         )
         if done
         else None,
@@ -98,8 +105,8 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> Fi
             data=data,
             date=first_screen.today(),
             limits=(
-                "Accuracies are means over trainings on the same records. Measurements are about "
-                "one target; limits are by theory."
+                "Accuracies are means over trainings on the same records. Measurements concern "
+                "one target; limits are from theory."
             ),
         ),
     )
@@ -109,14 +116,14 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     """Return the figure of accuracy against the adversary; None with fewer than two settings."""
     from fedsim.report.figures import study_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
-    known = sorted((one for one in outcomes if one.accuracy is not None), key=_right_at_most)
-    if len(known) < 2:
+    drawn = sorted((one for one in outcomes if one.accuracy is not None), key=_right_at_most)
+    if len(drawn) < 2:
         return None
-    ends = [_between(one) for one in known]
+    ends = [_between(one) for one in drawn]
     series = study_figures.Series(
         "",
-        [_right_at_most(one) for one in known],
-        [_accuracy(one) for one in known],
+        [_right_at_most(one) for one in drawn],
+        [_accuracy(one) for one in drawn],
         [nan if each is None else each[0] for each in ends],
         [nan if each is None else each[1] for each in ends],
         None,
@@ -124,11 +131,6 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     taken = recommended(outcomes)
     place = None if taken is None else (_right_at_most(taken), _accuracy(taken))
     return study_figures.frontier([series], "", place, None)
-
-
-def _there(report: Report) -> VantageVerdict:
-    """Return the verdict at the configured vantage."""
-    return next(each for each in report.verdicts if each.vantage == report.vantage)
 
 
 def _contradicts(one: Outcome) -> bool:
@@ -143,16 +145,12 @@ def _accuracy(one: Outcome) -> float:
     return nan if one.accuracy is None else one.accuracy
 
 
-def _majority(one: Outcome) -> float:
-    return 1.0 if one.report is None else one.report.utility.majority
-
-
 def _between(one: Outcome) -> tuple[float, float] | None:
-    """Return the interval of a setting's mean accuracy; None where there is none."""
+    """Return the ends of the interval of a setting's mean accuracy; None without an interval."""
     if one.report is None:
         return None
-    found = one.accuracy_interval(one.report.empirical.confidence)
-    return None if found is None else (found.low, found.high)
+    interval = one.accuracy_interval(one.report.empirical.confidence)
+    return None if interval is None else (interval.low, interval.high)
 
 
 def _ends(one: Outcome) -> str:
@@ -164,8 +162,9 @@ def _bar(one: Outcome) -> Bar:
     name = values(one.point.values)
     if one.report is None:
         return Bar(name, Mark("open", "Not measured"))
+    verdict = next(each for each in one.report.verdicts if each.vantage == one.report.vantage)
     remark = f"accuracy {percent(one.accuracy)}"
-    return bar(name, one.report, _there(one.report), _right_at_most(one), remark)
+    return bar(name, one.report, verdict, _right_at_most(one), remark)
 
 
 def _table(done: Sequence[Outcome]) -> Table:
@@ -188,8 +187,8 @@ def _checks(outcomes: Sequence[Outcome]) -> list[Check]:
     return [
         settled(
             not failures,
-            "Every setting was run to its end.",
-            f"{failures} of {len(outcomes)} settings were not run to their end.",
+            "Every setting finished.",
+            f"{failures} of {len(outcomes)} settings failed.",
         ),
         settled(
             not contradicted,

@@ -1,4 +1,4 @@
-"""A grid of runs and what they found, side by side: as tables, as a page and as figures."""
+"""The report of a sweep: its runs side by side, as tables, as a page and as figures."""
 
 import csv
 import io
@@ -34,8 +34,7 @@ if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure as Drawing
 
 KIND = "sweep"
-"""What report.json says that it is of."""
-
+"""Value of `kind` in report.json."""
 
 ACCURACY = (
     *("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials"),
@@ -48,24 +47,29 @@ REPORTED = (
 )
 BETWEEN = ("epsilon_from_advantage_low", "epsilon_from_advantage_high")
 COLUMNS = (*REPORTED, *ACCURACY, *ESTIMATES, *BETWEEN)
-"""Of what a run's report says, but for its lower bounds."""
+"""Columns that are taken from a run's report, without its lower bounds."""
 
 SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
-"""The lower bounds in tables and figures, and how they are called: the one that a report leads with
-and the one that assumes least. summary.csv has all of them."""
+"""Lower bounds in tables and figures: the headline of a report, and the bound that assumes least.
+
+summary.csv has all of them.
+"""
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return a row for each run, with the same columns in all: the swept keys, then the figures.
+    """Return a row for each run, all with the same columns; a value is None if unknown or refused.
 
-    run, status ("done" or the failure), trials, advantage with its interval and confidence,
-    predicted, rho_alpha, epsilon of one training (tight) and delta, epsilon_released by all
-    trainings of the run where a guarantee may speak of it, the name of the lower bound on epsilon
-    that its report leads with and that bound; accuracy of the final model, the mean over
-    evaluated_trials with its interval, the majority class's share, balanced accuracy, the area
-    under the ROC curve and the least recall of a class beside it; the paper's estimates of epsilon,
-    that from the advantage at the ends of its interval too; and a column for every lower bound;
-    None where unknown or refused.
+    The columns, in order:
+
+    - run, the swept keys, and status: "done", or why the run failed;
+    - trials, the advantage with interval, confidence and prediction, rho_alpha;
+    - epsilon of one training (tight), delta, and epsilon_released by all trainings of the run,
+      which is None if the run has no guarantee;
+    - headline, the name of the lower bound on epsilon that the report leads with, and its value;
+    - accuracy of the final model, a mean over evaluated_trials with its interval; the majority
+      class's share, balanced accuracy, area under the ROC curve, and least recall of a class;
+    - the paper's estimates of epsilon, and the ends of the interval of the first;
+    - every lower bound on epsilon.
     """
     reports = [outcome.report for outcome in outcomes if outcome.report]
     names = list(
@@ -76,24 +80,24 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
     status = {"status": outcome.failure or "done"}
-    found = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
+    columns = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
     if outcome.report is not None:
-        found |= _reported(outcome.report) | _accuracy(outcome, outcome.report)
-    return {"run": outcome.point.name, **outcome.point.values, **status, **found}
+        columns |= _reported(outcome.report) | _accuracy(outcome, outcome.report)
+    return {"run": outcome.point.name, **outcome.point.values, **status, **columns}
 
 
 def _accuracy(outcome: Outcome, report: Report) -> dict[str, Any]:
     between = outcome.accuracy_interval(report.empirical.confidence)
     ends = (None, None) if between is None else (between.low, between.high)
-    found = report.utility
-    least = found.quality and found.quality.least_recall
-    others = (found.majority, found.balanced_accuracy, found.area_under_curve, least and least[1])
-    values = (outcome.accuracy, *ends, found.trials, *others)
+    utility = report.utility
+    least = utility.quality and utility.quality.least_recall
+    others = (utility.majority, utility.balanced_accuracy, utility.area_under_curve)
+    values = (outcome.accuracy, *ends, utility.trials, *others, least and least[1])
     return dict(zip(ACCURACY, values, strict=True))
 
 
 def _reported(report: Report) -> dict[str, Any]:
-    """Return what a row says of a run's report: of the bounds those that its trials allow."""
+    """Return the columns of a run's report; a lower bound that its trials do not allow is None."""
     measured = report.empirical
     low, high = measured.advantage_interval or (None, None)
     estimates, delta = measured.epsilon, report.bounds.delta
@@ -126,23 +130,18 @@ def _reported(report: Report) -> dict[str, Any]:
 
 
 def table(outcomes: Sequence[Outcome]) -> RenderableType:
-    """Return the runs as the terminal shows them: the paper's estimates below each other."""
+    """Return the table for the terminal, with the paper's estimates in one column."""
     own = len(ESTIMATES)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
-    said = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
-    said.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
+    notes = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
+    notes.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
-        said.append(comparison.ADD_UP)
+        notes.append(comparison.ADD_UP)
     block = tabulated(
         [*headings(outcomes)[:-own], "ε′"],
         [[*row[:-own], "\n".join(row[-own:])] for row in cells(outcomes)],
     )
-    return terminal.table(block, "Runs of the sweep", "; ".join(said), dense=True)
-
-
-def _majority(row: Mapping[str, Any]) -> str:
-    share = row["majority"]
-    return "" if share is None else f"\nmajority class {percent(share)}"
+    return terminal.table(block, "Runs of the sweep", "; ".join(notes), dense=True)
 
 
 def headings(outcomes: Sequence[Outcome]) -> list[str]:
@@ -154,20 +153,22 @@ def headings(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """Return the rows of the table, worded; of a run that failed only the values."""
+    """Return the rows of the table as text; a failed run has only its values."""
     worded = []
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
         bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
         if row["headline"]:
             bounds[0] += f"\n{TITLES[row['headline']]}"
-        known = [number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")]
+        majority = ""
+        if row["majority"] is not None:
+            majority = f"\nmajority class {percent(row['majority'])}"
         worded.append(
             [
                 *(plain(value) for value in outcome.point.values.values()),
                 "failed" if outcome.failure else plain(row["trials"]),
-                _with_ends(row, "accuracy") + _majority(row),
+                _with_ends(row, "accuracy") + majority,
                 _with_ends(row, "advantage"),
-                *known,
+                *(number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")),
                 *bounds,
                 *(_with_ends(row, name) for name in ESTIMATES),
             ]
@@ -176,7 +177,7 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 
 def _with_ends(row: Mapping[str, Any], name: str) -> str:
-    """Return a measured number, and its interval, if it has one, in a line below."""
+    """Return a measured number, with its interval, if any, in a second line."""
     if row.get(f"{name}_low") is None:
         return number(row[name])
     ends = row[f"{name}_low"], row[f"{name}_high"]
@@ -184,16 +185,17 @@ def _with_ends(row: Mapping[str, Any], name: str) -> str:
 
 
 def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
-    """Write summary.csv, report.json, report.html and figures; return the page.
+    """Write summary.csv, report.json, report.html and figures; return the path of the page.
 
     Raises:
-        InputError, OSError: as of `report_directory.write_report`.
+        InputError: the directory holds another kind of report.
+        OSError: a file cannot be written.
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
-    found = rows(outcomes)
-    # Everything is made before anything is written, so that a failure leaves what there was.
-    summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": found})
+    made = rows(outcomes)
+    # Everything is made before anything is written, so that a failure keeps the old files.
+    summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": made})
     places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
     document = {**summary, "vantages": strict_json(places)}
     drawn: list[Block] = []
@@ -203,10 +205,10 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
         files[f"figures/{file}.svg"] = canvas.to_svg(figure)
         caption = (
             f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
-            "paper's estimates of each run, beside what its noise allows."
+            "paper's estimates of each run, beside the limits that its noise sets."
         )
         drawn.append(Figure(file, figure, "", caption))
-    files[SUMMARY] = as_csv(found)
+    files[SUMMARY] = as_csv(made)
     data = {one.report.data.name for one in outcomes if one.report}
     first = recommendation.first(
         outcomes, recommendation.sentences(outcomes), ", ".join(sorted(data))
@@ -231,18 +233,19 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
 
 
 FRONTIER = (
-    "Accuracy of the model against how often the adversary is right at most, a point for each "
-    "setting; upright lines are intervals of the mean accuracy, the circle is what to take."
+    "Accuracy of the model against the limit on how often the adversary is right. Each point is a "
+    "setting. Vertical lines are intervals of the mean accuracy. The circle marks the recommended "
+    "setting."
 )
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, "Drawing"]:
-    """Return advantage, accuracy and epsilon along each swept key, where these can be drawn."""
+    """Return a figure of advantage, accuracy and epsilon along each key that can be drawn."""
     from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
-    found = rows(outcomes)
+    made = rows(outcomes)
     drawn = {
-        key: sweep_figures.along(key, found, _others(key, outcomes), SHOWN)
+        key: sweep_figures.along(key, made, _others(key, outcomes), SHOWN)
         for key in outcomes[0].point.values
     }
     return {key: figure for key, figure in drawn.items() if figure is not None}
@@ -260,12 +263,12 @@ def runs(outcomes: Sequence[Outcome]) -> Bullets:
     )
 
 
-def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows with the same keys as comma-separated values."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(found[0]))
+    writer = csv.DictWriter(text, list(rows[0]))
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(rows)
     return text.getvalue()
 
 
@@ -287,7 +290,7 @@ def _place(row: Mapping[str, Any]) -> list[str]:
 
 
 def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
-    """Return for every run which of the other keys' values it has: "" where there are none."""
+    """Return the values of the other keys of every run; "" if there are no other keys."""
     return [
         ", ".join(
             f"{name.rpartition('.')[2]}={plain(value)}"

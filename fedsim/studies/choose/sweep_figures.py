@@ -1,4 +1,4 @@
-"""The figure of a sweep: advantage and epsilon along one key, beside what theory allows."""
+"""The figure of a sweep: advantage, accuracy and epsilon along one key, beside their limits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
 MARKERS = ("o", "s", "^", "D")
 FEWEST, LARGEST_RATIO = 2, 20.0
-"""How many values make a figure; beyond which ratio of positive values the axis is logarithmic."""
+"""Fewest values for a figure, and the ratio of positive values above which the axis is logarithmic.
+"""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -23,14 +24,15 @@ Rows = Sequence[Mapping[str, Any]]
 def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]) -> Figure | None:
     """Return a figure of the runs along a key, one colour for each combination of other values.
 
-    The advantage with its interval, its prediction and its bound; accuracy with its interval;
-    epsilon and the lower bounds; epsilon and the paper's estimates.
+    Its panels show the advantage with its interval, prediction and bound; the accuracy with its
+    interval; epsilon with the lower bounds; epsilon with the paper's estimates.
 
     Args:
-        others: [n], the combination that each belongs to.
+        others: [n], the combination of other values of each run.
+        bounds: labels of the lower bounds by name.
 
     Returns:
-        The figure; None where the key is no number or fewer than two runs have finished.
+        The figure; None if fewer than two runs with different numbers have finished.
     """
     finished = [
         (row, other)
@@ -69,7 +71,6 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
 def _measured(
     axes: Axes, key: str, series: Rows, name: str, colour: str, label: str | None
 ) -> None:
-    """Draw a measured number with its interval."""
     values = _numbers(series, key)
     point, low, high = (_numbers(series, each) for each in (name, f"{name}_low", f"{name}_high"))
     axes.vlines(values, low, high, color=colour, linewidth=2, label=f"_{label or name}")
@@ -96,10 +97,7 @@ def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, name
 def _epsilon(
     axes: Axes, key: str, series: Rows, colour: str, bounds: Mapping[str, str], named: bool
 ) -> None:
-    values = _numbers(series, key)
-    axes.plot(
-        values, _numbers(series, "epsilon"), "-", color=INK, label="ε, tight" if named else None
-    )
+    values = _tight_epsilon(axes, key, series, named)
     for (name, label), marker in zip(bounds.items(), MARKERS, strict=False):
         axes.plot(
             values,
@@ -112,10 +110,7 @@ def _epsilon(
 
 
 def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> None:
-    values = _numbers(series, key)
-    axes.plot(
-        values, _numbers(series, "epsilon"), "-", color=INK, label="ε, tight" if named else None
-    )
+    values = _tight_epsilon(axes, key, series, named)
     first, *others = ESTIMATES
     _measured(axes, key, series, first, colour, f"ε′, {ESTIMATES[first]}" if named else None)
     for name, marker in zip(others, MARKERS[1:], strict=False):
@@ -123,7 +118,15 @@ def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> 
         axes.plot(values, _numbers(series, name), marker, color=colour, markersize=5, label=label)
 
 
+def _tight_epsilon(axes: Axes, key: str, series: Rows, named: bool) -> canvas.Floats:
+    """Draw epsilon along a key; return the key's values."""
+    values = _numbers(series, key)
+    label = "ε, tight" if named else None
+    axes.plot(values, _numbers(series, "epsilon"), "-", color=INK, label=label)
+    return values
+
+
 def _numbers(series: Rows, name: str) -> canvas.Floats:
-    """Return a column, NaN where it is unknown: matplotlib leaves a gap there."""
-    found = (row.get(name) for row in series)
-    return np.array([np.nan if value is None or math.isinf(value) else value for value in found])
+    """Return a column, with NaN for unknown values: matplotlib leaves a gap for NaN."""
+    values = (row.get(name) for row in series)
+    return np.array([np.nan if value is None or math.isinf(value) else value for value in values])

@@ -1,13 +1,13 @@
-"""Tune a training on public records: server steps, clipping norm and rounds, at no cost of privacy.
+"""Tuning of a training on public records: learning rate, clipping norm and rounds.
 
-A part of the public records stands in for the clients' records, and the other part judges the
-models. Noise stands to the number of records as it will in the training: on m of them a sum gets
-m/n of the noise of n. No private record is read, so nothing is spent; what suits the public records
-suits the private ones as far as they are alike.
+One part of the public records stands in for the clients' records, the other part judges the models.
+A training on m public records gets m/n of the noise of one on n private records, so that signal and
+noise have the same ratio. No private record is read, so that tuning costs no privacy. Its result
+suits the private records as far as they resemble the public ones.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from adversaries.errors import InputError
 from fedsim.common.html_table import html_table
 from fedsim.common.randomness import Role, key
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.config.training import refuse_unless_classified
+from fedsim.config.training import TrainingConfig, refuse_unless_classified
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.federation import Federation
@@ -29,28 +29,28 @@ from fedsim.privacy.mechanism import sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 FEWEST = 40
-"""Public records, below which nothing can be told apart."""
+"""Fewest public records that can tell settings apart."""
 
 FACTORS = {
     "training.rounds": (0.5, 2.0),
     "training.clipping-norm": (0.3, 3.0),
     "training.learning-rate": (0.25, 0.5, 2.0, 4.0),
 }
-"""What each key is multiplied by, one key after the other, from the best setting so far."""
+"""Factors of each key. Tuning varies one key after the other, from the best setting so far."""
 
 CONFIDENCE = 0.95
-"""With which no setting is called better that is not, all settings that are tried together."""
+"""Confidence that no setting is wrongly called better, for all settings together."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting, and the models that it trained on public records.
+    """A setting, and its models trained on public records.
 
     Attributes:
-        changes: what it changes in the configuration; empty for the configuration itself.
+        changes: to the configuration; empty for the configuration itself.
         accuracies: of each model on the public records that judge, float64 [T].
-        noise_multiplier: that the training itself would take.
-        gain: mean gain over the configuration itself, of models from the same first values.
+        noise_multiplier: of the training on private records.
+        gain: mean gain in accuracy over the configuration itself, for the same initial models.
         margin: half the width of the gain's interval, at `CONFIDENCE` for all settings together.
     """
 
@@ -68,18 +68,18 @@ class Tried:
 
     @property
     def is_better(self) -> bool:
-        """Whether it is surely more accurate than the configuration itself."""
+        """Whether it is more accurate than the configuration itself, at `CONFIDENCE`."""
         return self.gain > self.margin
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was tried, and what is best.
+    """The settings that were tried.
 
     Attributes:
         tried: in order; the configuration itself is the first.
-        trained_on: how many public records stood in for the clients'.
-        judged_on: how many judged the models.
+        trained_on: number of public records that stood in for the clients' records.
+        judged_on: number of public records that judged the models.
     """
 
     tried: tuple[Tried, ...]
@@ -88,17 +88,16 @@ class Tuning:
 
     @property
     def best(self) -> Tried:
-        """The setting to take: the configuration itself unless another is surely better."""
+        """The setting to take: the configuration itself unless another is shown to be better."""
         better = [each for each in self.tried if each.is_better]
         return max(better, key=lambda each: each.gain, default=self.tried[0])
 
     def _repr_html_(self) -> str:
-        """Return every setting with its accuracy and gain, as a notebook shows them."""
         rows = [
             (each.setting, f"{each.accuracies.mean():.1%}", f"{each.gain:+.1%} ± {each.margin:.1%}")
             for each in self.tried
         ]
-        trained = f"Models of {self.trained_on} public records, judged on {self.judged_on} others."
+        trained = f"Trained on {self.trained_on} public records, judged on {self.judged_on} others."
         caption = f"{trained} Best: {self.best.setting}."
         return html_table(("setting", "accuracy", "gain"), rows, caption)
 
@@ -106,24 +105,28 @@ class Tuning:
 def tune(
     config: Config, models: int = 8, progress: Callable[[Tried], None] = lambda _: None
 ) -> Tuning:
-    """Return the settings that were tried on public records, and the best.
+    """Return the settings that were tried on public records, with the best among them.
 
-    models: T, how many are trained with each setting.
-    progress: called after each setting.
-    Raises InputError if there are too few public records, or clients train by themselves.
+    Args:
+        models: T, number of models for each setting.
+        progress: called after each setting.
+
+    Raises:
+        InputError: the public records are too few, a client is protected as a whole, or clients
+            take several steps a round.
     """
     if config.privacy.unit == "client" or config.training.local_steps > 1:
         raise InputError(
-            "fedsim tune is for records that are protected one by one, and one step a round: set "
+            "fedsim tune needs protection of single records and one step a round; set "
             'privacy.unit = "record" and training.local-steps = 1'
         )
     refuse_unless_classified(config.model.task, "fedsim tune")
-    known = federation.load(config)
-    features, labels = known.held_out()
+    loaded = federation.load(config)
+    features, labels = loaded.held_out()
     if len(labels) < FEWEST:
         raise InputError(
-            f"there are {len(labels)} public records, and tuning needs {FEWEST}: raise "
-            "data.held-out, or give data.public-root"
+            f"the experiment has {len(labels)} public records, and fedsim tune needs {FEWEST}; "
+            "raise data.held-out, or give data.public-root"
         )
     draw = np.random.default_rng(key(config.run.seed, Role.CLIENT_SAMPLING))
     order = torch.from_numpy(draw.permutation(len(labels))).to(labels.device)
@@ -131,44 +134,42 @@ def tune(
     trained = features[some], labels[some]
     judged = features[others], labels[others]
 
-    # Student's t for the mean gain, shared among all settings that are tried (Bonferroni).
+    # Student's t for the mean gain, divided among all settings (Bonferroni).
     settings = sum(map(len, FACTORS.values()))
     quantile = float(stats.t.ppf(1 - (1 - CONFIDENCE) / (2 * settings), models - 1))
 
+    def changed(changes: dict[str, Scalar]) -> Config:
+        return from_run_config(to_run_config(config) | changes)
+
     def attempt(changes: dict[str, Scalar], first: np.ndarray | None) -> Tried:
-        changed = from_run_config(to_run_config(config) | changes)
-        noise, accuracies = _accuracies(changed, known, trained, judged, models)
+        noise, accuracies = _accuracies(changed(changes), loaded, trained, judged, models)
         gains = accuracies - (accuracies if first is None else first)
         margin = quantile * float(gains.std(ddof=1)) / math.sqrt(models)
-        found = Tried(changes, accuracies, noise, float(gains.mean()), margin)
-        progress(found)
-        return found
+        setting = Tried(changes, accuracies, noise, float(gains.mean()), margin)
+        progress(setting)
+        return setting
 
     tried = [attempt({}, None)]
     for axis in FACTORS:
         best = max(tried, key=lambda each: each.gain)
         tried += [
-            attempt(best.changes | change, tried[0].accuracies)
-            for change in _changes(axis, config, best.changes)
+            attempt(best.changes | {axis: value}, tried[0].accuracies)
+            for value in _values(axis, changed(best.changes).training)
         ]
     return Tuning(tuple(tried), len(some), len(others))
 
 
-def _changes(axis: str, config: Config, so_far: dict[str, Scalar]) -> Iterator[dict[str, Scalar]]:
-    """Yield the values of one key around the best setting so far."""
-    now = from_run_config(to_run_config(config) | so_far).training
-    for factor in FACTORS[axis]:
-        if axis == "training.rounds":
-            yield {axis: max(1, round(now.rounds * factor))}
-        elif axis == "training.clipping-norm":
-            yield {axis: float(f"{now.clipping_norm * factor:.3g}")}
-        else:
-            yield {axis: float(f"{now.rate * factor:.3g}")}
+def _values(axis: str, best: TrainingConfig) -> list[Scalar]:
+    """Return the values of one key around those of the best training so far."""
+    if axis == "training.rounds":
+        return [max(1, round(best.rounds * factor)) for factor in FACTORS[axis]]
+    value = best.clipping_norm if axis == "training.clipping-norm" else best.rate
+    return [float(f"{value * factor:.3g}") for factor in FACTORS[axis]]
 
 
 def _accuracies(
     config: Config,
-    known: Federation,
+    loaded: Federation,
     trained: tuple[Tensor, Tensor],
     judged: tuple[Tensor, Tensor],
     models: int,
@@ -181,17 +182,17 @@ def _accuracies(
     share = len(trained[1]) / config.data.records
     norm = config.training.clipping_norm
     std = share * group.noise_multiplier * sensitivity(config.privacy.neighbouring, norm)
-    changed = federation.load(config)  # the clipper of this clipping norm
+    clipper = federation.load(config).clipper  # `loaded` has the clipping norm of another setting
     generator = torch.Generator().manual_seed(config.run.seed)
-    now = federation.initial_parameters(config.game, known, range(models)).to(known.device)
+    now = federation.initial_parameters(config.game, loaded, range(models)).to(loaded.device)
     optimizer = ServerOptimizer(config.training, len(trained[1]) * group.sampling_rate)
     for number in range(1, config.training.rounds + 1):
         weights = None
         if group.sampling_rate < 1:
             drawn = torch.rand(models, len(trained[1]), generator=generator)
             weights = (drawn < group.sampling_rate).to(now)
-        total = changed.clipper.clipped_sum(now, *trained, weights).double()
+        total = clipper.clipped_sum(now, *trained, weights).double()
         noise = torch.randn(total.shape, generator=generator, dtype=torch.float64)
         now = optimizer.step(now, total + std * noise.to(total), number)
-    _, correct = known.evaluate(now, *judged)
+    _, correct = loaded.evaluate(now, *judged)
     return nominal, correct.double().mean(1).cpu().numpy()

@@ -1,1 +1,1 @@
-"""What theory alone says: accounting, calibration, black boxes."""
+"""Guarantees from theory: accounting, calibration, black boxes."""

@@ -1,4 +1,4 @@
-"""What a given amount of noise guarantees, by every accountant."""
+"""`account`: the guarantees of a given amount of noise, by every accountant."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +31,7 @@ from fedsim.studies.guarantees import statements
 from fedsim.studies.guarantees.statements import Guarantee, Row, chosen
 
 BELIEFS = np.round(np.arange(0.01, 1.0, 0.01), 2)
-"""Where the curve of the worst-case belief is given."""
+"""Beliefs at which the document has the curve of the worst-case belief."""
 
 
 def account(
@@ -50,34 +50,33 @@ def account(
     vantage: str | None = None,
     prior: float | None = None,
 ) -> Guarantee:
-    """Return what a given amount of noise guarantees any one person, by every accountant.
+    """Return the guarantees of a given amount of noise for any one person, by every accountant.
 
     Args:
-        source: a configuration, a run directory, or a TOML file with [[rounds]] that differ;
-            instead of the mechanism by hand.
-        noise_multiplier: noise standard deviation over the sensitivity of a sum.
-        rounds: k, noisy sums that leave a client or the server.
-        delta: probability with which the guarantee may fail; None for that of the configuration,
-            or 1e-5 without one.
-        local_steps: noisy steps of a client within a round; None for 1.
+        source: configuration, run directory, or TOML file with different [[rounds]]; it replaces
+            noise_multiplier and rounds.
+        noise_multiplier: standard deviation of the noise, divided by the sensitivity of a sum.
+        rounds: k, noisy sums that a client or the server releases.
+        delta: probability that the guarantee fails; None for that of the configuration, or 1e-5.
+        local_steps: noisy local steps of each client in each round; None for 1.
         sampling_rate: probability that a record joins a step; None for 1, full batches.
         neighbouring: "add-remove" (None) or "replace".
-        trust: who adds the noise: "central" (None), "local" or "distributed".
-        clients: m; None for 2.
-        participants: clients in each round; None for all.
-        colluding: other clients that disclose their noise; None for 0.
-        vantage: where the adversary sits: "participant" (None), "server" or "released-model".
-        prior: the adversary's belief before anything is released; None for even odds.
+        trust: party that adds the noise: "central" (None), "local" or "distributed".
+        clients: m, number of clients; None for 2.
+        participants: number of clients in each round; None for all.
+        colluding: number of other clients that disclose their noise; None for 0.
+        vantage: vantage point of the adversary: "participant" (None), "server", "released-model".
+        prior: belief of the adversary before the first release, in (0, 1); None for 0.5.
 
     Returns:
-        The bounds towards the vantage, and everything that `fedsim account --json` prints.
+        The bounds towards the vantage, and the document that `fedsim account --json` prints.
 
     Raises:
-        InputError: values out of range; two descriptions of one mechanism, or none.
+        InputError: a value is out of range, or the mechanism is described twice or not at all.
     """
     who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
     if source is not None:
-        given = {
+        by_hand = {
             "noise multiplier": noise_multiplier,
             "rounds": rounds,
             "local steps": local_steps,
@@ -87,14 +86,15 @@ def account(
             "participants": participants,
         }
         source = Path(source)
-        _refuse_both(source, given)
+        if both := [name for name, value in by_hand.items() if value is not None]:
+            raise InputError(f"'{source}' already sets {' and '.join(both)}; drop one of them")
         subject = _read(source, {"trust": who, "colluders": colluding})
     else:
-        by_hand = _by_hand(noise_multiplier, rounds, local_steps, sampling_rate, participants)
+        alike = _by_hand(noise_multiplier, rounds, local_steps, sampling_rate, participants)
         relation = chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE)
         m = 2 if clients is None else clients
         subject = _Subject(
-            Releases((by_hand,), relation, who or Trust.CENTRAL, m, colluders=colluding or 0)
+            Releases((alike,), relation, who or Trust.CENTRAL, m, colluders=colluding or 0)
         )
     at = subject.delta if delta is None else delta
     return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), prior)
@@ -107,10 +107,10 @@ def _by_hand(
     sampling_rate: float | None,
     participants: int | None,
 ) -> Rounds:
-    """Return rounds that are described without a source, where what must be said of them is."""
+    """Return the rounds of a mechanism without a source. Raises InputError if it is incomplete."""
     if noise_multiplier is None or rounds is None:
         raise InputError(
-            "what mechanism? Give noise multiplier and rounds, a configuration, a run "
+            "the mechanism is missing; give noise multiplier and rounds, a configuration, a run "
             "directory, or a file with [[rounds]]"
         )
     return Rounds(
@@ -122,28 +122,21 @@ def _by_hand(
     )
 
 
-def _refuse_both(source: Path, by_hand: Mapping[str, object]) -> None:
-    """Raise InputError where a source is given, and something that it says."""
-    if given := [name for name, value in by_hand.items() if value is not None]:
-        raise InputError(f"'{source}' says what {' and '.join(given)} would; give one or the other")
-
-
 def _guarantee(
     source: Path | None, subject: "_Subject", delta: float, vantage: Vantage, prior: float | None
 ) -> Guarantee:
-    """Put together what is known of a mechanism towards a vantage, at a delta, from a prior."""
+    """Return the guarantee of a mechanism towards a vantage, with its document."""
     config, releases = subject.config, subject.released
     bounds = identifiability.bounds(releases.towards(vantage), delta)
     document = _document(releases, vantage, bounds)
     noise = None if config is None else config.privacy.noise.mechanism
     by_pac = noise is not None and noise.by_candidate
-    if config is not None:
-        _label(document, source, config, subject, delta, vantage)
+    _label(document, source, subject, delta, vantage)
     if prior is not None:
         if by_pac:
             raise InputError(
-                "a prior restates bounds of DP, but PAC noise is no DP and is shaped for the prior "
-                "that privacy.pac-prior states; leave the prior out"
+                "--prior restates bounds of DP, but PAC noise is not DP, and its own prior is "
+                "privacy.pac-prior; leave the prior out"
             )
         rho_beta = identifiability.rho_beta_of_epsilon(document["epsilon"], prior)
         before = max(prior, 1 - prior)
@@ -161,11 +154,14 @@ def _guarantee(
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is accounted for.
+    """The mechanism to account for.
 
-    training: what one training releases; config: None where there is none; everything: what all
-    trainings of a run release, None where the noise is the seed's, and no guarantee; trainings: how
-    many they are.
+    Attributes:
+        training: releases of one training.
+        config: of the source; None if the source has none.
+        everything: releases of all trainings of a run; None without a guarantee, since the noise
+            comes from the seed.
+        trainings: number of trainings.
     """
 
     training: Releases
@@ -175,26 +171,27 @@ class _Subject:
 
     @property
     def released(self) -> Releases:
-        """What the bounds are of."""
+        """The releases that the bounds cover."""
         return self.everything or self.training
 
     @property
     def delta(self) -> float:
-        """At which delta, where nothing else is asked."""
+        """The default delta."""
         return ASSUMED if self.config is None else self.config.privacy.delta
 
     @property
     def vantage(self) -> Vantage:
-        """Towards whom, where nothing else is asked."""
+        """The default vantage."""
         return Vantage.PARTICIPANT if self.config is None else self.config.federation.vantage
 
 
 def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
-    """Return what a run directory, a configuration or a file with [[rounds]] is about.
+    """Return the mechanism of a run directory, a configuration or a file with [[rounds]].
 
-    otherwise: fields of its releases that are supposed to be otherwise, None for as they are.
+    Args:
+        otherwise: fields of the releases to replace; None keeps a field.
     """
-    supposed: Row = {name: value for name, value in otherwise.items() if value is not None}
+    changes: Row = {name: value for name, value in otherwise.items() if value is not None}
     if source.is_dir():
         directory = RunDirectory.open(source)
         config = directory.config
@@ -204,38 +201,35 @@ def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
         try:
             tree = reading.toml(source)
         except FileNotFoundError:
-            raise InputError(f"cannot read '{source}': there is no such file") from None
+            raise InputError(f"cannot read '{source}': the file does not exist") from None
         if "rounds" in tree:
-            return _Subject(replace(described.load(source), **supposed))
+            return _Subject(replace(described.load(source), **changes))
         config = configuration.load(source)
         nominal, trainings = privacy.noise_multiplier(config.scheme), config.trials.count
         training = privacy.describe(config.scheme, nominal)
         everything = spending.describe_everything(config.scheme, nominal, [])
     return _Subject(
-        replace(training, **supposed),
+        replace(training, **changes),
         config,
-        None if everything is None else replace(everything, **supposed),
+        None if everything is None else replace(everything, **changes),
         trainings,
     )
 
 
 def _label(
-    document: Row,
-    source: Path | None,
-    config: Config,
-    run: _Subject,
-    delta: float,
-    vantage: Vantage,
+    document: Row, source: Path | None, run: _Subject, delta: float, vantage: Vantage
 ) -> None:
-    """Say in the document whether it is a DP guarantee, and why not, as the report of a run does.
+    """Add to a configuration's document whether it is a DP guarantee, and why not.
 
-    Notes that blame a lack of noise are replaced where something else keeps epsilon infinite.
+    Notes that blame a lack of noise are replaced if something else makes epsilon infinite.
     """
+    if (config := run.config) is None:
+        return
     document["unit"] = config.privacy.unit
-    # Noise may be all that it should be, and yet none of it stand before the vantage asked for.
-    found = guarantee.of(config, run.training, run.everything, run.trainings, delta, vantage)
-    document["dp_guarantee"], document["dp_note"] = found.given, found.note
-    document["released"] = None if found.released is None else asdict(found.released)
+    # The noise may be right, and still not protect from this vantage.
+    label = guarantee.of(config, run.training, run.everything, run.trainings, delta, vantage)
+    document["dp_guarantee"], document["dp_note"] = label.given, label.note
+    document["released"] = None if label.released is None else asdict(label.released)
     reason = unbounded(config.training.clipping, config.privacy.noise)
     if reason is not None:
         document["note"] = reason
@@ -247,25 +241,25 @@ def _label(
 
 
 def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
-    """Return why no epsilon is finite whatever the noise, None where it may be."""
+    """Return why epsilon is infinite for any noise; None if it may be finite."""
     if (noise := noise_kind.mechanism).by_candidate:
-        return f"{noise.title} is no multiple of a sensitivity and not DP; epsilon is infinite"
+        return f"{noise.title} is not scaled to a sensitivity and not DP; epsilon is infinite"
     if not clipping:
         return (
-            f"gradients are not clipped, so that {UNBOUNDED} and no noise is a multiple of it; "
+            f"gradients are not clipped, so that {UNBOUNDED} and noise cannot be scaled to it; "
             "epsilon is infinite"
         )
     return None
 
 
 def _pac(source: Path | None, privacy: PrivacyConfig, run: _Subject, delta: float) -> Row:
-    """Return what PAC noise allows: a run's own report at this delta, or the budget."""
+    """Return the PAC guarantee, from a run's own report or from the configured budget."""
     information, reported = privacy.mutual_information, {}
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has("report.json"):
-            found = results.read(directory).pac
-            information, reported = found.mutual_information, asdict(found)
+            measured = results.read(directory).pac
+            information, reported = measured.mutual_information, asdict(measured)
     if run.everything is not None:
         information *= run.trainings
     return {
@@ -280,7 +274,7 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
     curve = identifiability.belief_curve(mechanism, BELIEFS)
     rows = statements.accounted(mechanism, delta)
     return {
-        **statements.asked(releases, vantage),
+        **statements.described(releases, vantage),
         **asdict(bounds),
         "tail_limit": statements.tail_limit(mechanism, bounds.epsilon),
         "rho_alpha_by_route": identifiability.rho_alpha_by_route(mechanism, bounds.epsilon, delta),
@@ -296,16 +290,16 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
 
 
 def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: bool) -> Row:
-    """Return what the Bayesian accountant says of a run that gathered distances, or its refusal."""
+    """Return the result of the Bayesian accountant for a run with distances, or its refusal."""
     if by_pac:
         return {
-            "refusal": "the Bayesian accountant does not apply: it speaks of noise that is alike "
-            "in all directions, and PAC noise is not"
+            "refusal": "the Bayesian accountant does not apply: it covers noise that is equal in "
+            "all directions, and PAC noise is not"
         }
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has(run_transcript.FILE):
-            found = bayesian_report(
+            result = bayesian_report(
                 directory.config.training,
                 directory.config.privacy.neighbouring,
                 directory.config.federation.vantage,
@@ -313,10 +307,10 @@ def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: boo
                 delta,
                 releases,
             )
-            if found is not None:
-                return asdict(found)
+            if result is not None:
+                return asdict(result)
     return {
         "refusal": "the Bayesian accountant does not apply: it needs the distances between "
-        "gradients that a run gathers; fedsim run CONFIG --set audit.bayesian-pairs=16, then "
+        "gradients of a run; give fedsim run CONFIG --set audit.bayesian-pairs=16, then "
         "fedsim account RUN_DIRECTORY"
     }

@@ -1,7 +1,7 @@
-"""A function of one's own made PAC private: what it tells about which records it was given.
+"""PAC privacy for the user's own function: noise that hides which records it was given.
 
-The prior is the conservative one of Xiao and Devadas: all records are known to the adversary, each
-is used with the same probability, by a coin of its own, and the coins are the secret.
+The prior is the conservative one of Xiao and Devadas. The adversary knows all records; each is used
+with the same probability, by an independent coin; the coins are the secret.
 """
 
 import math
@@ -25,7 +25,7 @@ from fedsim.privacy.pac import Floats
 Function = Callable[
     [npt.NDArray[np.float32], npt.NDArray[np.int64], np.random.Generator], npt.ArrayLike
 ]
-"""From features [n, *shape], labels [n] and coins to numbers, of one shape whatever n is."""
+"""Maps features [n, *shape], labels [n] and a random generator to numbers of a fixed shape."""
 
 
 def mean(
@@ -42,11 +42,11 @@ def mean(
 def class_means(
     features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], coins: np.random.Generator
 ) -> Floats:
-    """Return the mean of the features of each class, [classes, *shape]; 0 where it has no record.
+    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class.
 
     Args:
         features: [n, *shape].
-        labels: [n]; of the class with the highest number at least one record must be there.
+        labels: [n]; the class with the highest number must have a record.
     """
     chosen = np.eye(int(labels.max()) + 1)[labels]
     counts = np.maximum(chosen.sum(0), 1)
@@ -54,23 +54,22 @@ def class_means(
 
 
 FUNCTIONS: Mapping[str, Function] = {"mean": mean, "class-means": class_means}
-"""By name; one of the user's own goes by package.module:name."""
+"""Built-in functions by name; a user's function is package.module:name."""
 
 
 @dataclass(frozen=True)
 class PrivateResult:
-    """What a function's result is worth once it is private.
+    """A function's private result, with its noise and its bounds.
 
     Attributes:
-        rate: the probability that a record is used.
-        length: the norm of an average result.
-        residual: the root of the mean squared distance of a result from where it is released: what
-            projection loses, without noise.
-        average_success: how often a guess whether a record was used is right at most, on average
-            over records; by chance alone `chance`.
-        any_success: the same of one record, whichever it is.
-        chance: how often the better guess is right before the release.
-        released: the vector that may be seen, [d].
+        rate: probability that a record is used.
+        length: norm of the mean result.
+        residual: root mean square of the part of a result that the projection loses, without noise.
+        average_success: largest probability of a right guess whether a record was used, on average
+            over records.
+        any_success: the same for a single record, whichever it is.
+        chance: probability of a right guess before the release.
+        released: [d], the only vector that may be published.
     """
 
     function: str
@@ -87,26 +86,23 @@ class PrivateResult:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is released, how much noise it has, and what it tells, in words."""
+        """The release, its noise and its bounds, in words."""
         noise = self.noise
         relative = f", {noise.size / self.length:.3g} of the result's length" if self.length else ""
-        any_record = (
-            "nothing is bounded."
-            if self.any_success == 1
-            else f"in at most {self.any_success:.1%}."
-        )
+        any_record = "For a single record, the guess has no bound."
+        if self.any_success < 1:
+            any_record = f"For a single record, it is right in at most {self.any_success:.1%}."
         return (
             f"{self.function} of some of {self.records} records, each used with probability "
             f"{self.rate:g}: {len(noise.centre)} numbers, released along {len(noise.variances)} "
-            f"directions that {self.simulations} simulations found.",
-            f"Noise: {noise.size:.4g} (root of its mean square){relative}; what no direction "
-            f"holds: {self.residual:.4g}.",
-            f"It tells at most {noise.budget:g} nats about which records were used, with "
-            f"confidence {noise.confidence:.0%} over the simulations. Guesses whether a record was "
-            f"used are right in at most {self.average_success:.1%} of cases, on average over "
-            f"records ({self.chance:.1%} without the release); of a single record, whichever it "
-            f"is, {any_record}",
-            "An average over subsets, and no differential privacy.",
+            f"directions from {self.simulations} simulations.",
+            f"Noise: {noise.size:.4g} (root mean square){relative}. Loss by the projection onto "
+            f"the directions: {self.residual:.4g}.",
+            f"The result releases at most {noise.budget:g} nats about the choice of records, with "
+            f"confidence {noise.confidence:.0%} over the simulations. A guess whether a record was "
+            f"used is right in at most {self.average_success:.1%} of cases, on average over "
+            f"records ({self.chance:.1%} without the release). {any_record}",
+            "This is an average over subsets, not differential privacy.",
         )
 
     def _repr_html_(self) -> str:
@@ -114,7 +110,7 @@ class PrivateResult:
 
     @property
     def document(self) -> dict[str, object]:
-        """Everything but vectors, by name."""
+        """All numbers without the vectors, for JSON."""
         return {
             "function": self.function,
             "records": self.records,
@@ -141,12 +137,14 @@ def function(name: str) -> Function:
         name: a key of `FUNCTIONS`, or package.module:name.
 
     Raises:
-        InputError: there is none, or it may not be imported.
+        InputError: the function does not exist, or it may not be imported.
     """
-    found = lookup(FUNCTIONS, name, "the function")
-    if not callable(found):
-        raise InputError(f"'{name}' is no function; name one that takes features, labels, coins")
-    return found
+    named = lookup(FUNCTIONS, name, "the function")
+    if not callable(named):
+        raise InputError(
+            f"'{name}' is not a function; name one of features, labels and a random generator"
+        )
+    return named
 
 
 def privatised(
@@ -159,20 +157,21 @@ def privatised(
     seed: int = 0,
     followed: Callable[[Iterable[np.random.Generator]], Iterable[np.random.Generator]] = iter,
 ) -> PrivateResult:
-    """Return a function's private result on a subset that the operating system's entropy draws.
+    """Return a function's private result on a subset drawn with the operating system's entropy.
 
     Args:
-        own: the function, or its name as `function` takes it.
-        rate: the probability that a record is used, in (0, 1).
-        budget: of what the result tells about the coins, in nats.
-        seed: of the simulations; the secret subset and the noise are not made from it.
+        own: the function, or its name.
+        rate: probability that a record is used, in (0, 1).
+        budget: information that the result may release about the coins, in nats.
+        seed: of the simulations, not of the secret subset and the noise.
+        followed: wraps the simulations' generators, to show progress.
 
     Raises:
-        InputError: no such function, results that are no vectors of one length, or numbers out of
-            range.
+        InputError: the function does not exist, its results are not vectors of one length, or a
+            number is out of range.
     """
     if not 0 < rate < 1:
-        raise InputError(f"the rate is {rate}; give a probability between 0 and 1")
+        raise InputError(f"rate is {rate}; give a probability between 0 and 1")
     if simulations < 2 * black_box.LEAST:
         raise InputError(
             f"{simulations} simulations are too few; give {2 * black_box.LEAST} or more"
@@ -199,7 +198,7 @@ def privatised(
         noise=noise,
         length=float(np.linalg.norm(results.mean(0))),
         residual=math.sqrt(float((lost**2).sum(1).mean())),
-        # Coins are independent: what is told of each adds up to the budget at most.
+        # Coins are independent, so that the information about each adds up to the budget at most.
         average_success=pac.success_bound(budget / len(pool), chance),
         any_success=pac.success_bound(budget, chance),
         chance=chance,
@@ -208,7 +207,7 @@ def privatised(
 
 
 def everything(data: Dataset) -> Records:
-    """Return the records of a data set, those held out by its authors among them."""
+    """Return all records of a data set, with its test records."""
     if data.test is None:
         return data.train
     return Records(
@@ -218,11 +217,7 @@ def everything(data: Dataset) -> Records:
 
 
 def drawn(count: int, rate: float, coins: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return the positions of records that take part, each by a coin of its own.
-
-    Args:
-        rate: the probability of each.
-    """
+    """Return the positions of the records that independent coins select with probability `rate`."""
     return np.flatnonzero(coins.random(count) < rate)
 
 
@@ -230,14 +225,13 @@ def _applied(
     own: Function, pool: Records, inside: npt.NDArray[np.intp], coins: np.random.Generator
 ) -> npt.ArrayLike:
     if not len(inside):
-        raise InputError("a simulation drew no record at all; give a higher rate")
+        raise InputError("a simulation drew no record; give a higher rate")
     try:
         return own(pool.features[inside], pool.labels[inside], coins)
     except InputError:
         raise
-    except Exception as error:  # of a function that is not ours, whatever it raises
+    except Exception as error:  # the user's function may raise anything
         raise InputError(
             f"the function failed on a subset of {len(inside)} records: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}; it is called with features, labels and a random "
-            "generator"
+            f"{' '.join(str(error).split())}; it must take features, labels and a random generator"
         ) from None

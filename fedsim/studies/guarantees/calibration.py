@@ -1,4 +1,4 @@
-"""How much noise, how many rounds or how large a sample a target allows."""
+"""`calibrate`: the noise, rounds or sampling rate for a target."""
 
 import math
 from collections.abc import Mapping
@@ -34,19 +34,19 @@ REPEATED = (
     *("noise_multiplier", "rounds", "sampling_rate"),
     *("effective_noise_multiplier", "rho_alpha"),
 )
-"""What the answer by every accountant repeats of the mechanism that it finds."""
+"""Values of the mechanism that the row of every accountant repeats."""
 
 
 @dataclass(frozen=True)
 class Sought:
-    """What is known of the mechanism, and which number is sought.
+    """A mechanism without one number, the unknown.
 
     Attributes:
-        noise_multiplier: nominal; None where it is sought.
-        rounds: k; None where they are sought.
-        sampling_rate: probability that a record joins a step; 1 where it is sought.
-        local_steps: noisy steps of a client within a round.
-        colluding: other clients that disclose their noise.
+        noise_multiplier: nominal; None if unknown.
+        rounds: k; None if unknown.
+        sampling_rate: probability that a record joins a step; 1 if unknown.
+        local_steps: noisy local steps of each client in each round.
+        colluding: number of other clients that disclose their noise.
     """
 
     unknown: Unknown
@@ -73,10 +73,10 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Return what is known, None standing for the default of `calibrate` or what is sought.
+        """Return the mechanism for arguments of `calibrate`; None is a default or the unknown.
 
         Raises:
-            InputError: nothing is left to find, or too much; an unknown word.
+            InputError: there is no unknown or more than one, or a name is unknown.
         """
         return cls(
             _unknown(noise_multiplier, rounds, sampling_rate),
@@ -93,21 +93,18 @@ class Sought:
 
     def answer(self, requirement: Requirement) -> Releases:
         """Return the releases in which the unknown just meets the requirement."""
-        # Refuse what makes no sense before the search, whose answer it would not use.
-        self.nominal(1.0)
+        self.nominal(1.0)  # raises InputError if no noise helps, before the search
         setting = (self.trust, self.vantage, self.clients, self.local_steps)
         rounds = Rounds(
             self.noise_multiplier or 0.0, self.rounds or 1, self.sampling_rate, self.local_steps
         )
         if self.unknown == "noise_multiplier":
             assert self.rounds is not None
-            found = calibration.noise_multiplier(
-                requirement,
-                self.rounds * self.local_steps,
-                self.sampling_rate,
-                self.neighbouring,
+            steps = self.rounds * self.local_steps
+            effective = calibration.noise_multiplier(
+                requirement, steps, self.sampling_rate, self.neighbouring
             )
-            return self._describe(replace(rounds, noise_multiplier=self.nominal(found)))
+            return self._describe(replace(rounds, noise_multiplier=self.nominal(effective)))
         assert self.noise_multiplier is not None
         effective = effective_noise_multiplier(
             self.noise_multiplier, *setting, colluders=self.colluding
@@ -124,11 +121,7 @@ class Sought:
         return self._describe(replace(rounds, sampling_rate=rate))
 
     def nominal(self, effective: float) -> float:
-        """Return the multiplier to add for an effective one.
-
-        Raises:
-            InputError: no noise helps.
-        """
+        """Return the nominal multiplier for an effective one. Raises InputError if none helps."""
         return nominal_noise_multiplier(
             effective,
             self.trust,
@@ -146,17 +139,17 @@ class Sought:
 
 @dataclass(frozen=True)
 class Calibrated(Guarantee):
-    """What a target allows, and what it guarantees.
+    """The mechanism that meets a target, and its guarantees.
 
     Attributes:
-        unknown: which number was sought.
+        unknown: the number that was computed.
     """
 
     unknown: Unknown = "noise_multiplier"
 
     @property
     def value(self) -> float:
-        """The number that was sought: the least noise multiplier, or the most of the others."""
+        """The computed number: the least noise multiplier, or the largest of the others."""
         return float(self.document[self.unknown])
 
 
@@ -182,34 +175,35 @@ def calibrate(
 ) -> Calibrated:
     """Return the least noise, the most rounds or the highest sampling rate that meets one target.
 
-    What is sought is what is left out: the noise multiplier, or, beside it, the rounds, or, beside
-    both, the sampling rate.
+    It computes the number that is left out: the noise multiplier; or the rounds, if the noise
+    multiplier is set; or the sampling rate, if both are set.
 
     Args:
-        rho_beta: how sure the adversary may become of one person, 0.5 to 1.
-        rho_alpha: by how much it may do better than guessing, 0 to 1.
-        epsilon: the bound on belief as epsilon, instead of rho_beta.
-        mutual_information: nats that all rounds may tell of which world it is (PAC privacy).
-        max_risk: largest success of any attack whose success without the release is
-            `baseline_risk`, 0 to 1; also the largest true-positive rate at that rate of false
-            positives.
+        rho_beta: largest belief of the adversary about one person, 0.5 to 1.
+        rho_alpha: largest advantage of the adversary over guessing, 0 to 1.
+        epsilon: to reach, in place of rho_beta.
+        mutual_information: information about the world that all rounds may release, in nats (PAC
+            privacy).
+        max_risk: largest success of an attack that succeeds with `baseline_risk` without the
+            release, 0 to 1; also the largest true positive rate at that false positive rate.
         baseline_risk: such as 1/n for naming one of n people; None for 0.001.
-        delta: probability with which the guarantee may fail; None for 1e-5.
-        rounds: k, noisy sums that leave a client or the server.
-        noise_multiplier: noise standard deviation over the sensitivity of a sum.
-        local_steps: noisy steps of a client within a round; None for 1.
-        sampling_rate: probability that a record joins a step; None for 1, unless it is sought.
+        delta: probability that the guarantee fails; None for 1e-5.
+        rounds: k, noisy sums that a client or the server releases.
+        noise_multiplier: standard deviation of the noise, divided by the sensitivity of a sum.
+        local_steps: noisy local steps of each client in each round; None for 1.
+        sampling_rate: probability that a record joins a step; None for 1, or if it is unknown.
         neighbouring: "add-remove" (None) or "replace".
-        trust: who adds the noise: "central" (None), "local" or "distributed".
-        clients: m; None for 2.
-        colluding: other clients that disclose their noise; None for 0.
-        vantage: where the adversary sits: "participant" (None), "server" or "released-model".
+        trust: party that adds the noise: "central" (None), "local" or "distributed".
+        clients: m, number of clients; None for 2.
+        colluding: number of other clients that disclose their noise; None for 0.
+        vantage: vantage point of the adversary: "participant" (None), "server", "released-model".
 
     Returns:
-        The mechanism that just meets the target, and what `fedsim calibrate --json` prints.
+        The mechanism that just meets the target, and the document of `fedsim calibrate --json`.
 
     Raises:
-        InputError: no target or several; values out of range; what no mechanism reaches.
+        InputError: there is no target or more than one, a value is out of range, or no mechanism
+            meets the target.
     """
     sought = Sought.of(
         noise_multiplier,
@@ -231,7 +225,7 @@ def calibrate(
     }
     check_targets(targets, accountant)
     if baseline_risk is not None and max_risk is None:
-        raise InputError("baseline-risk belongs to max-risk; give both, or leave it out")
+        raise InputError("baseline-risk needs max-risk; give both, or leave it out")
     at = ASSUMED if delta is None else delta
     if rho_alpha is not None:
         return _met(sought, calibration.advantage_at_most(rho_alpha), at)
@@ -248,31 +242,24 @@ def calibrate(
 
 
 def check_targets(targets: Mapping[str, object], accountant: str) -> None:
-    """Raise an error unless one target is given, with what it needs and no more.
+    """Raise InputError unless exactly one target is set, which the accountant can solve.
 
     Args:
-        targets: by name; None for one that is not given.
-
-    Raises:
-        InputError: no target or several; an accountant that has no say.
+        targets: by name; None if not set.
     """
-    given = [name for name, value in targets.items() if value is not None]
-    if len(given) != 1:
+    names = [name for name, value in targets.items() if value is not None]
+    if len(names) != 1:
         raise InputError(
             "give exactly one of rho-beta, rho-alpha, epsilon, max-risk and mutual-information, "
             "for example rho-beta 0.9"
         )
     find_accountant(accountant)
-    if given[0] in ("rho-alpha", "mutual-information", "max-risk"):
-        refuse_accountant(accountant, f"it has no say in {given[0]}")
+    if names[0] in ("rho-alpha", "mutual-information", "max-risk"):
+        refuse_accountant(accountant, f"it has no effect on {names[0]}")
 
 
 def refuse_accountant(name: str, reason: str) -> None:
-    """Raise an error for an accountant that was asked for where it decides nothing.
-
-    Raises:
-        InputError: another than the default.
-    """
+    """Raise InputError for an accountant other than the default, which has no effect."""
     if name != DEFAULT_ACCOUNTANT:
         raise InputError(f"the accountant is '{name}', but {reason}; leave it out")
 
@@ -280,60 +267,62 @@ def refuse_accountant(name: str, reason: str) -> None:
 def _met(
     sought: Sought, requirement: Requirement, delta: float, *, by_pac: bool = False
 ) -> Calibrated:
-    """Find what meets a requirement in which no accountant has a say, then let each judge it.
+    """Return the mechanism that meets a requirement, with the bounds of every accountant.
 
-    by_pac: say what PAC privacy says of the answer.
+    Args:
+        by_pac: add the PAC guarantee of the mechanism.
     """
-    found = sought.answer(requirement)
-    mechanism = found.towards(sought.vantage)
+    releases = sought.answer(requirement)
+    mechanism = releases.towards(sought.vantage)
     bounds = identifiability.bounds(mechanism, delta)
     rows = statements.accounted(mechanism, delta)
-    allowed = {"pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta))}
-    return _calibrated(sought, found, bounds, rows, allowed if by_pac else {})
+    guarantee = {"pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta))}
+    return _calibrated(sought, releases, bounds, rows, guarantee if by_pac else {})
 
 
 def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -> Calibrated:
-    """Find what meets (epsilon, delta) by the accountant asked for, and by every other."""
+    """Return the mechanism that meets (epsilon, delta), with a row for every accountant."""
 
     def answer(name: str) -> Releases:
         return sought.answer(calibration.epsilon_at_most(target, delta, name))
 
     def row(name: str) -> Row:
-        described = found if name == accountant else answer(name)
+        described = releases if name == accountant else answer(name)
         mechanism = described.towards(sought.vantage)
-        asked = statements.asked(described, sought.vantage)
+        values = statements.described(described, sought.vantage)
         return {
-            **{key: asked[key] for key in REPEATED if key in asked},
+            **{key: values[key] for key in REPEATED if key in values},
             "rho_alpha": identifiability.rho_alpha(mechanism),
             "covers": find_accountant(name).covers,
             "note": find_accountant(name).note(mechanism, delta),
         }
 
-    found = answer(accountant)
-    bounds = identifiability.bounds(found.towards(sought.vantage), delta, accountant)
-    # As asked, where what the noise gives differs in the last digits only.
+    releases = answer(accountant)
+    bounds = identifiability.bounds(releases.towards(sought.vantage), delta, accountant)
+    # State the target itself if the result of the search differs only in its last digits.
     if math.isclose(bounds.epsilon, target, rel_tol=1e-6):
         rho_beta = identifiability.rho_beta_of_epsilon(target)
         bounds = replace(bounds, epsilon=target, rho_beta=rho_beta)
     names = dict.fromkeys([*ACCOUNTANTS, accountant])
     rows = {name: statements.or_refusal(row, name) for name in names}
-    return _calibrated(sought, found, bounds, rows, {})
+    return _calibrated(sought, releases, bounds, rows, {})
 
 
 def _calibrated(
-    sought: Sought, found: Releases, bounds: Bounds, rows: dict[str, Row], allowed: Row
+    sought: Sought, releases: Releases, bounds: Bounds, rows: dict[str, Row], more: Row
 ) -> Calibrated:
+    mechanism = releases.towards(sought.vantage)
     document: Row = {
         "found": sought.unknown,
-        **statements.asked(found, sought.vantage),
+        **statements.described(releases, sought.vantage),
         **asdict(bounds),
-        "tail_limit": statements.tail_limit(found.towards(sought.vantage), bounds.epsilon),
+        "tail_limit": statements.tail_limit(mechanism, bounds.epsilon),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
-        "risks": statements.risks_of(found.towards(sought.vantage)),
-        **allowed,
+        "risks": statements.risks_of(mechanism),
+        **more,
     }
-    return Calibrated(found, sought.vantage, bounds, document, unknown=sought.unknown)
+    return Calibrated(releases, sought.vantage, bounds, document, unknown=sought.unknown)
 
 
 def _unknown(
@@ -351,6 +340,6 @@ def _unknown(
     if sampling_rate is None:
         return "sampling_rate"
     raise InputError(
-        "noise, rounds and sampling rate are all given, so that nothing is left to find; leave one "
-        "out, or ask fedsim account what they guarantee"
+        "noise multiplier, rounds and sampling rate are all given; leave one out to compute it, or "
+        "use fedsim account for their guarantees"
     )

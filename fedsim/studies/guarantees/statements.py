@@ -1,4 +1,4 @@
-"""What theory guarantees of one mechanism, as data: what `account` and `calibrate` return."""
+"""The guarantees of one mechanism as data, which `account` and `calibrate` return."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,15 +22,14 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What theory says of one mechanism.
+    """The guarantees of one mechanism.
 
     Attributes:
-        releases: what is released over all rounds, and who adds the noise.
-        vantage: towards whom the bounds hold.
-        bounds: at one delta: epsilon (infinite: `math.inf`), rho_beta, rho_alpha and what follows.
-        document: everything that the command prints with --json, accountant by accountant.
-        config: of the configuration or run that was accounted for; None for a mechanism given by
-            hand.
+        releases: of all rounds, with the party that adds the noise.
+        vantage: of the adversary.
+        bounds: at one delta: epsilon (may be `math.inf`), rho_beta, rho_alpha and others.
+        document: as in the command's --json, with every accountant.
+        config: of the source; None for a mechanism given by hand.
     """
 
     releases: Releases
@@ -41,11 +40,7 @@ class Guarantee:
 
 
 def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
-    """Return one of several by its name.
-
-    Raises:
-        InputError: an unknown name.
-    """
+    """Return a member of an enumeration by its name. Raises InputError for an unknown name."""
     try:
         return default if value is None else kind(value)
     except ValueError:
@@ -54,8 +49,8 @@ def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
         ) from None
 
 
-def asked(releases: Releases, vantage: Vantage) -> Row:
-    """Return the request as JSON repeats it; a value that differs between rounds is None."""
+def described(releases: Releases, vantage: Vantage) -> Row:
+    """Return the mechanism, for JSON; a value that differs between rounds is None."""
     rounds = releases.rounds
 
     def common(name: str) -> Any:
@@ -82,7 +77,7 @@ def asked(releases: Releases, vantage: Vantage) -> Row:
 
 
 def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
-    """Return what every accountant says of a mechanism, or why it says nothing.
+    """Return the bounds by every accountant, or why it has none.
 
     Args:
         delta: in (0, 1).
@@ -92,7 +87,7 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
         bound = identifiability.bounds(mechanism, delta, name)
         note = ACCOUNTANTS[name].note(mechanism, delta)
         if note is None and math.isinf(bound.epsilon):
-            note = "larger than any float: no statement"
+            note = "epsilon is larger than any float, so that it has no value"
         return {
             "epsilon": bound.epsilon,
             "rho_beta": bound.rho_beta,
@@ -115,12 +110,12 @@ def risks_of(mechanism: Mechanism) -> list[Row]:
 
 
 def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
-    """Return how often a belief passes rho_beta(epsilon) at most, whatever the record.
+    """Return the largest share of trainings in which a belief exceeds rho_beta(epsilon).
 
     Args:
         epsilon: >= 0, may be infinite.
     """
-    # The worst pair's is larger only far out, where its mass is cut off and counted as a tail.
+    # The worst pair's tail is larger only far out, where its mass is truncated and counts as tail.
     worst = identifiability.tail_probability(mechanism, epsilon) or 0.0
     return max(identifiability.tail_limit(mechanism, epsilon), worst)
 
@@ -134,7 +129,7 @@ def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
 
 
 def to_whom(releases: Releases, delta: float) -> list[Row]:
-    """Return the bounds of every trust and vantage for the same rounds, or why there are none.
+    """Return the bounds for every trust and vantage with the same rounds, or why there are none.
 
     Args:
         delta: in (0, 1).
@@ -146,9 +141,9 @@ def to_whom(releases: Releases, delta: float) -> list[Row]:
         except InputError as reason:
             rows.append({"trust": trust.value, "refusal": str(reason)})
         else:
-            there = releases.under(trust)
+            under = releases.under(trust)
             rows += [
-                asdict(row) | {"tail_limit": tail_limit(there.towards(row.vantage), row.epsilon)}
+                asdict(row) | {"tail_limit": tail_limit(under.towards(row.vantage), row.epsilon)}
                 for row in bounds
             ]
     return rows

@@ -1,4 +1,4 @@
-"""How many trials a statement of a wanted precision needs: what `fedsim trials` says."""
+"""The forecast of `fedsim trials`: the number of trials for a wanted precision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,22 +22,22 @@ DESIGNS = {
     "--until-halfwidth": ("independent", True),
     "--until-halfwidth, common random numbers": ("common", True),
 }
-"""How trials can be played: trials.pairing, and whether they stop by what they show."""
+"""Designs of a campaign: trials.pairing, and whether the trials stop at a halfwidth."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a campaign is planned for.
+    """The expected result of a campaign.
 
     Attributes:
-        advantage: that is expected; None if nobody says.
-        origin: who says so.
-        mu: of the same; None where it follows from the advantage.
+        advantage: expected advantage; None if unknown.
+        origin: source of the advantage.
+        mu: of Gaussian DP; None to compute it from the advantage.
         config: of the experiment, or the defaults.
-        level: of the interval.
+        level: confidence level of the interval.
         delta: of lower bounds.
-        refused: lower bounds that the experiment cannot have, each with its reason.
-        given: whether there is an experiment.
+        refused: lower bound -> why the experiment cannot have it.
+        given: there is an experiment.
     """
 
     advantage: float | None = None
@@ -51,20 +51,20 @@ class Expected:
 
 
 def expected(planned: Expected, source: str, run: RunDirectory | None = None) -> Expected:
-    """Return what a run predicts, or a configuration allows.
+    """Return the advantage that a run predicts, or the largest that a configuration allows.
 
     Args:
-        planned: with the configuration alone.
-        source: what it is called, in errors.
-        run: a finished run of it; None for none.
+        planned: with only the configuration.
+        source: its name, for errors.
+        run: a finished run of the configuration, or None.
 
     Raises:
-        InputError: it predicts no advantage, or one that a single trial decides.
+        InputError: the source predicts no advantage, or an advantage of 1.
     """
     from fedsim.audits.measurements import bounds_audit  # noqa: PLC0415  (torch)
 
     config = planned.config
-    found = replace(
+    forecast = replace(
         planned,
         level=config.audit.confidence,
         delta=config.privacy.delta,
@@ -74,11 +74,11 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
     if run:
         prediction = results.read(run).prediction
         advantage, origin = prediction.advantage, "the run's own prediction"
-        found = replace(found, advantage=advantage, mu=prediction.mu, origin=origin)
+        forecast = replace(forecast, advantage=advantage, mu=prediction.mu, origin=origin)
     elif config.privacy.noise.mechanism.by_candidate:
         raise InputError(
-            f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds what is told "
-            "on average and sets the advantage no limit to plan for; give an advantage in its place"
+            f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds an average "
+            "and not the advantage; give an advantage in its place"
         )
     else:
         mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
@@ -86,27 +86,27 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
             mechanism, config.privacy.delta, config.privacy.accountant
         ).rho_alpha
         origin = "rho_alpha, the largest that the noise allows"
-        found = replace(found, advantage=advantage, origin=origin)
-    if found.advantage is None:
+        forecast = replace(forecast, advantage=advantage, origin=origin)
+    if forecast.advantage is None:
         raise InputError(f"'{source}' predicts no advantage; give an advantage in its place")
-    if not -1 < found.advantage < 1:
+    if not -1 < forecast.advantage < 1:
         raise InputError(
-            f"the advantage of '{source}' is {found.advantage:g} ({found.origin}), where a single "
-            "trial decides; give an advantage in its place"
+            f"the advantage of '{source}' is {forecast.advantage:g} ({forecast.origin}), for which "
+            "a single trial is enough; give an advantage in its place"
         )
-    return found
+    return forecast
 
 
 def document(expected: Expected, halfwidth: float, share: float) -> dict[str, Any]:
-    """Return how many trials every design needs, and every lower bound.
+    """Return the number of trials for every design and every lower bound, for JSON.
 
     Args:
-        halfwidth: the advantage is wanted ± this.
-        share: of the true epsilon, that lower bounds are to reach.
+        halfwidth: of the advantage's interval.
+        share: of the true epsilon that lower bounds must reach.
     """
     advantage, config = expected.advantage, expected.config
     assert advantage is not None
-    # The advantage that a run predicts is that of its prior; its bounds are from even odds.
+    # A run predicts the advantage at its own prior; lower bounds assume a prior of 0.5.
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
     unknown = _unknown(config.training.sampling_rate, config.privacy.noise, mu)
     epsilon = None if unknown else gaussian.epsilon(mu, expected.delta)
@@ -168,12 +168,12 @@ def _needed(
 
 
 def _unknown(record_rate: float, noise_kind: Noise, mu: float) -> str | None:
-    """Return why nothing can be said of lower bounds before the trials, None where it can."""
+    """Return why lower bounds have no forecast; None if they have one."""
     if (noise := noise_kind.mechanism).own_law:
-        return f"the log-odds of {noise.title} have no law that is known before the trials"
+        return f"the distribution of the log-odds of {noise.title} is unknown before the trials"
     if record_rate < 1:
         return (
             "the log-odds of sampled steps have no closed form; the report leads with trade_off, "
             "the bound from the sampled mechanism's own trade-off curve"
         )
-    return None if mu > 0 else "an advantage of 0 tells nothing"
+    return None if mu > 0 else "an advantage of 0 allows no lower bound"

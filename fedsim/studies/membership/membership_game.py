@@ -1,11 +1,10 @@
-"""The population's game of membership inference: N models, each trained on a random half of D.
+"""The membership inference game: N models, each trained on a random half of D.
 
-Every record of D is put into each model's training data by a fair coin of its own, so that every
-pair of a model and a record is one question. Every second model is a shadow, whose training data
-the attacker knows, and the others are attacked: given the shadows they are independent games. The
-federation's training happens in one place, as in `fedsim.studies.sensitivity.sensitivity_course`:
-the clients' sums are one sum, and the noise is all of the federation's. An attacker sees the global
-models, as everybody outside of the clients may, and some losses; no gradients.
+A fair coin puts each record of D into each model's training data, so that every pair of a model and
+a record is one question. Every second model is a shadow model, whose training data the attacker
+knows. The others are attacked; given the shadow models, they are independent games. The training
+takes place in one process: the clients' sums are one sum, with all noise of the federation. The
+attacker sees the global models and some losses, but no gradients.
 """
 
 from collections.abc import Callable
@@ -48,25 +47,24 @@ Floats = npt.NDArray[np.float64]
 Progress = Callable[[float], None]
 
 SEEN = 10
-"""At how many global models after the first one losses are taken, evenly over training."""
+"""Number of global models, spread evenly over the training, whose losses are recorded."""
 
 POPULATION = 1000
-"""How many held-out records stand for the population at most."""
+"""Most held-out records that stand for the population."""
 
 COPIES = 7
-"""How many times the losses of all models an attack holds at most, those themselves included."""
+"""Most copies of all losses that an attack holds in memory, with the losses themselves."""
 
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """What N models say of the n records of D, and of records that nobody trained on.
+    """The losses of N models on the n records of D and on held-out records.
 
     Attributes:
-        observations: the losses, and which records each model was trained on.
-        rounds: [k], after which rounds the trajectory's global models are.
+        observations: the losses, and the records that each model was trained on.
+        rounds: [k], the rounds after which losses were recorded.
         noise_multiplier: nominal.
-        mechanism: what stands between one record and all global models; None where nothing bounds a
-            record's part.
+        mechanism: that protects one record in all global models; None without clipping.
         accuracy: float64 [N], of the final models on the held-out records.
     """
 
@@ -80,47 +78,49 @@ class Game:
 def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     """Train models on random halves of D and record their losses.
 
-    A model's numbers depend on the seed and on its own number alone, and not on trials.batch, but
-    for rounding. The learning rate is for the mean over the n/2 records that are expected.
+    A model's numbers depend only on the seed and its index, up to rounding. The learning rate is
+    for the mean over the n/2 expected records.
+
+    Args:
+        count: N, number of models.
 
     Raises:
-        InputError: what cannot be played, before anything is trained; a model that diverged.
+        InputError: the configuration does not fit the game, or a model diverged.
     """
     check(config.game)
     _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
-    known = federation.load(config)
+    loaded = federation.load(config)
     nominal = privacy.noise_multiplier(config.scheme)
-    if known.device.type == "cpu":
+    if loaded.device.type == "cpu":
         single_threaded_kernels()
     rounds = observed_rounds(config.training.rounds)
-    everybody = known.members(np.arange(config.data.records))
-    others = tuple(tensor[:POPULATION] for tensor in known.held_out())
+    records = loaded.members(np.arange(config.data.records))
+    others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
     along = np.empty((count, len(rounds), config.data.records))
     population = np.empty((count, len(others[1])))
     accuracy = np.empty(count)
     batch = plan.fit_batch(config).trials.batch
-    # Batch by batch: train, and take losses of all records at some of the global models.
+    # Train one batch of models at a time, to bound the memory of their gradients.
     for first in range(0, count, batch):
         part = range(first, min(first + batch, count))
         rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(config.game, known, part).to(known.device)
+        theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
-        along[rows, 0] = _losses(known, theta, everybody)
+        along[rows, 0] = _losses(loaded, theta, records)
         for round in range(1, config.training.rounds + 1):
             try:
-                total = _released(config.scheme, known, theta, inside[rows], part, round, nominal)
+                total = _released(config.scheme, loaded, theta, inside[rows], part, round, nominal)
             except FloatingPointError as error:  # the model diverged
                 raise InputError(str(error)) from None
-            # What a run broadcasts, and steps its model with.
-            theta = optimizer.step(theta, total.float(), round)
+            theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
             if round in rounds:
-                along[rows, rounds.index(round)] = _losses(known, theta, everybody)
+                along[rows, rounds.index(round)] = _losses(loaded, theta, records)
             if progress is not None:
                 done = first * config.training.rounds + len(part) * round
                 progress(done / (count * config.training.rounds))
-        losses, correct = known.evaluate(theta, *others)
+        losses, correct = loaded.evaluate(theta, *others)
         population[rows] = losses.cpu().numpy()
         accuracy[rows] = correct.double().mean(1).cpu().numpy()
     observations = Observations(along[:, -1], inside, along, population)
@@ -128,7 +128,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:
-    """Return which records of D each model is trained on, bool [N, n]: fair coins."""
+    """Return the records of D that each model is trained on, by fair coins: bool [N, n]."""
     rows = [
         generator(seed, Role.INCLUSION, trial=model).random(records) < 0.5 for model in range(count)
     ]
@@ -136,31 +136,31 @@ def inclusion(seed: int, count: int, records: int) -> Bools:
 
 
 def of_shadows(count: int) -> Bools:
-    """Return which models are shadows, bool [N]: every second one, from the first on."""
+    """Return which models are shadow models: every second one, from the first on, bool [N]."""
     return np.arange(count) % 2 == 0
 
 
-def attacked(attack: Attack, seen: Observations) -> tuple[Floats, float | None]:
-    """Return an attack's scores of the models that are no shadows, and its threshold.
+def attacked(attack: Attack, observations: Observations) -> tuple[Floats, float | None]:
+    """Return an attack's scores of the attacked models, and its threshold.
 
-    Shadows alone choose a threshold that is not fixed in advance, where TPR - FPR is most on their
-    own scores, each left out of its own shadows.
+    A threshold that is not fixed in advance is chosen on the shadow models, where it maximises
+    TPR - FPR. Each shadow model is then left out of its own shadows.
 
     Returns:
-        float64 [G, n], and the threshold; None where the attack answers at random.
+        float64 [G, n], and the threshold; None if the attack answers at random.
     """
-    shadows = of_shadows(len(seen.losses))
-    given, games = seen.of(shadows), seen.of(~shadows)
+    is_shadow = of_shadows(len(observations.losses))
+    shadows, games = observations.of(is_shadow), observations.of(~is_shadow)
     threshold = attack.threshold
     if threshold is None and not attack.randomised:
-        threshold = roc.curve(attack.score(given, None), given.inclusion).best_threshold
-    return attack.score(games, given), threshold
+        threshold = roc.curve(attack.score(shadows, None), shadows.inclusion).best_threshold
+    return attack.score(games, shadows), threshold
 
 
 def check(rules: GameRules) -> None:
-    """Raise an error for a training that is not DP-SGD on records, one step in a round.
+    """Raise InputError unless the training is DP-SGD on records, with one step in a round.
 
-    What is about one challenge has no place either: here every record is one.
+    Settings of a single challenge are refused too, since the game treats every record alike.
     """
     refuse_unless_classified(rules.model.task, "fedsim membership")
     for key, value, needed in (
@@ -177,22 +177,22 @@ def check(rules: GameRules) -> None:
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed)
             raise InputError(
-                f"{key} is {value}, but the population's game is about every record alike, in "
+                f"{key} is {value}, but fedsim membership treats all records alike, in "
                 f"independent models and DP-SGD with one step in a round; set {key} = {wanted}"
             )
     if rules.model.initialisation == "worst-case":
         raise InputError(
-            "model.initialisation is worst-case, whose first model was fitted to the records of D "
-            "without noise, so that a model that is trained on half of them has seen the others; "
+            'model.initialisation is "worst-case", which fits the first model to all records of D '
+            "without noise, so that every model has seen the records that it is tested on; "
             'set model.initialisation = "random"'
         )
 
 
 def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
-    """Return what hides one record in all global models; None without clipping.
+    """Return the mechanism that protects one record in all global models; None without clipping.
 
-    A record is there or not, whatever neighbours the noise was made for, and all noise of all
-    clients hides it from somebody who is none of them.
+    The game adds or removes a record, for either neighbouring relation. The attacker is not a
+    client, so that the noise of all clients counts.
     """
     training, federation_ = scheme.training, scheme.federation
     if not training.clipping:
@@ -210,24 +210,24 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
 
 
 def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
-    """Return how many true positives anybody can have at some rates of false ones, [m].
+    """Return the largest true positive rates that theory allows at some false positive rates, [m].
 
-    Phi(Phi^-1(rate) + mu) without sampling; else the least over epsilon of e^epsilon rate +
-    delta(epsilon) and of 1 - e^-epsilon (1 - rate - delta(epsilon)), from the loss distribution of
-    both directions.
+    Without sampling, it is Phi(Phi^-1(rate) + mu). With sampling, it is the minimum over epsilon of
+    e^epsilon rate + delta(epsilon) and of 1 - e^-epsilon (1 - rate - delta(epsilon)), by the loss
+    distributions of both directions.
 
     Args:
-        rates: float64 [m], of false positives, in [0, 1].
+        rates: float64 [m], false positive rates in [0, 1].
     """
     if described.noiseless:
         return np.ones_like(rates)
     if not described.sampled:
         return np.asarray(ndtr(ndtri(rates) + described.mu))
-    # Few rates are asked for at low epsilon; a grid of the most a loss comes to is fine enough.
+    # A grid up to nearly the largest loss; every epsilon gives a valid bound, so 257 are enough.
     reach = max(1.0, PLD.epsilon(described, 1e-9))
     epsilons = np.linspace(0, min(reach, 20.0), 257)
     deltas = np.array([PLD.delta(described, float(epsilon)) for epsilon in epsilons])
-    # Either direction's bound at every epsilon, [m, 257]; the least of all counts.
+    # Bounds of both directions at every epsilon, [m, 257]; the smallest holds.
     column = rates[:, None]
     above = np.exp(epsilons) * column + deltas
     below = 1 - np.exp(-epsilons) * (1 - column - deltas)
@@ -235,36 +235,37 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
 
 
 def _check_memory(memory_limit: int | None, data: DataConfig, rounds: int, count: int) -> None:
-    """Raise InputError where the losses of so many models, and the attacks' copies, do not fit."""
+    """Raise InputError if the losses, with the copies that attacks make, do not fit into memory."""
     models, limit = max(1, count), memory_limit
-    there = spare(torch.device("cpu")) if limit is None else limit
+    available = spare(torch.device("cpu")) if limit is None else limit
     along = len(observed_rounds(rounds)) * data.records
     each = COPIES * 8 * (along + min(POPULATION, data.held_out))
-    if models * each > there:
-        fewer = f"--models at most {there // each}, or " * (there // each >= 2 * (FEWEST + 1))
+    if models * each > available:
+        fits = available // each
+        fewer = f"--models at most {fits}, or " * (fits >= 2 * (FEWEST + 1))
         raise InputError(
             f"--models is {count}, whose losses take {readable(models * each)} with the copies "
-            f"that attacks make, but there are {readable(there)} (run.max-memory); give "
+            f"that attacks make, but {readable(available)} are available (run.max-memory); give "
             f"{fewer}fewer data.records"
         )
 
 
 def _check_coins(records: int, seed: int, inside: Bools, count: int) -> None:
-    """Raise InputError where coins leave a record without shadow models, or a model without both.
+    """Raise InputError if a record lacks shadow models, or if a model has no or all records.
 
-    Shadows choose thresholds, and each is then left out of its own shadows, so that a record needs
-    FEWEST + 1 of either kind. count: how many models were asked for.
+    A record needs FEWEST + 1 shadow models with it and as many without it, since the choice of a
+    threshold leaves one of them out.
     """
     if _short(inside[of_shadows(len(inside))]):
         enough = max(count, 4 * (FEWEST + 1))
         while _short(coins := inclusion(seed, enough, records)[of_shadows(enough)]):
             enough *= 2
         tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
+        needed = 2 * max(int(tail.max()) for tail in tails) + 1
         raise InputError(
-            f"--models is {count}: every second model is a shadow, and a record is in the training "
-            f"data of too few of those, or out of it; by the coins of run.seed = {seed} it takes "
-            f"{2 * max(int(tail.max()) for tail in tails) + 1} models: give --models as many, "
-            "better more"
+            f"--models is {count}: every second model is a shadow model, and too few of these have "
+            f"a certain record in their training data, or too few lack it. By the coins of "
+            f"run.seed = {seed}, it takes at least {needed} models; give --models {needed} or more"
         )
     sizes = inside.sum(axis=1)
     if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():
@@ -276,34 +277,34 @@ def _check_coins(records: int, seed: int, inside: Bools, count: int) -> None:
 
 
 def _short(inside: Bools) -> bool:
-    """Whether a record is in the training data of too few of the shadows, or out of it."""
-    inner = inside.sum(axis=0)
-    return bool(np.minimum(inner, len(inside) - inner).min(initial=len(inside)) <= FEWEST)
+    """Return whether too few shadow models have a record in their training data, or lack it."""
+    members = inside.sum(axis=0)
+    return bool(np.minimum(members, len(inside) - members).min(initial=len(inside)) <= FEWEST)
 
 
 def observed_rounds(rounds: int) -> tuple[int, ...]:
-    """Return after which rounds losses are taken: before the first, and evenly to the last."""
+    """Return the rounds after which losses are recorded: 0, and evenly to the last."""
     return tuple(int(round) for round in np.unique(np.linspace(0, rounds, SEEN + 1).round()))
 
 
-def _losses(known: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) -> Floats:
-    return known.evaluate(theta, *records)[0].cpu().numpy()
+def _losses(loaded: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) -> Floats:
+    return loaded.evaluate(theta, *records)[0].cpu().numpy()
 
 
 def _released(
     scheme: Scheme,
-    known: Federation,
+    loaded: Federation,
     theta: Tensor,
     inside: Bools,
     trials: range,
     round: int,
     nominal: float,
 ) -> Tensor:
-    """Return the noisy sum of a round, float64 [T, P], over the records that each model has."""
+    """Return the noisy sum of a round over each model's training data, float64 [T, P]."""
     rate, records = scheme.training.sampling_rate, scheme.records
     coins = participation(scheme.participation.setting.seed, trials, round, records, rate)
     taking_part = torch.from_numpy(inside if coins is None else inside & coins).to(theta.device)
-    total = known.clipped_sum(theta, np.arange(records), taking_part)
+    total = loaded.clipped_sum(theta, np.arange(records), taking_part)
     bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
     each = torch.full((len(trials),), nominal * bound, dtype=torch.float64, device=theta.device)
     for source in noise_sources(scheme.federation):

@@ -1,4 +1,4 @@
-"""The report of the population's game of membership inference: JSON, terminal, and a page."""
+"""The report of `fedsim membership`: JSON, terminal, and a page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,21 +53,20 @@ from fedsim.studies.membership.membership_game import (
 Report = Mapping[str, Any]
 
 RATES = (0.001, 0.01, 0.1)
-"""False positive rates at which true positives are reported, where there are pairs enough."""
+"""False positive rates at which true positive rates are reported, if there are enough pairs."""
 
 DRAWN = np.geomspace(1e-5, 1, 101)
 """False positive rates at which curves are reported and drawn."""
 
 RESAMPLING_SEED = 0x5EED
-"""Of the bootstrap alone: the same losses give the same report."""
+"""Seed of the bootstrap. It is fixed, so that the same losses give the same report."""
 
 LABEL = (
-    "Attacks give lower bounds: what no attack here finds, another may. Every second model is a "
-    "shadow, and the others are attacked. Intervals are for these records and over the attacked "
-    "models, because all pairs of a model share its noise; other shadows, or other records, would "
-    "give somewhat other numbers. "
-    "What differential privacy allows is for one record, all other records known, and against "
-    "everybody who sees every global model but is no client."
+    "Attacks give lower bounds: another attack may succeed where these fail. Every second model is "
+    "a shadow model, and the others are attacked. Intervals are over the attacked models, for "
+    "these records and shadow models; others would give somewhat different numbers. "
+    "The limit of differential privacy is for one record. It holds against an adversary that knows "
+    "all other records and sees every global model, but is not a client."
 )
 
 
@@ -78,7 +77,7 @@ def assemble(
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
     most = None if game.mechanism is None else PLD.delta(game.mechanism, 0.0)
-    rows, above = _tried(config.audit.confidence, game, attacks, members, most)
+    rows, above = _results(config.audit.confidence, game, attacks, members, most)
     report = {
         "kind": "membership inference",
         "label": LABEL,
@@ -105,7 +104,7 @@ def assemble(
         "confidence": config.audit.confidence,
         "accuracy": float(game.accuracy.mean()),
         "trajectory_rounds": game.rounds,
-        "bounds": _allowed(config.privacy.delta, game.mechanism, most),
+        "bounds": _limits(config.privacy.delta, game.mechanism, most),
         "attacks": rows,
         "alarms": above,
         "seconds": seconds,
@@ -114,14 +113,18 @@ def assemble(
     return strict_json(report)
 
 
-def _tried(
+def _results(
     confidence: float,
     game: Game,
     attacks: Mapping[str, Attack],
     members: npt.NDArray[np.bool_],
     most: float | None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return how every attack did, and which did better than privacy allows; most: advantage."""
+    """Return the result of every attack, and the names of those that exceed the limit.
+
+    Args:
+        most: largest advantage that theory allows; None without a limit.
+    """
     generator = np.random.default_rng(RESAMPLING_SEED)
     allowed_at: dict[float, float] = {}
     if game.mechanism is not None:
@@ -130,34 +133,34 @@ def _tried(
     rows, above = {}, []
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
-        found = performance(scores, members, confidence, RATES, generator, threshold)
+        measured = performance(scores, members, confidence, RATES, generator, threshold)
         threshold_is = "chosen on the shadow models"
         if attack.randomised:
             threshold_is = "at random, with the score as probability"
         elif attack.threshold is not None:
             threshold_is = "fixed in advance"
-        gained, interval = found.advantage, found.advantage.interval
+        advantage, interval = measured.advantage, measured.advantage.interval
         rows[name] = {
             "title": attack.title,
             "source": attack.source,
-            "advantage": gained.point,
+            "advantage": advantage.point,
             "advantage_interval": interval and [interval.low, interval.high],
             "threshold": threshold_is,
-            "area": _estimate(found.area),
+            "area": _estimate(measured.area),
             "true_positive_at": [
                 {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
-                for rate, estimate in found.true_positive.items()
+                for rate, estimate in measured.true_positive.items()
             ],
-            "roc": _drawn(found.curve),
+            "roc": _points(measured.curve),
         }
-        # One of the attacks would do: each has its share of what may go wrong.
-        if most is not None and least_advantage(gained, len(attacks)) > most:
+        # Any of the attacks can raise a false alarm, so that they divide its probability.
+        if most is not None and least_advantage(advantage, len(attacks)) > most:
             above.append(name)
     return rows, above
 
 
-def _allowed(delta: float, bound: Mechanism | None, most: float | None) -> dict[str, Any]:
-    """Return what privacy allows, None for no limit; most: advantage."""
+def _limits(delta: float, bound: Mechanism | None, most: float | None) -> dict[str, Any]:
+    """Return the limits of theory; None stands for no limit."""
     roc = None
     if bound is not None:
         true_positive = most_true_positives(bound, DRAWN).tolist()
@@ -166,16 +169,15 @@ def _allowed(delta: float, bound: Mechanism | None, most: float | None) -> dict[
     return {"delta": delta, "epsilon": epsilon, "advantage": most, "roc": roc}
 
 
-def _estimate(found: Estimate) -> dict[str, Any]:
-    interval = found.interval
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    interval = estimate.interval
     return {
-        "point": found.point,
+        "point": estimate.point,
         "interval": None if interval is None else [interval.low, interval.high],
     }
 
 
-def _drawn(curve: Curve) -> dict[str, list[float]]:
-    """Return a curve at no more points than a figure shows."""
+def _points(curve: Curve) -> dict[str, list[float]]:
     least = curve.false_positive[curve.false_positive > 0][0]
     false: Floats = np.append(DRAWN[least <= DRAWN], 1.0)
     true = [curve.true_positive_at(rate) for rate in false]
@@ -183,42 +185,42 @@ def _drawn(curve: Curve) -> dict[str, list[float]]:
 
 
 def verdict(report: Report) -> list[str]:
-    """Return in a few sentences what the strongest attack achieved, and what is allowed."""
+    """Return sentences about the strongest attack and the limit of theory."""
     attacks: Mapping[str, Report] = report["attacks"]
     best = max(attacks.values(), key=lambda row: float(row["advantage"]))
     between = best["advantage_interval"]
     chance = "" if between is None or between[0] > 0 else ", which may be chance"
     sentences = [
         f"Of {len(attacks)} attacks on {report['games']} models of {report['records']} records, "
-        f"{best['title']} has the most advantage: {_span(best['advantage'], best)}"
-        f"{chance}. It was picked among them on the same models, which flatters it.",
+        f"{best['title']} has the largest advantage: {_span(best['advantage'], best)}"
+        f"{chance}. It was selected on the same models, which flatters it.",
     ]
     bounds = report["bounds"]
     if bounds["advantage"] is None:
-        return [*sentences, "Gradients are not clipped: differential privacy allows everything."]
+        return [*sentences, "Gradients are not clipped: differential privacy sets no limit."]
     epsilon = "∞" if bounds["epsilon"] is None else number(bounds["epsilon"])
     sentences.append(
-        f"Differential privacy (ε = {epsilon} at δ = {bounds['delta']:g}, one record there or not) "
-        f"allows an advantage of {number(bounds['advantage'])}."
+        f"Differential privacy (ε = {epsilon} at δ = {bounds['delta']:g}, one record added or "
+        f"removed) allows an advantage of {number(bounds['advantage'])}."
     )
     if above := [attacks[name]["title"] for name in report["alarms"]]:
         sentences.append(
             f"ALARM: {', '.join(above)}: more advantage than differential privacy allows, with "
-            f"confidence {ALARM_CONFIDENCE:g} for all attacks together: doubt the noise."
+            f"confidence {ALARM_CONFIDENCE:g} for all attacks together. The noise may be too small."
         )
     return sentences
 
 
-def least_advantage(gained: MeanAdvantage, attacks: int) -> float:
-    """Return what the advantage of one of so many attacks is at least, as surely as an alarm.
+def least_advantage(advantage: MeanAdvantage, attacks: int) -> float:
+    """Return a lower bound on an advantage, at `ALARM_CONFIDENCE` for all attacks together.
 
-    Args:
-        gained: the advantage as it was measured; -1 follows from one without an error.
+    Returns:
+        The bound; -1 if the advantage has no standard error.
     """
-    if gained.standard_error is None:
+    if advantage.standard_error is None:
         return -1.0
-    quantile = stdtrit(gained.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
-    return float(gained.point - quantile * gained.standard_error)
+    quantile = stdtrit(advantage.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
+    return float(advantage.point - quantile * advantage.standard_error)
 
 
 def _span(value: float, row: Report) -> str:
@@ -233,12 +235,12 @@ def headings(report: Report) -> list[str]:
 
 
 def rows(report: Report, attacks: Sequence[Report] = ()) -> list[list[str]]:
-    """Return attacks as texts, a row each, and what is allowed in the last.
+    """Return a row of text for each attack, and a last row with the limit of theory.
 
     Args:
-        attacks: which; () for all.
+        attacks: the attacks to show; () for all.
     """
-    found = [
+    cells = [
         [
             row["title"],
             _span(row["advantage"], row),
@@ -248,10 +250,10 @@ def rows(report: Report, attacks: Sequence[Report] = ()) -> list[list[str]]:
         for row in attacks or report["attacks"].values()
     ]
     if report["bounds"]["advantage"] is None or not report["attacks"]:
-        return found
+        return cells
     first = next(iter(report["attacks"].values()))
     allowed = [percent(at["allowed"]) for at in first["true_positive_at"]]
-    return [*found, ["allowed", number(report["bounds"]["advantage"]), DASH, *allowed]]
+    return [*cells, ["allowed", number(report["bounds"]["advantage"]), DASH, *allowed]]
 
 
 def _with(estimate: Report, wording: Any) -> str:
@@ -265,19 +267,15 @@ def summary(report: Report) -> RenderableType:
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page.
-
-    Raises:
-        InputError, OSError: as of `report_directory.write_report`.
-    """
+    """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report, render_html(report))
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
+    """Return the page, which needs no other file, script or network."""
     caption = (
-        "True positives at each rate of false ones, on log scales: what matters is the left, where "
-        "an attacker is right about the few records that it names."
+        "True positive rate at each false positive rate, on log scales. The left side matters: "
+        "there, an attacker names few records and is right about them."
     )
     sources = [
         (row["title"], f"{row['source']}; threshold {row['threshold']}")
@@ -285,9 +283,9 @@ def render_html(report: Report) -> str:
     ]
     how = (
         f"Intervals of {100 * report['confidence']:g}%: Student's t across {report['games']} "
-        "attacked models for the advantage, a bootstrap over them for the rest. Every record of D "
-        "is in a model's training data by a fair coin; the other "
-        f"{report['shadow_models']} models are shadows, who also choose the thresholds."
+        "attacked models for the advantage, a bootstrap over them for the rest. A fair coin puts "
+        "each record of D into a model's training data. The other "
+        f"{report['shadow_models']} models are shadow models; they also choose the thresholds."
     )
     best, *more = roc(report)
     others = [
@@ -301,7 +299,7 @@ def render_html(report: Report) -> str:
             first=first(report),
             blocks=[
                 Label("An attack, not a guarantee.", report["label"]),
-                Heading("What the attacks achieve"),
+                Heading("Results of the attacks"),
                 tabulated(headings(report), rows(report)),
                 Prose(how, small=True),
                 Figure("roc", best, "", caption),
@@ -309,7 +307,7 @@ def render_html(report: Report) -> str:
                 * bool(others),
                 Heading("The attacks"),
                 Listing(sources, several=True),
-                Heading("What was played"),
+                Heading("Settings"),
                 Listing(_settings(report), several=True),
             ],
         )
@@ -317,7 +315,7 @@ def render_html(report: Report) -> str:
 
 
 def roc(report: Report) -> list[Drawing]:
-    """Return the curves of all attacks, those of most advantage in the first figure."""
+    """Return the figures of all curves; the first has the attacks with the largest advantage."""
     curves = {
         row["title"]: (row["roc"]["false_positive"], row["roc"]["true_positive"])
         for row in _best_first(report)
@@ -334,11 +332,11 @@ def _best_first(report: Report) -> list[Report]:
 
 
 MOST = 4
-"""Attacks, those of most advantage, that the first screen shows."""
+"""Number of attacks on the first screen, those with the largest advantage."""
 
 
 def first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: the strongest attacks beside what is allowed."""
+    """Return the first screen of the page: the strongest attacks beside the limit of theory."""
     best, most = _best_first(report)[:MOST], report["bounds"]["advantage"]
     words = _state(report, best[0])
     return FirstScreen(
@@ -356,26 +354,26 @@ def first(report: Report) -> FirstScreen:
             data=f"{report['data']}, {report['records']} records",
             date=first_screen.today(),
             limits=(
-                f"{report['games']} models were attacked, with {report['shadow_models']} shadows. "
-                "What no attack here finds, another may."
+                f"{report['games']} models were attacked, with {report['shadow_models']} shadow "
+                "models. Another attack may succeed where these fail."
             ),
         ),
     )
 
 
 def _state(report: Report, row: Report) -> StateWords:
-    """Return how an attack stands to what differential privacy allows."""
+    """Return how an attack compares with the limit of differential privacy."""
     most = report["bounds"]["advantage"]
     alarmed = row["title"] in (report["attacks"][name]["title"] for name in report["alarms"])
     between = row["advantage_interval"]
-    found = standing(
+    state = standing(
         None if between is None else (between[0], between[1]),
         1.0 if most is None else most,
         exact=False,
         alarmed=alarmed,
     )
     unlimited = verdicts.NO_GUARANTEE if most is None else verdicts.NO_LIMIT
-    return words_of(found, over=alarmed, measured=True, unlimited=unlimited)
+    return words_of(state, over=alarmed, measured=True, unlimited=unlimited)
 
 
 def _bar(report: Report, row: Report) -> Bar:
@@ -395,7 +393,7 @@ def _checks(report: Report, best: Report, most: float | None) -> list[Check]:
         return [allowed, Check(FAILED, "Gradients are not clipped: nothing limits an attack.")]
     between = best["advantage_interval"]
     below = between is not None and between[1] < most
-    text = "The interval of the strongest attack lies below what is allowed."
+    text = "The interval of the strongest attack lies below the limit."
     return [allowed, Check(PASSED if below else OPEN, text)]
 
 

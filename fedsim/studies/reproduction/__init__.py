@@ -1,1 +1,1 @@
-"""What the sources published, made again: items, their numbers beside the sources', one page."""
+"""Reproduction of published tables and figures, with their numbers beside the published ones."""

@@ -1,4 +1,4 @@
-"""Items of the sources: what each needs and costs, and its numbers beside the source's own."""
+"""Items of the sources, with their cost, their data, and their numbers beside the source's."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,17 +16,17 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends, Real
 
 CONFIDENCE = 0.95
-"""Of every interval that is set beside a source's number."""
+"""Confidence of every interval beside a source's number."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a source has for a number.
+    """A source's value of a number.
 
     Attributes:
-        range: what the number may have been: of the digits that are printed, or the interval of
-            the experiments that it rests on.
-        origin: "published" in the source, or "recorded" by what its authors' code printed.
+        range: possible values, by the printed digits or by the interval of the source's
+            experiments.
+        origin: "published" in the source, or "recorded" from the output of its authors' code.
     """
 
     value: Real
@@ -39,10 +39,10 @@ class Number:
     """One number of an item.
 
     Attributes:
-        interval: of 95 %, over what was drawn; None of what was computed without chance.
-        closed_form: what theory says that it is; None where it says nothing.
-        references: what the source has; none where it printed nothing.
-        departs: why it is not the source's, where that is known; "" elsewhere.
+        interval: of 95 %, over random draws; None without randomness.
+        closed_form: value by theory; None if theory has none.
+        references: the source's values; () if it has none.
+        departs: why the value departs from the source; "" if unknown, or if it does not depart.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What an item came to."""
+    """The result of an item."""
 
     conclusion: str
     numbers: tuple[Number, ...] = ()
@@ -79,10 +79,10 @@ class Reproduced:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether a number is the source's.
+    """The comparison of a number with its source.
 
     Attributes:
-        kind: "agrees", "departs", or "alone" where there is nothing to hold it against.
+        kind: "agrees", "departs", or "alone" if the source has no value.
     """
 
     kind: Literal["agrees", "departs", "alone"]
@@ -92,7 +92,7 @@ class Agreement:
 def printed(value: float, decimals: int) -> Reference:
     """Return a published number that was rounded."""
     half = 0.5 * 10**-decimals
-    # A hair more, because a half was rounded one way or the other.
+    # Slightly more than half a digit, since a half may be rounded up or down.
     return Reference(value, (value - half * 1.001, value + half * 1.001))
 
 
@@ -104,7 +104,7 @@ def advantage_of_wins(wins: int, trials: int) -> Reference:
 
 
 def agreement(number: Number) -> Agreement:
-    """Return whether a number is the source's, and theory's."""
+    """Return whether a number agrees with its source and with theory."""
     low, high = number.interval or (number.ours, number.ours)
     slack = 1e-9 * max(1.0, abs(number.ours)) if math.isfinite(number.ours) else 0.0
     theory = number.closed_form
@@ -115,17 +115,17 @@ def agreement(number: Number) -> Agreement:
     apart = [one for one in number.references if high + slack < one.range[0] or low > one.range[1]]
     if apart:
         origins = " and ".join(dict.fromkeys(one.origin for one in apart))
-        why = f"because {number.departs}" if number.departs else "for a reason that is not known"
-        return Agreement("departs", f"departs from what was {origins} {why}{beside}")
+        why = f"because {number.departs}" if number.departs else "for an unknown reason"
+        return Agreement("departs", f"departs from the {origins} value {why}{beside}")
     if number.references:
         exact = number.interval is None
-        said = "within what was printed" if exact else "intervals overlap"
-        return Agreement("agrees", said + beside)
-    return Agreement("alone", f"nothing was printed{beside}")
+        agrees = "within the printed digits" if exact else "intervals overlap"
+        return Agreement("agrees", agrees + beside)
+    return Agreement("alone", f"the source has no value{beside}")
 
 
 class Scale(StrEnum):
-    """How much is computed."""
+    """Size of the experiments."""
 
     SMOKE = "smoke"
     FULL = "full"
@@ -133,10 +133,10 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Means:
-    """What an item may use.
+    """The means to make an item.
 
     Attributes:
-        folder: where its runs are kept, so that a later call takes them up.
+        folder: directory of its runs, from which a later call continues.
     """
 
     scale: Scale
@@ -147,17 +147,17 @@ class Means:
 
     @property
     def smoke(self) -> bool:
-        """Whether nothing is to be concluded from what comes out."""
+        """Whether the results allow no conclusion."""
         return self.scale is Scale.SMOKE
 
     def data(self, name: str) -> Path:
         if not self.has(name):
-            raise InputError(f"no data of {name}: {DATA[name]}")
+            raise InputError(f"the data of {name} are missing: {DATA[name]}")
         assert self.data_root is not None
         return self.data_root / name
 
     def has(self, name: str) -> bool:
-        """Return whether a data set is there, or may be downloaded."""
+        """Return whether a data set exists, or may be downloaded."""
         if self.data_root is None:
             return False
         return (self.download and name in DOWNLOADED) or (self.data_root / name).is_dir()
@@ -172,25 +172,25 @@ DATA: Mapping[str, str] = {
     "cifar-10": "put its original batches into DIR/cifar-10 and give --data-root DIR",
     "purchase-100": "put your own features.npy and labels.npy into DIR/purchase-100",
 }
-"""Data that items need, by the name of the folder, with how to get them."""
+"""Folder of a data set -> how to get it."""
 
 DOWNLOADED = ("mnist", "fashion-mnist")
-"""Those that can be downloaded."""
+"""Data sets that can be downloaded."""
 
 
 Make = Callable[[Means], Reproduced]
 
 LONG = 300.0
-"""Minutes above which an item is made only when it is named."""
+"""Minutes above which an item is made only if the user names it."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that a source published.
+    """A published table, figure or statement.
 
     Attributes:
-        minutes: of the full scale on two cores, about, where no run of it is there.
-        needs: the data sets, keys of `DATA`; the smoke scale needs none.
+        minutes: approximate time at full scale on two cores, without earlier runs.
+        needs: data sets, keys of `DATA`; the smoke scale needs none.
     """
 
     source: str
@@ -201,11 +201,11 @@ class Item:
     needs: tuple[str, ...] = ()
 
     def too_long(self, means: Means) -> bool:
-        """Return whether it is made only when it is named."""
+        """Return whether the item is made only if the user names it."""
         return self.minutes > LONG and not means.smoke
 
     def missing(self, means: Means) -> list[str]:
-        """Return the data sets that it needs and that are not there."""
+        """Return the data sets that the item needs and that are missing."""
         return [] if means.smoke else [name for name in self.needs if not means.has(name)]
 
 
@@ -224,11 +224,11 @@ def averaged(
 
 
 def share(name: str, hits: npt.NDArray[np.bool_], theory: float | None = None) -> Number:
-    """Return how often something was so, with Clopper and Pearson's interval.
+    """Return the share of hits, with Clopper and Pearson's interval.
 
     Args:
-        hits: [n], of each draw.
+        hits: [n], one for each draw.
     """
     count, draws = int(hits.sum()), hits.size
-    found = clopper_pearson(count, draws, CONFIDENCE)
-    return Number(name, count / draws, (found.low, found.high), theory)
+    interval = clopper_pearson(count, draws, CONFIDENCE)
+    return Number(name, count / draws, (interval.low, interval.high), theory)

@@ -1,4 +1,4 @@
-"""What was made again as pages of the documentation: one pooled table, and a note per source."""
+"""The reproduced items as pages of the documentation: one pooled table, and a note per source."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,27 +13,26 @@ from fedsim.studies.reproduction.registry import SOURCES
 from fedsim.studies.reproduction.session import Made
 
 MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
-"""Between which a page of the documentation has the pooled table; notes lie in a folder beside."""
+"""Marks in a page of the documentation; the pooled table goes between them."""
 
 POOLED = ("item", "number", "the source", "ours (95 %)", "theory", "agreement")
 
 CELLS = (
     "A cell has our value with its 95 % interval, then the value that the source published or its "
     "authors' code recorded, then theory's, where there are any. A value agrees where intervals "
-    "overlap, or where ours is within what was printed."
+    "overlap, or where ours is within the printed digits."
 )
 
 SPREAD = 1.4
-"""Cells of a grid for each number, at most: a sparser one is a list."""
+"""Most cells of a grid for each number; a sparser grid becomes a list."""
 
 
 def write(path: Path, made: Sequence[Made]) -> None:
     """Write the items as Markdown.
 
     Args:
-        path: of a page with `MARKS`, which gets the pooled table between them, and a folder of its
-            name beside it with a note per source; or of a file that gets all notes.
-        made: the items.
+        path: of a page with `MARKS`: it gets the pooled table, and a folder with its name beside
+            it gets a note for each source. Any other file gets all notes.
     """
     begin, end = MARKS
     page = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -51,40 +50,36 @@ def write(path: Path, made: Sequence[Made]) -> None:
 
 
 def pooled(made: Sequence[Made], folder: str) -> str:
-    """Return a table with a number of each item that its source has numbers of, as Markdown.
+    """Return a table with one number of each item, as Markdown, if its source has numbers.
 
-    The number is the first that departs from the source, or else the first that theory has too, or
+    It is the first number that departs from the source, else the first with a value by theory,
     else the first.
 
     Args:
-        made: the items.
-        folder: the notes' folder, which the items are linked to.
+        folder: of the notes, to which the items link.
     """
     table = tabulated(POOLED, [row for item in made if (row := _pooled_row(item, folder))])
     return render([Prose(counted(made)), table])
 
 
 def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
-    """Return the row of an item; () where its source has no number."""
+    """Return the row of an item; () if its source has no number."""
     compared = [one for one in item.finding.numbers if one.references]
     if not compared:
         return ()
     apart = [one for one in compared if agreement(one).kind == "departs"]
     one = [*apart, *(each for each in compared if each.closed_form is not None), *compared][0]
     count, kind = (len(apart), "depart") if apart else (len(compared), "agree")
+    # Code hosts and the site make a heading's anchor like this.
+    anchor = re.sub(r"[^\w -]", "", item.title.lower()).replace(" ", "-")
     return (
-        f"[{item.title}]({folder}/{item.source}.md#{_anchor(item.title)})",
+        f"[{item.title}]({folder}/{item.source}.md#{anchor})",
         _escaped(one.name),
         _references(one),
         _ours(one),
         number(one.closed_form),
         f"{count} of {len(compared)} {kind}",
     )
-
-
-def _anchor(heading: str) -> str:
-    """Return what a heading is linked by, on code hosts and on the site."""
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def note(source: str, items: Sequence[Made], above: str = "") -> str:
@@ -131,7 +126,7 @@ def _departs(one: Number) -> bool:
 
 
 def _grid(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return columns, and the names of each line, where names make a grid; nothing elsewhere."""
+    """Return columns, and the names of each line, if the names form a grid; else empty ones."""
     for parts in (
         [name.partition(": ") for name in names],
         [name.partition(", ") for name in names],
@@ -152,15 +147,15 @@ def _different(texts: Iterable[str]) -> list[str]:
 
 
 def _cell(one: Number) -> str:
-    """Return a number with what it is held against, in words."""
-    said = [_ours(one)]
+    """Return a number with the source's value and theory's, in words."""
+    parts = [_ours(one)]
     if one.references:
-        said.append(f"{_references(one)}, {'departs' if _departs(one) else 'agrees'}")
+        parts.append(f"{_references(one)}, {'departs' if _departs(one) else 'agrees'}")
     if one.closed_form is not None:
         theory = f"theory {number(one.closed_form)}"
         outside = "outside of our interval" in agreement(one).text
-        said.append(theory + (", outside" if outside else ""))
-    return "; ".join(said)
+        parts.append(theory + (", outside" if outside else ""))
+    return "; ".join(parts)
 
 
 def _ours(one: Number) -> str:
@@ -172,5 +167,4 @@ def _references(one: Number) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text for a cell of a table of Markdown."""
     return text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What was made again on one page, and as JSON."""
+"""The reproduced items on one page, and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,14 +27,14 @@ from fedsim.studies.reproduction.session import Made
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
 
 PAGE, JSON = "reproduction.html", "reproduction.json"
-"""The files, in the directory that everything is kept in."""
+"""Names of the files."""
 
 SMOKE = (
-    "A smoke run, on scikit-learn's digits and few trials, whatever data an item names: it shows "
-    "that everything works. No number of it is to be held against a source's."
+    "A smoke run: all items use scikit-learn's digits and few trials. It shows that everything "
+    "works. Do not compare its numbers with the sources."
 )
 
-CHANCE = "Intervals are of 95 % each: of many numbers a few depart by chance alone."
+CHANCE = "Each interval is of 95 %. Of many numbers, a few depart by chance."
 
 
 def counted(made: Sequence[Made]) -> str:
@@ -49,27 +49,23 @@ def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> 
     """Write the page and its JSON.
 
     Args:
-        skipped: titles of those that were not made, and how to have them.
+        skipped: titles of items that were not made, each with the reason and the remedy.
     """
-    document = {
-        "items": [_as_json(item) for item in made],
-        "skipped": dict(skipped),
-    }
+    items = []
+    for item in made:
+        encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")
+        for value, one in zip(encoded["finding"]["numbers"], item.finding.numbers, strict=True):
+            compared = agreement(one)
+            value |= {"agreement": compared.kind, "statement": compared.text}
+        items.append(encoded)
+    document = {"items": items, "skipped": dict(skipped)}
     text = TypeAdapter(dict[str, Any]).dump_json(document, indent=1)
     private_files.write(directory / JSON, text)
     private_files.write(directory / PAGE, render(made, skipped).encode())
 
 
-def _as_json(item: Made) -> dict[str, Any]:
-    encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")
-    for value, one in zip(encoded["finding"]["numbers"], item.finding.numbers, strict=True):
-        found = agreement(one)
-        value |= {"agreement": found.kind, "statement": found.text}
-    return encoded
-
-
 def rows(item: Made) -> list[tuple[str, ...]]:
-    """Return the numbers of an item as words, a row each."""
+    """Return a row of text for each number of an item."""
     return [
         (
             one.name,
@@ -83,7 +79,7 @@ def rows(item: Made) -> list[tuple[str, ...]]:
 
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
-    """Return the page as HTML that needs no other file, script or network."""
+    """Return the page, which needs no other file, script or network."""
     title = "The sources, made again"
     return html.render(
         Document(title, "Reproduction", title, FirstScreen(verdict(made)), blocks(made, skipped))
@@ -91,19 +87,19 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
 
 
 def verdict(made: Sequence[Made]) -> list[str]:
-    """Return how many numbers agree with their sources, and how to read that."""
+    """Return how many numbers agree with their sources, and a caution."""
     return [counted(made), SMOKE if any(item.scale == "smoke" for item in made) else CHANCE]
 
 
 def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[Block]:
-    """Return what was not made, and the items that were, by source."""
-    found: list[Block] = []
+    """Return the items that were not made, then the others by source."""
+    parts: list[Block] = []
     if skipped:
-        table = tabulated(["item", "why, and how to have it"], skipped.items())
-        found.append(Part("Not made", [table]))
+        table = tabulated(["item", "reason, and remedy"], skipped.items())
+        parts.append(Part("Not made", [table]))
     for key, items in by_source(made):
-        found.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
-    return found
+        parts.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
+    return parts
 
 
 def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
@@ -118,14 +114,10 @@ def _section(item: Made) -> Iterator[Block]:
     yield Prose(item.finding.conclusion)
     for one in item.finding.pictures:
         yield Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
-    yield from _tables(item)
-    made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
-    yield Prose((Code(item.command), made), small=True)
-
-
-def _tables(item: Made) -> Iterator[Block]:
     if item.finding.numbers:
         yield tabulated(HEADINGS, rows(item))
     for grid in item.finding.grids:
         yield Prose(grid.title)
         yield tabulated(grid.headings, grid.rows)
+    made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
+    yield Prose((Code(item.command), made), small=True)

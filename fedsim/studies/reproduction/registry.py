@@ -1,4 +1,4 @@
-"""Every item that is made again, by source. A new item is a function and a line here."""
+"""The table of all items, by source. A new item is a function and a line here."""
 
 from functools import partial
 
@@ -28,14 +28,14 @@ SOURCES = {
     "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
     "it; and Understanding privacy leakage in machine learning, a blog on composition",
 }
-"""By the name that the command line takes."""
+"""Name on the command line -> title of the source."""
 
 MINUTES = {"mnist": (3.0, 26.0, 58.0), "adult": (0.5, 2.0, 2.5), "purchase-100": (3.0, 26.0, 58.0)}
-"""As measured of sensitivities, of the game and of the audit; those of Purchase-100, which nobody
-here has, as MNIST's."""
+"""Measured minutes of sensitivities, of the game and of the audit. Purchase-100 was not available;
+its minutes are those of MNIST."""
 
 Row = tuple[str, str, float, Make, tuple[str, ...]]
-"""Name, title, minutes, what makes it, and the data that it needs."""
+"""Name, title, minutes, function, and data sets of an item."""
 
 
 def _of_bernaus_data(data: str) -> list[Row]:
@@ -157,4 +157,4 @@ _ROWS: dict[str, tuple[Row, ...]] = {
 }
 
 ITEMS = tuple(Item(source, *row) for source, rows in _ROWS.items() for row in rows)
-"""In the order in which they are made."""
+"""All items, in the order in which they are made."""

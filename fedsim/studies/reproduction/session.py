@@ -1,4 +1,4 @@
-"""Items are made one after the other, and kept: what is there is not made again."""
+"""The loop that makes items one after the other, and keeps them for later calls."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from fedsim.common import private_files, reading
 from fedsim.studies.reproduction.findings import Item, Means, Reproduced
 
 FOLDER = "items"
-"""Of the directory, where each item is kept."""
+"""Folder of the items, in the directory."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Made:
     """An item that was made.
 
     Attributes:
-        created: when, in UTC.
-        seconds: that it took, runs that were there already left out.
+        created: time, in UTC.
+        seconds: duration, without runs that existed already.
     """
 
     source: str
@@ -39,12 +39,12 @@ class Made:
 
 @cache
 def adapter() -> TypeAdapter[Made]:
-    """Return what writes and reads an item as JSON."""
+    """Return the adapter that writes and reads an item as JSON."""
     return TypeAdapter(Made)
 
 
 def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
-    """Yield the items in their order, those that were kept as they are."""
+    """Yield the items in their order; a kept item is not made again."""
     private_files.make_directory(means.folder / FOLDER)
     for item in items:
         if (kept := read(item, means)) is not None:
@@ -54,7 +54,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         begun = time.perf_counter()
         finding = item.make(means)
         if item.needs and means.smoke:
-            # The source's numbers are of other data and more trials.
+            # The source's numbers are for other data and more trials.
             numbers = tuple(replace(one, references=()) for one in finding.numbers)
             finding = replace(finding, numbers=numbers)
         made = Made(
@@ -73,7 +73,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
 
 
 def read(item: Item, means: Means) -> Made | None:
-    """Return an item as it was kept; None where it was not, or by another version or scale."""
+    """Return a kept item; None if there is none of this version and scale."""
     place = _place(item, means)
     if not place.is_file():
         return None

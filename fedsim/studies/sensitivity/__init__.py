@@ -1,1 +1,1 @@
-"""How far one record moves a data set's gradients."""
+"""Local sensitivity: the change that one record causes in a data set's gradients."""

@@ -1,4 +1,4 @@
-"""Counts of pairs by their local sensitivity, block by block, for a search that keeps no pairs."""
+"""Counts of pairs by local sensitivity, block by block, for a search that keeps no pairs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,21 +12,22 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 ROUNDING = 1e-6
-"""Times the most that clipping allows: by how much a pair must be larger to count as larger."""
+"""Difference, as a share of the bound of clipping, below which pairs count as equal."""
 
 BINS = 2**14
-"""Of the histogram: quantiles are read from it to 1/16384 of what clipping allows."""
+"""Bins of the histogram. Quantiles are right to 1/16384 of the bound of clipping."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What one block of pairs adds to the truth.
+    """The counts of one block of pairs.
 
     Attributes:
-        by_row: float64 [r], the largest of each of them.
-        histogram: int64 [BINS], how many pairs lie in each part of what clipping allows.
-        exceeded: int64 [m + 1], how many pairs exceed just so many thresholds.
-        best: int64 [c], keys of the largest.
+        rows: the block's records of D.
+        by_row: float64 [r], largest local sensitivity of each record.
+        histogram: int64 [BINS], number of pairs in each part of 0..bound.
+        exceeded: int64 [m + 1], at i: number of pairs that exceed exactly i thresholds.
+        best: int64 [c], keys of the largest pairs.
     """
 
     rows: slice
@@ -41,9 +42,11 @@ class Counter:
     """Counts the pairs of a block.
 
     Attributes:
-        bound: what clipping allows, C or 2C.
+        bound: largest local sensitivity that clipping allows, C or 2C.
         thresholds: float64 [m], ascending.
-        width: how many may replace a record.
+        width: number of replacements for a record.
+        total: number of all pairs.
+        candidates: number of largest pairs to keep.
     """
 
     bound: float
@@ -55,12 +58,12 @@ class Counter:
     def count(self, rows: slice, columns: slice, distances: Tensor) -> Counts:
         """Return the counts of one block.
 
-        A key orders pairs by their sensitivity in units of ROUNDING, and of equals puts the lowest
-        position first: where all gradients are clipped, all may be equal.
+        A key orders pairs by their sensitivity in units of ROUNDING, and equal pairs by position.
+        If all gradients are clipped, all pairs may be equal.
 
         Args:
-            columns: of which of those that may replace them.
-            distances: float64 [r, c], the local sensitivities.
+            columns: the block's replacements.
+            distances: float64 [r, c], local sensitivities.
         """
         flat = distances.flatten()
         bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
@@ -84,19 +87,19 @@ class Counter:
 
 
 def added_up(
-    found: Iterable[Counts], members: int, asked: int, candidates: int
+    blocks: Iterable[Counts], members: int, thresholds: int, candidates: int
 ) -> tuple[Floats, Integers, Integers, Integers]:
-    """Add up the counts of all blocks, and keep the keys of the largest.
+    """Return the sums of all blocks' counts, and the keys of the largest pairs.
 
     Returns:
-        The largest of every record [members]; how many pairs are in each bin [BINS], and above
-        each threshold and none higher [asked + 1]; the keys [at most candidates], the largest last.
+        Largest local sensitivity of every record [members]; histogram [BINS]; number of pairs that
+        exceed exactly i thresholds [thresholds + 1]; keys [at most candidates], the largest last.
     """
     by_record = np.zeros(members)
     histogram = np.zeros(BINS, dtype=np.int64)
-    exceeded = np.zeros(asked + 1, dtype=np.int64)
+    exceeded = np.zeros(thresholds + 1, dtype=np.int64)
     best = np.empty(0, dtype=np.int64)
-    for counts in found:
+    for counts in blocks:
         np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
         histogram += counts.histogram
         exceeded += counts.exceeded

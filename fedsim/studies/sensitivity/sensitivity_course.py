@@ -1,9 +1,9 @@
-"""Local sensitivity along training: what the steps of a run on D would measure, for many pairs.
+"""Local sensitivity in every step of a training on D, for many pairs.
 
-T trials of Algorithm 1 of Bernau et al. at once, in one place instead of a federation: the clients'
-sums are one sum over D. Models, noise and steps are those of `fedsim run` with the same
-configuration in the trials whose world is D, so that the sensitivities are the run's own, up to
-rounding. A measurement, never a DP release.
+T trials of Algorithm 1 of Bernau et al. run at once in one process: the clients' sums are one sum
+over D. Models, noise and steps equal those of `fedsim run` with the same configuration in the
+trials whose world is D, and so do the sensitivities, up to rounding. They are a measurement on
+private data, never a DP release.
 """
 
 from collections.abc import Collection, Sequence
@@ -38,11 +38,11 @@ from fedsim.studies.sensitivity.pair_counts import Floats
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What every record and pair would have moved in one round of the first trial.
+    """The local sensitivities of all pairs in one round of the first trial.
 
     Attributes:
         round: counted from 1.
-        model: [P], what it starts from.
+        model: [P], at the start of the round.
     """
 
     round: int
@@ -55,10 +55,10 @@ class Course:
     """The local sensitivities of m pairs over the k rounds of T trials on D.
 
     Attributes:
-        pairs: m of them.
+        pairs: [m].
         sensitivities: float64 [T, k, m].
-        noise_stds: float64 [T, k], of the whole noise of a round.
-        bound: what clipping allows, C or 2C.
+        noise_stds: float64 [T, k], standard deviation of the whole noise of a round.
+        bound: largest local sensitivity that clipping allows, C or 2C.
     """
 
     pairs: tuple[Pair, ...]
@@ -77,41 +77,40 @@ def follow(
 ) -> Course:
     """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
 
-    Where privacy.sensitivity is "local", each round's noise is scaled to the local sensitivity of
-    pairs[0], the challenge. Under distributed trust the clients' shares are drawn as one, which has
-    the same law. Results do not depend on trials.batch, but for rounding.
+    With privacy.sensitivity = "local", each round's noise is scaled to the local sensitivity of
+    pairs[0], the challenge. With distributed trust, the clients' shares are drawn as one, which has
+    the same distribution. Results do not depend on trials.batch, up to rounding.
 
     Args:
         trials: T, at least 1.
-        checkpoints: rounds, from 1, before which all records and all pairs are compared, in the
-            first trial.
+        checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
     check(config.game)
-    _check_asked(config.training.rounds, pairs, trials, checkpoints)
-    known = federation.load(config)
-    check_pairs(known, pairs, config.privacy.neighbouring)
+    _check_request(config.training.rounds, pairs, trials, checkpoints)
+    loaded = federation.load(config)
+    check_pairs(loaded, pairs, config.privacy.neighbouring)
     multiplier = privacy.noise_multiplier(config.scheme)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
-    if known.device.type == "cpu":
+    if loaded.device.type == "cpu":
         single_threaded_kernels()
     rounds = config.training.rounds
-    found = np.empty((trials, rounds, len(pairs)))
+    sensitivities = np.empty((trials, rounds, len(pairs)))
     stds = np.empty((trials, rounds))
-    seen: list[Checkpoint] = []
+    points: list[Checkpoint] = []
     batch = plan.fit_batch(config).trials.batch
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
         rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(config.game, known, part).to(known.device)
+        theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor)
         for round in range(1, rounds + 1):
-            found[rows, round - 1] = pair_sensitivities(known, theta, pairs)
+            sensitivities[rows, round - 1] = pair_sensitivities(loaded, theta, pairs)
             if first == 0 and round in checkpoints:
-                truth = largest(known, theta[0], config.privacy.neighbouring, of=pairs)
-                seen.append(Checkpoint(round, theta[0].clone(), truth))
+                truth = largest(loaded, theta[0], config.privacy.neighbouring, of=pairs)
+                points.append(Checkpoint(round, theta[0].clone(), truth))
             scale = np.full(len(part), bound)
             if config.privacy.sensitivity == "local":
-                scale = found[rows, round - 1, 0]
+                scale = sensitivities[rows, round - 1, 0]
             drawn, stds[rows, round - 1] = _noise(
                 config.federation,
                 config.trials,
@@ -121,16 +120,15 @@ def follow(
                 theta,
                 multiplier * scale,
             )
-            total = known.clipped_sum(theta, np.arange(config.data.records)) + drawn
-            # What a run broadcasts, and steps its model with.
-            theta = optimizer.step(theta, total.float(), round)
+            total = loaded.clipped_sum(theta, np.arange(config.data.records)) + drawn
+            theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
             if progress is not None:
                 progress((first * rounds + len(part) * round) / (trials * rounds))
-    return Course(tuple(pairs), found, stds, bound, tuple(seen))
+    return Course(tuple(pairs), sensitivities, stds, bound, tuple(points))
 
 
 def check(rules: GameRules) -> None:
-    """Raise an error for a training whose steps are not those of Algorithm 1."""
+    """Raise InputError unless the training's steps are those of Algorithm 1."""
     for key, value, needed in (
         ("privacy.unit", rules.scheme.privacy.unit, "record"),
         ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
@@ -144,17 +142,17 @@ def check(rules: GameRules) -> None:
         if value != needed:
             wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
             raise InputError(
-                f"{key} is {str(value).lower()}, but local sensitivity is followed over full "
+                f"{key} is {str(value).lower()}, but fedsim sensitivity measures full "
                 f"batches of all clients' records with clipped gradients; set {key} = {wanted}"
             )
 
 
-def _check_asked(
+def _check_request(
     rounds: int, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
 ) -> None:
-    """Raise InputError for nothing to follow, and for rounds that are not there."""
+    """Raise InputError without pairs or trials, and for rounds that do not exist."""
     if not pairs or trials < 1:
-        raise InputError(f"{len(pairs)} pairs and {trials} trials to follow; give at least one")
+        raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
     if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
         raise InputError(
             f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
@@ -171,9 +169,10 @@ def _noise(
     theta: Tensor,
     std: Floats,
 ) -> tuple[Tensor, Floats]:
-    """Return the noise of a round, float64 [T, P], and the standard deviation of all of it, [T].
+    """Return a round's noise from the run's streams, float64 [T, P], and its deviation, [T].
 
-    std [T]: of each who adds noise. From the run's own streams.
+    Args:
+        std: float64 [T], standard deviation of each source of noise.
     """
     sources = noise_sources(federation)
     each = torch.from_numpy(std).to(theta.device)

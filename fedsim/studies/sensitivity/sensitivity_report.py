@@ -1,7 +1,6 @@
-"""The report of a study of dataset sensitivity: JSON, what the terminal shows, and a page.
+"""The page and the terminal's report of `fedsim sensitivity`.
 
-It words what `fedsim.studies.sensitivity.sensitivity_study` found, and shows the pairs
-themselves: images side by side, or the attributes in which records differ.
+The page shows the pairs themselves: images side by side, or the attributes in which records differ.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,45 +34,35 @@ Report = Mapping[str, Any]
 
 
 def write(study: Study, report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page.
-
-    Raises:
-        InputError, OSError: as of `report_directory.write_report`.
-    """
+    """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report, render_html(study, report))
 
 
 def verdict(report: Report) -> list[str]:
-    """Return in a few sentences how good the choice was, and which dissimilarity predicts best."""
+    """Return sentences about the choice of the challenge, and the best dissimilarity."""
     chosen = report["pairs"][0]
     how = CHOICES[chosen["choice"]]
     by = "" if chosen["choice"] == "given" else f" by {report['dissimilarity']}"
+    noun = "pair" if report["neighbouring"] == "replace" else "record"
+    sentences = [f"The challenge is the {noun} {how}{by}."]
+    for view, seen in zip(report["views"], chosen["seen"], strict=True):
+        median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
+        sentences.append(
+            f"In step {view['step']}, its local sensitivity is {_share(view['reach'])} of the "
+            f"largest of any {noun} (rank {seen['rank']:,} of {report['pairs_in_all']:,}). Half of "
+            f"all have {_share(median)} of the largest or more."
+        )
     return [
-        f"The challenge is the {_one(report)} {how}{by}. "
-        + " ".join(_standing(report, i) for i in range(len(report["views"]))),
-        f"Over {report['trials']} trainings of {report['steps']} steps the root mean square of its "
-        f"local sensitivity was {number(chosen['rms'])}, of the "
-        f"{number(report['global_sensitivity'])} that clipping allows.",
+        " ".join(sentences),
+        f"Over {report['trials']} trainings of {report['steps']} steps, the root mean square of "
+        f"its local sensitivity was {number(chosen['rms'])}; clipping allows "
+        f"{number(report['global_sensitivity'])}.",
         *(_predicts_best(report, view) for view in report["views"]),
     ]
 
 
-def _one(report: Report) -> str:
-    return "pair" if report["neighbouring"] == "replace" else "record"
-
-
-def _standing(report: Report, i: int) -> str:
-    view, seen = report["views"][i], report["pairs"][0]["seen"][i]
-    median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
-    return (
-        f"In step {view['step']} it has {_share(view['reach'])} of the largest local sensitivity "
-        f"of any {_one(report)} (rank {seen['rank']:,} of {report['pairs_in_all']:,}); half of all "
-        f"have {_share(median)} of it or more."
-    )
-
-
 def _share(value: float) -> str:
-    return percent(round(value, 5))  # what rounding leaves of clipped gradients is all of it
+    return percent(round(value, 5))  # clipped gradients differ by rounding and count as equal
 
 
 def _predicts_best(report: Report, view: Report) -> str:
@@ -85,33 +74,31 @@ def _predicts_best(report: Report, view: Report) -> str:
     row = view["measures"][best]
     if row["high"] < 0:
         return (
-            f"Every dissimilarity with a rank correlation orders {_compared(report)} the other way "
-            f"round than {step} does: the highest, of {best}, is {_interval(report, row)}."
+            f"Every dissimilarity with a rank correlation orders {_compared(report)} opposite to "
+            f"{step}: the highest correlation, of {best}, is {_interval(report, row)}."
         )
     if row["low"] <= 0:
         return (
-            f"No dissimilarity is known to order {_compared(report)} like {step} does: the best, "
+            f"No dissimilarity is shown to order {_compared(report)} like {step}: the best, "
             f"{best}, has a rank correlation of {_interval(report, row)}."
         )
     sentence = (
-        f"Of the dissimilarities, {best} orders {_compared(report)} most like {step} does: rank "
-        f"correlation {_interval(report, row)}"
+        f"Of the dissimilarities, {best} orders {_compared(report)} most like {step}: rank "
+        f"correlation {_interval(report, row)}."
     )
     if second is None:
-        return f"{sentence}."
-    sure = (
-        "whose interval excludes 0, but best and second were picked on the same data"
-        if comparison["lead_low"] > 0
-        else "which may be chance"
-    )
+        return sentence
+    sure = "The lead may be chance."
+    if comparison["lead_low"] > 0:
+        sure = "The interval excludes 0, but best and second were selected on the same data."
     return (
-        f"{sentence}. It leads {second} by {number(comparison['lead'])} "
-        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}), {sure}."
+        f"{sentence} It leads {second} by {number(comparison['lead'])} "
+        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}). {sure}"
     )
 
 
 def _interval(report: Report, row: Report) -> str:
-    """Word a rank correlation with its interval, or why there is none."""
+    """Return a rank correlation with its interval, or why it is undefined."""
     if "refusal" in row:
         return str(row["refusal"])
     return (
@@ -158,13 +145,13 @@ def _arrow(one: int, other: int | None) -> str:
 
 
 def _name(row: Report) -> str:
-    """Name a pair by how it came in, such as "max 2"."""
+    """Return the name of a pair by its choice, such as "max 2"."""
     several = row["choice"] in ("max", "min", "client")
     return f"{row['choice']} {row['place']}" if several else str(row["choice"])
 
 
 def measures(report: Report) -> list[list[str]]:
-    """Return the rank correlations as texts: a row for each dissimilarity, a column for a view."""
+    """Return the rank correlations as text: a row for each dissimilarity, its view by view."""
     views = report["views"]
     return [
         [name, *(_interval(report, view["measures"][name]) for view in views)]
@@ -180,8 +167,8 @@ def summary(report: Report) -> RenderableType:
         if all(refused):
             without.append(name)
         else:
-            known = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
-            shown.append([name, *known])
+            values = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
+            shown.append([name, *values])
     explained = f"No correlation, as the page explains: {', '.join(without)}."
     pairs = tabulated(headings(report), rows(report))
     correlations = tabulated(["dissimilarity", *steps], shown)
@@ -196,23 +183,44 @@ def summary(report: Report) -> RenderableType:
 
 
 LEGEND = (
-    "max, min: the most and the least dissimilar; client: the most dissimilar of one client's "
-    "records; worst: the largest LS in step 1. d: the dissimilarity. LS with a number is that of "
-    "this step of the first training; the rank is among all, 1 for the largest, from 10,000 on as "
-    "a share of all, and equals share it."
+    "max, min: the most and the least dissimilar pair. client: the most dissimilar pair of one "
+    "client. worst: the largest LS in step 1. d: dissimilarity. LS with a number: local "
+    "sensitivity in this step of the first training. rank: among all pairs, 1 for the largest; "
+    "equal pairs share a rank, and from 10,000 on it is a share of all."
 )
 
 
 def render_html(study: Study, report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
-    is_image = study.known.split.dataset.kind == "image"
-    several = report["compared"]["replacements"]
-    shared = " and over replacements, because pairs share them" if several else ""
+    """Return the page, which needs no other file, script or network."""
     data, name = report["data"], report["name"]
     subject = data if name == data else f"{data} ({name})"
+    first = FirstScreen(
+        verdict(report),
+        steps=[
+            "Before the run that attacks it, name the record with challenge.record, or its "
+            "dissimilarity with challenge.dissimilarity."
+        ],
+        sign_off=first_screen.sign_off(
+            data=f"{data}, {report['records']} records",
+            date=first_screen.today(),
+            limits=report["label"],
+        ),
+    )
+    title = f"Dataset sensitivity of {subject}"
+    return render(Document(title, "Dataset sensitivity", subject, first, _blocks(study, report)))
+
+
+def _blocks(study: Study, report: Report) -> list[Block]:
+    is_image = study.loaded.split.dataset.kind == "image"
+    several = report["compared"]["replacements"]
+    over = "records and over replacements, which pairs share" if several else "records"
     seconds = [(name, f"{value:.1f} s") for name, value in report["seconds"].items()]
     stepwise = ["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])]
-    blocks: list[Block] = [
+    keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
+    keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
+    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
+    settings.append(("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB"))
+    return [
         Label("A measurement.", report["label"]),
         Part(
             "The pairs",
@@ -230,56 +238,34 @@ def render_html(study: Study, report: Report) -> str:
         tabulated(stepwise, measures(report)),
         Prose(
             f"Spearman's rank correlation with local sensitivity, of {_compared(report)}. "
-            f"Intervals are bootstrapped over records{shared}; each has its confidence by itself, "
-            "and that best and second were picked on the same data flatters the lead somewhat.",
+            f"Intervals are bootstrapped over {over}. Each interval has its confidence by itself. "
+            "Best and second were selected on the same data, which flatters the lead somewhat.",
             small=True,
         ),
         Part("Local sensitivity during training", _courses(study, report)),
         Part(
-            "What was studied",
+            "Settings",
             [
-                Listing(_settings(report), several=True),
-                Heading("Where the time went"),
+                Listing(settings, several=True),
+                Heading("Time of each stage"),
                 Listing(seconds, several=True),
             ],
         ),
     ]
-    return render(
-        Document(
-            title=f"Dataset sensitivity of {subject}",
-            kind="Dataset sensitivity",
-            heading=subject,
-            first=FirstScreen(
-                verdict(report),
-                steps=[
-                    "Name the record with challenge.record, or the dissimilarity that finds it "
-                    "with challenge.dissimilarity, before the run that attacks it."
-                ],
-                sign_off=first_screen.sign_off(
-                    data=f"{data}, {report['records']} records",
-                    date=first_screen.today(),
-                    limits=report["label"],
-                ),
-            ),
-            blocks=blocks,
-        )
-    )
 
 
 def _pictures(study: Study) -> list[Block]:
     drawn: list[Block] = []
     for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
         candidates = study.of(choice)
-        pairs = [record_display.images(study.known.split, one.pair) for one in candidates]
+        pairs = [record_display.images(study.loaded.split, one.pair) for one in candidates]
         titles = [
             f"client {one.client}"
             if choice == "client"
             else f"{one.pair.record}, client {one.client}"
             for one in candidates
         ]
-        replaced = (
-            " Above the record of D, below what replaces it." if pairs[0][1] is not None else ""
-        )
+        replaced = " Above: record of D. Below: its replacement." * (pairs[0][1] is not None)
         caption = f"{CHOICES[choice].capitalize()}.{replaced}"
         drawing = training_figures.record_pairs(titles, pairs)
         drawn.append(Figure(choice, drawing, "", caption))
@@ -294,12 +280,12 @@ def _courses(study: Study, report: Report) -> list[Block]:
         if one.choice in study_figures.COLOURS
     ]
     distributions = (
-        "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d: bars "
-        "are the median and the range of 90%. After Figure 4 of the core paper."
+        "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d. Bars "
+        "show the median and the range of 90%. After Figure 4 of the core paper."
     )
     course = (
-        "Local sensitivity of the challenge in every step, against the global sensitivity that the "
-        "noise must cover. After Figure 5 of the core paper."
+        "Local sensitivity of the challenge in every step, against the global sensitivity, which "
+        "the noise must cover. After Figure 5 of the core paper."
     )
     relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
     return [
@@ -309,23 +295,17 @@ def _courses(study: Study, report: Report) -> list[Block]:
 
 
 def _attributes(study: Study, report: Report) -> Iterator[Block]:
-    """Yield for each pair a table of what its records differ most in."""
+    """Yield, for each pair, a table of the attributes that differ most."""
     against = "Typical of D" if report["neighbouring"] == "add-remove" else "Replacement"
     for row, candidate in zip(report["pairs"], study.candidates, strict=True):
         if candidate.choice == "client":
             continue
-        found, name = record_display.differences(study.known.split, candidate.pair), _name(row)
-        rows = [[one.name, one.value, one.other] for one in found.attributes]
+        differences = record_display.differences(study.loaded.split, candidate.pair)
+        rows = [[one.name, one.value, one.other] for one in differences.attributes]
+        name = _name(row)
         yield Heading(name[0].upper() + name[1:])
         yield tabulated(["Attribute", "Record", against], rows, "stacked attributes")
         yield Prose(
-            f"{len(rows)} of {found.differing} attributes that differ, those that differ most.",
+            f"The {len(rows)} attributes that differ most, of {differences.differing} that differ.",
             small=True,
         )
-
-
-def _settings(report: Report) -> list[tuple[str, str]]:
-    keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
-    keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
-    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
-    return [*settings, ("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB")]

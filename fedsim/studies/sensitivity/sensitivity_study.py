@@ -1,9 +1,9 @@
-"""What a choice by dataset sensitivity is worth, for one experiment.
+"""A study of dataset sensitivity: how well a dissimilarity chooses the pair to audit.
 
-The pairs that a dissimilarity ranks first and last, the local sensitivity they really have at the
-first model and during training, where they rank among all pairs, and which dissimilarity orders
-pairs most like their local sensitivity does. Local sensitivity is a measurement on private data,
-never a DP release. Source: Bernau et al., Definition 6 and section 6.1.
+It measures the local sensitivity of the pairs that a dissimilarity ranks first and last, at the
+first model and during training, and their ranks among all pairs. It also compares how the
+dissimilarities order pairs with how local sensitivity orders them. Local sensitivity is a
+measurement on private data, never a DP release. Source: Bernau et al., Definition 6, section 6.1.
 """
 
 import resource
@@ -52,17 +52,17 @@ from fedsim.studies.sensitivity.gradient_sensitivity import Ranked, Truth, large
 Floats = npt.NDArray[np.float64]
 
 Stages = Callable[[str], Progress]
-"""Called with the name of a stage as it begins; what it returns is told how far the stage is."""
+"""Called with the name of a stage when it begins; returns the callback for its progress."""
 
 COMPARED_RECORDS = 256
-"""Of D: at most so many enter a rank correlation of pairs."""
+"""Most records of D in a rank correlation of pairs."""
 
 COMPARED_PAIRS = 2**15
-"""At most so many pairs enter a rank correlation: a second or two for each dissimilarity."""
+"""Most pairs in a rank correlation, which take a second or two for each dissimilarity."""
 
 LABEL = (
-    "Local sensitivity is a measurement on the private data, not a DP release: keep this report "
-    "with whoever may see the records."
+    "Local sensitivity is a measurement on the private data, not a DP release. Show this report "
+    "only to people who may see the records."
 )
 
 CHOICES = {
@@ -73,7 +73,7 @@ CHOICES = {
     "worst": "largest local sensitivity",
     "client": "most dissimilar of one client",
 }
-"""How a pair came into the study."""
+"""The choices by which a pair is in the study, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,9 @@ class View:
 
     Attributes:
         step: counted from 1.
-        comparison: of the dissimilarities by rank correlation with these local sensitivities; None
-            where the correlation is undefined.
+        comparison: rank correlations of the dissimilarities with local sensitivity; None if they
+            are undefined.
+        refusals: dissimilarity -> why it has no correlation.
     """
 
     step: int
@@ -92,13 +93,13 @@ class View:
     refusals: Mapping[str, str]
 
     def reach(self, pair: Ranked) -> float:
-        """Return the share of the largest local sensitivity that a pair has."""
+        """Return a pair's local sensitivity, divided by the largest of all pairs."""
         return rank_correlation.reach(pair.sensitivity, self.truth.largest[0].sensitivity)
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A pair, by which choice it came in, and its local sensitivity.
+    """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
         choice: one of `CHOICES`.
@@ -117,18 +118,19 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What was found.
+    """The results of a study.
 
     Attributes:
-        candidates: the experiment's own challenge first.
+        candidates: the pairs; the experiment's own challenge is the first.
         views: of the first and of the last step.
-        compared: on how many records of D and, under replace, replacements dissimilarities were
-            compared.
+        compared: number of records of D, and of replacements under replace, in the rank
+            correlations.
+        seconds: stage -> its time.
         peak_memory: of this process, in bytes.
     """
 
     config: Config
-    known: Federation
+    loaded: Federation
     candidates: tuple[Candidate, ...]
     views: tuple[View, ...]
     compared: tuple[int, int | None]
@@ -143,14 +145,65 @@ class Study:
 def study(
     config: Config, top: int = 3, trials: int = 20, stages: Stages = lambda name: lambda done: None
 ) -> Study:
-    """Return what the configured choice of a challenge is worth.
+    """Return a study of the configured choice of a challenge.
 
     Args:
-        top: how many pairs from either end of the ranking, at least 1.
-        trials: T, how many trainings on D the local sensitivity is followed through, at least 1.
+        top: number of pairs from each end of the ranking, at least 1.
+        trials: T, number of trainings that measure local sensitivity, at least 1.
     """
     check(config, top, trials)
     seconds: dict[str, float] = {}
+    stage = _timed(stages, seconds)
+    loaded = federation.load(config)
+    split, features = loaded.split, partial(challenge.compared_features, config.game, loaded)
+    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+    between = Compared(
+        features(split.members_records.features),
+        features(split.pool_records.features) if replaced else None,
+        challenge.columns_of(loaded),
+        device.threads(config.run.threads),
+    )
+    ranked = _ranked(config, loaded, between, top, stage)
+    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
+    neighbouring = config.privacy.neighbouring
+    with stage("local sensitivity of all pairs") as progress:
+        theta = initial_parameters(config.game, loaded).to(loaded.device)
+        truth = largest(loaded, theta, neighbouring, top=1, of=pairs, progress=progress)
+    steps = {1: (truth, theta)}
+    for worst in truth.largest:
+        pairs.append((worst.record, worst.replacement))
+        ranked.append(("worst", 1, _distance(config.challenge, loaded, between, *pairs[-1])))
+    with stage("local sensitivity during training") as progress:
+        last = {config.training.rounds} - {1}
+        course = sensitivity_course.follow(config, pairs, trials, progress, last)
+        steps |= {point.round: (point.truth, point.model) for point in course.checkpoints}
+    with stage("dissimilarities against local sensitivity") as progress:
+        models = [model for _, model in steps.values()]
+        compared, heuristics, truths = _sampled(config.game, loaded, between, models, progress)
+        views = tuple(
+            View(
+                step,
+                truth,
+                *_compare(config.run.seed, config.audit.confidence, heuristics, sensitivities),
+            )
+            for (step, (truth, _)), sensitivities in zip(steps.items(), truths, strict=True)
+        )
+    # The worst pair was not among the pairs that the first view ranked.
+    given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
+    candidates = tuple(
+        Candidate(
+            *place_and_pair,
+            int(loaded.client_of[place_and_pair[2].record]),
+            tuple(view[i] for view in given),
+            course.sensitivities[:, :, i],
+        )
+        for i, place_and_pair in enumerate(ranked)
+    )
+    return Study(config, loaded, candidates, views, compared, seconds, _peak_memory())
+
+
+def _timed(stages: Stages, seconds: dict[str, float]) -> "Stage":
+    """Return a context manager for a stage, which also records its time in `seconds`."""
 
     @contextmanager
     def stage(name: str) -> Iterator[Progress]:
@@ -159,75 +212,34 @@ def study(
         progress(1.0)
         seconds[name] = time.perf_counter() - begun
 
-    known = federation.load(config)
-    split, features = known.split, partial(challenge.compared_features, config.game, known)
-    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
-    between = Compared(
-        features(split.members_records.features),
-        features(split.pool_records.features) if replaced else None,
-        challenge.columns_of(known),
-        device.threads(config.run.threads),
-    )
-    ranked = _ranked(config, known, between, top, stage)
-    pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
-    with stage("local sensitivity of all pairs") as progress:
-        theta = initial_parameters(config.game, known).to(known.device)
-        truth = largest(
-            known, theta, config.privacy.neighbouring, top=1, of=pairs, progress=progress
-        )
-    seen = {1: (truth, theta)}
-    for worst in truth.largest:
-        pairs.append((worst.record, worst.replacement))
-        ranked.append(("worst", 1, _distance(config.challenge, known, between, *pairs[-1])))
-    with stage("local sensitivity during training") as progress:
-        last = {config.training.rounds} - {1}
-        course = sensitivity_course.follow(config, pairs, trials, progress, last)
-        seen |= {point.round: (point.truth, point.model) for point in course.checkpoints}
-    with stage("dissimilarities against local sensitivity") as progress:
-        compared, heuristics, truths = _drawn(
-            config.game, known, between, [model for _, model in seen.values()], progress
-        )
-        views = tuple(
-            View(
-                step,
-                truth,
-                *_compare(config.run.seed, config.audit.confidence, heuristics, sensitivities),
-            )
-            for (step, (truth, _)), sensitivities in zip(seen.items(), truths, strict=True)
-        )
-    given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
-    candidates = tuple(
-        Candidate(
-            *place_and_pair,
-            int(known.client_of[place_and_pair[2].record]),
-            tuple(view[i] for view in given),
-            course.sensitivities[:, :, i],
-        )
-        for i, place_and_pair in enumerate(ranked)
-    )
-    return Study(config, known, candidates, views, compared, seconds, _peak_memory())
+    return stage
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
 
 
 def check(config: Config, top: int, trials: int) -> None:
-    """Raise an error for what cannot be studied, before the work rather than after it."""
+    """Raise InputError, before the work, if the configuration or a number is not allowed."""
     if config.privacy.unit != "record":
         raise InputError(
-            "the sensitivity to a whole client is not studied, only that to a record; set "
-            'privacy.unit = "record"'
+            f'privacy.unit is "{config.privacy.unit}", but fedsim sensitivity measures the '
+            'sensitivity to a record; set privacy.unit = "record"'
         )
     if trials < 1:
-        raise InputError(f"trials is {trials}; give how many trainings to follow, 1 or more")
+        raise InputError(f"trials is {trials}; give 1 or more")
     if top < 1:
-        raise InputError(f"top is {top}; give how many pairs to show, 1 or more")
+        raise InputError(f"top is {top}; give 1 or more")
     measure(config.challenge.dissimilarity)
     sensitivity_course.check(config.game)
-    known = federation.load(config)
+    loaded = federation.load(config)
     dataset_sensitivity.check(
         config.privacy.neighbouring.value,
         config.challenge.choice,
         top,
-        len(_among(config.challenge.client, known)),
-        len(known.split.pool),
+        len(_among(config.challenge.client, loaded)),
+        len(loaded.split.pool),
     )
     if config.challenge.record >= 0:
         challenge.choose(config)
@@ -235,7 +247,7 @@ def check(config: Config, top: int, trials: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What distances are between.
+    """The records that a dissimilarity compares.
 
     Attributes:
         features: [n, *shape], of D.
@@ -254,14 +266,14 @@ Placed = tuple[str, int, Pair]
 
 
 def _ranked(
-    config: Config, known: Federation, compared: Compared, top: int, stage: Stage
+    config: Config, loaded: Federation, compared: Compared, top: int, stage: Stage
 ) -> list[Placed]:
     """Return the pairs by dissimilarity, the experiment's own challenge first.
 
-    Where challenge.client is given, of its own records, as the challenge is.
+    If challenge.client is set, all pairs are of that client's records, as the challenge is.
     """
     given, neighbouring = config.challenge, config.privacy.neighbouring.value
-    name, among = given.dissimilarity, _among(config.challenge.client, known)
+    name, among = given.dissimilarity, _among(config.challenge.client, loaded)
     search = partial(
         select,
         compared.features[among],
@@ -276,20 +288,18 @@ def _ranked(
         if choice == "given":
             chosen = challenge.choose(config)
             assert chosen.record is not None
-            pairs = [
-                _distance(config.challenge, known, compared, chosen.record, chosen.replacement)
-            ]
+            pairs = [_distance(given, loaded, compared, chosen.record, chosen.replacement)]
         else:
             count = 1 if choice == "median" else top
             with stage(f"{name}: {CHOICES[choice]}") as progress:
-                found = search(choice=choice, top=count, progress=progress)
-            pairs = [replace(pair, record=int(among[pair.record])) for pair in found]
-        # A pair of several choices has a row in each, so that places are those of the ranking.
+                selected = search(choice=choice, top=count, progress=progress)
+            pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
+        # A pair of several choices has a row for each, so that the places have no gaps.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
     with stage(f"{name}: {CHOICES['client']}") as progress:
         clients = select_per_client(
             compared.features,
-            known.client_of,
+            loaded.client_of,
             compared.pool,
             name,
             neighbouring,
@@ -300,22 +310,22 @@ def _ranked(
     return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
 
 
-def _among(client: int, known: Federation) -> npt.NDArray[np.intp]:
-    """Return the positions of the records that the challenge is chosen from."""
-    return np.arange(len(known.client_of)) if client < 0 else known.owned_by(client)
+def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:
+    """Return the positions of the records from which the challenge is chosen."""
+    return np.arange(len(loaded.client_of)) if client < 0 else loaded.owned_by(client)
 
 
 def _distance(
     challenge: ChallengeConfig,
-    known: Federation,
+    loaded: Federation,
     compared: Compared,
     record: int,
     replacement: int | None,
 ) -> Pair:
-    """Return a pair that was found otherwise with its dissimilarity, as `select` would."""
+    """Return a pair of records with its dissimilarity, in the form of `select`."""
     name = challenge.dissimilarity
     if replacement is None:
-        among = _among(challenge.client, known)
+        among = _among(challenge.client, loaded)
         others = compared.features[among[among != record]]
     else:
         assert compared.pool is not None
@@ -328,23 +338,22 @@ Heuristics = dict[str, Floats | str]
 """The distances by every dissimilarity, or why it refuses."""
 
 
-def _drawn(
+def _sampled(
     rules: GameRules,
-    known: Federation,
+    loaded: Federation,
     compared: Compared,
     thetas: list[Tensor],
     progress: Progress,
 ) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
     """Return distances by every dissimilarity, and local sensitivities at every model [P].
 
-    Of all records [n] under add-remove. Under replace, of pairs [n', p'] of records and
-    replacements drawn at random: the correlation over all pairs is estimated, and its interval
-    counts the drawing.
+    Under add-remove they are for all records [n]. Under replace they are for pairs [n', p'] of
+    randomly drawn records and replacements; the interval of a correlation covers that drawing.
     """
     features, pool, columns = compared.features, compared.pool, compared.columns
     size: tuple[int, int | None] = (len(features), None)
     if pool is None:
-        norms = gradient_sensitivity.record_sensitivities(known, torch.stack(thetas))
+        norms = gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))
         truths = list(norms)
     else:
         draw = generator(rules.seed, Role.COMPARED)
@@ -353,15 +362,15 @@ def _drawn(
         size = (len(rows), len(others))
         features, pool = features[rows], pool[others]
         truths = [
-            gradient_sensitivity.sensitivity_matrix(known, theta, others)[rows] for theta in thetas
+            gradient_sensitivity.sensitivity_matrix(loaded, theta, others)[rows] for theta in thetas
         ]
     heuristics: Heuristics = {}
     for done, name in enumerate(MEASURES, 1):
-        if name in BY_COLUMN and not known.split.dataset.categorical:
-            heuristics[name] = "no column is categorical, so that it orders pairs as manhattan does"
+        if name in BY_COLUMN and not loaded.split.dataset.categorical:
+            heuristics[name] = "no column is categorical, so that it orders pairs like manhattan"
             continue
         if rules.challenge.space == "embedding" and name in OF_RAW_FEATURES:
-            heuristics[name] = "it is of raw features, and an embedding is compared"
+            heuristics[name] = "it needs raw features, but challenge.space is embedding"
             continue
         try:
             if pool is None:
@@ -372,16 +381,16 @@ def _drawn(
         except InputError as reason:
             heuristics[name] = str(reason)
         progress(done / len(MEASURES))
-    # Gradients that are clipped differ by rounding, which must not pass for an order.
-    return size, heuristics, [np.round(t / known.clipper.clipping_norm, 6) for t in truths]
+    # Clipped gradients differ by rounding, which must not count as an order.
+    return size, heuristics, [np.round(t / loaded.clipper.clipping_norm, 6) for t in truths]
 
 
 def _compare(
     seed: int, confidence: float, heuristics: Heuristics, truth: Floats
 ) -> tuple[Comparison | None, dict[str, str]]:
-    """Return how the dissimilarities compare by rank correlation, and why some do not."""
+    """Return the rank correlations of the dissimilarities, and why some have none."""
     if not np.ptp(truth):
-        reason = "all local sensitivities are the same, as where every gradient is clipped"
+        reason = "all local sensitivities are equal, for example if every gradient is clipped"
         return None, dict.fromkeys(heuristics, reason)
     applicable: dict[str, Floats] = {}
     refusals: dict[str, str] = {}
@@ -406,9 +415,3 @@ def _compare(
 def _some(length: int, most: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return at most `most` of 0..length-1, in order."""
     return np.sort(draw.choice(length, size=min(length, most), replace=False))
-
-
-def _peak_memory() -> int:
-    """Return the most bytes that this process has held."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # elsewhere it is in KiB

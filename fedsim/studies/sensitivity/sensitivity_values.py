@@ -1,4 +1,4 @@
-"""What a study of dataset sensitivity found, as report.json has it."""
+"""The content of report.json of `fedsim sensitivity`."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,10 +12,10 @@ from fedsim.studies.sensitivity.pair_counts import ROUNDING
 from fedsim.studies.sensitivity.sensitivity_study import LABEL, Candidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)
-"""Of the trials' local sensitivities in a step."""
+"""Quantiles of the trials' local sensitivities in a step."""
 
 SHARES = (0.5, 0.9, 0.99, 0.999)
-"""Of all pairs: the local sensitivities that they do not exceed are reported."""
+"""Shares of all pairs for which the report has a quantile of local sensitivity."""
 
 
 def assemble(study: Study) -> dict[str, Any]:
@@ -26,8 +26,8 @@ def assemble(study: Study) -> dict[str, Any]:
         "label": LABEL,
         "name": config.run.name,
         "data": config.data.name,
-        "records": len(study.known.split.members),
-        "pool": len(study.known.split.pool),
+        "records": len(study.loaded.split.members),
+        "pool": len(study.loaded.split.pool),
         "model": config.model.name,
         "neighbouring": config.privacy.neighbouring.value,
         "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
@@ -51,7 +51,7 @@ def assemble(study: Study) -> dict[str, Any]:
 
 
 def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
-    pair, split, course = candidate.pair, study.known.split, candidate.course
+    pair, split, course = candidate.pair, study.loaded.split, candidate.course
     replaced = pair.replacement
     low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
     return {
@@ -84,8 +84,8 @@ def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
 
 
 def _view(view: View, chosen: Ranked) -> dict[str, Any]:
-    found = {} if view.comparison is None else asdict(view.comparison)
-    correlations = found.pop("correlations", {})
+    comparison = {} if view.comparison is None else asdict(view.comparison)
+    correlations = comparison.pop("correlations", {})
     order = sorted(correlations, key=lambda name: -correlations[name]["rho"])
     reached = view.truth.by_record
     equal = ROUNDING * view.truth.bound
@@ -99,5 +99,5 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
         "record_rank": 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal)),
         "measures": {name: correlations[name] for name in order}
         | {name: {"refusal": reason} for name, reason in view.refusals.items()},
-        "comparison": found or None,
+        "comparison": comparison or None,
     }

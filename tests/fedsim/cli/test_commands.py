@@ -80,10 +80,10 @@ def test_help_shows_every_panel_and_command(fedsim: Fedsim) -> None:
     ("words", "said"),
     [
         (["acount"], "No such command 'acount'. Did you mean 'account'?"),
-        (["audit", "digits"], "fedsim audit takes one of app, loop, transcript, live first."),
+        (["audit", "digits"], "Give one of these after fedsim audit: app, loop, transcript, live."),
         (["run", "digit"], "no configuration file 'digit'; did you mean digits?"),
         (["audit", "loop", "gone.py:train"], "there is no file 'gone.py'"),
-        (["init", "--data", "gone.csv"], "there is no 'gone.csv'"),
+        (["init", "--data", "gone.csv"], "'gone.csv' does not exist"),
     ],
 )
 def test_a_wrong_word_is_one_line_that_names_the_right_one(

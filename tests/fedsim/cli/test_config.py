@@ -56,7 +56,7 @@ def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
 
 @pytest.mark.parametrize("key", KNOWN_KEYS)
 def test_the_example_of_every_key_is_one_that_it_may_have(key: str) -> None:
-    names = config_command._names(key)
+    names = config_command.registered_names(key)
     value = documentation.example(documentation.key(key), names)
     assert not names or value in names
     assert value != documentation.key(key).default or isinstance(value, str)
@@ -114,7 +114,7 @@ def test_a_bundled_configuration_goes_by_its_name_where_there_is_no_such_file(
         status, out, err = fedsim("data", given, "--json")
         assert (status, json.loads(out)["dataset"]["name"] == "digits") == (0, True)
         bundled = configurations.path("digits")
-        assert err == f"There is no '{given}' here; taking the bundled {bundled}\n"
+        assert err == f"'{given}' does not exist; using the bundled {bundled}\n"
     (tmp_path / "digits.toml").write_text("[data]\nrecords = 4\nnonsense = 1\n")
     status, _, err = fedsim("data", "digits.toml")
     assert (status, "nonsense" in err) == (2, True)  # a user's own goes first

@@ -98,7 +98,7 @@ def test_the_page_needs_nothing_else_and_is_its_users_own(
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        (["--out", "x"], "whose data?"),
+        (["--out", "x"], "--set and --out need a configuration"),
         (["no.toml"], "no configuration file 'no.toml'"),
         (["EXPERIMENT", "--set", "data.name=digit"], "did you mean 'digits'?"),
         (["EXPERIMENT", "--set", "federation.partition=quantiy"], "did you mean 'quantity'?"),

@@ -55,7 +55,7 @@ def test_a_certificate_is_renewed_where_the_kit_is(fedsim: Fedsim, tmp_path: Pat
     assert fedsim(*command, "--days", 5)[0] == 0
     status, out, _ = fedsim("deploy", "renew", tmp_path / "kit", "--days", 9)
     end = datetime.now(UTC) + timedelta(days=9)
-    assert (status, out.splitlines()[0].endswith(f"server.crt: until {end:%F}")) == (0, True)
+    assert (status, out.splitlines()[0].endswith(f"server.crt: valid until {end:%F}")) == (0, True)
     status, _, err = fedsim("deploy", "renew", tmp_path / "kit" / "server")
     assert (status, len(err.splitlines())) == (2, 1)
 
@@ -116,14 +116,14 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
     ("changes", "options", "complaint"),
     [
         ({"federation.clients": 3}, [], "but 2 clients are deployed"),
-        ({}, [], "every node is told the seed"),
+        ({}, [], "every node knows the seed"),
         (
             CAMPAIGN,
             [],
             "that many trainings on the same people release epsilon 8.85 at delta 0.005",
         ),
         (SYSTEM | DISTRIBUTED, [], "add --set federation.secure-aggregation=secagg+"),
-        (SYSTEM | DISTRIBUTED, ["--experiment"], "under a share of the noise only"),
+        (SYSTEM | DISTRIBUTED, ["--experiment"], "under only a share of the noise"),
         # These are let through, to the next obstacle.
         (DISTRIBUTED, ["--experiment"], "is not registered"),
         (CAMPAIGN, ["--experiment"], "is not registered"),

@@ -92,7 +92,7 @@ def test_nothing_is_run_for_a_condition_that_is_none(
 def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
     verdict: Verdict, strict: bool, shut: bool, status: int
 ) -> None:
-    checked = gate.asked(["epsilon.low > 3"], "app audit")
+    checked = gate.parsed(["epsilon.low > 3"], "app audit")
     every = OfEvery(AuditOptions(), None, False, strict, checked)
     report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
     found = AuditReport(

@@ -87,7 +87,7 @@ def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
     assert (whole.data.records, few.data.records) == (64, 20)
     assert few.privacy.delta == whole.privacy.delta <= 1 / (10 * 64)
     assert noise_multiplier(few.scheme) == noise_multiplier(whole.scheme)
-    assert "by the same rule, a training on 20 alone would have delta = 0.005" in " ".join(
+    assert "By the same rule, a training on 20 alone would have delta = 0.005" in " ".join(
         files[1].read_text().replace("\n# ", " ").split()
     )
 
@@ -136,9 +136,9 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
     for arguments, said in (
         ((file,), "answer with --data, --clients, --trust, --max-belief, --rounds"),
         ((tmp_path / "old.toml", "--yes"), "--force"),
-        ((file, "--yes", "--max-belief", 0.4), "0.5 is a guess"),
+        ((file, "--yes", "--max-belief", 0.4), "0.5 (a guess)"),
         ((file, "--yes", "--trust", "nobody"), "'central', 'local' or 'distributed'"),
-        ((file, "--yes", "--data", tmp_path / "none"), "there is no"),
+        ((file, "--yes", "--data", tmp_path / "none"), "does not exist"),
         ((file, "--yes", "--data", patients), "data.label"),
         ((file, "--yes", "--set", "data.recrods=3"), "did you mean 'data.records'"),
         ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),

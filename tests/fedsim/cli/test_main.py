@@ -33,5 +33,5 @@ def test_a_full_disk_is_one_line_and_status_2(
     monkeypatch.setattr("fedsim.federation.runs.run_directory.RunDirectory.log_event", full)
     status, out, err = fedsim("run", experiment, "--out", experiment.with_name("run"), "--quiet")
     assert (status, out) == (2, "")
-    assert "no room left on a disk" in err
+    assert "is full; make room" in err
     assert len(err.splitlines()) == 1

@@ -110,7 +110,7 @@ def test_a_range_that_everybody_knows_leaves_typing_errors_out(
         (["reviews.txt"], "write the schema yourself, with a [text] table"),
         (["patients.csv", "--label", "patient id"], "different labels"),
         (["patients.csv", "--label", "note"], "0 different labels"),
-        (["patients.csv", "--out", "patients.csv"], "is there already"),
+        (["patients.csv", "--out", "patients.csv"], "'patients.csv' exists"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(

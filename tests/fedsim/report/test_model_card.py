@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedsim.audits.results.model_card import ModelCard, Privacy, Towards, Utility
-from fedsim.report import model_card
+from fedsim.report import model_card, model_quality
 
 PRIVACY = Privacy(
     guaranteed=True,
@@ -69,7 +69,7 @@ MEASURED = Utility(
 
 @pytest.mark.parametrize("task", ["classification", "next-token", "regression", "huber"])
 def test_a_hint_names_a_command_only_where_it_does_the_task(task: str) -> None:
-    said = model_card.learning(MEASURED, task)
+    said = model_quality.learning(MEASURED, task)
     assert "longer than training.clipping-norm" in said
     assert ("fedsim tune" in said) is (task == "classification")
 

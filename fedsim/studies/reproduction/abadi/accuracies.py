@@ -28,16 +28,16 @@ from fedsim.studies.reproduction.findings import (
 )
 
 SERVER = 0
-"""Whose random stream the noise has."""
+"""Source of the noise's random stream."""
 
 
 @dataclass(frozen=True)
 class SampledSteps:
-    """How models are trained.
+    """Settings of a training with noisy, sampled steps.
 
     Attributes:
         count: of noisy steps.
-        sampling_rate: q, with which every record takes part in a step.
+        sampling_rate: q, probability that a record joins a step.
         noise_multiplier: of the clipping norm; 0 for none.
         learning_rate: of the sum over the expected number of records.
     """
@@ -62,7 +62,7 @@ def train_on_samples(
         theta: first models, float32 [T, P].
         features: [n, *shape], the same records for all.
         labels: [n].
-        seed: of samples and noise, which are a function of it, the model and the step alone.
+        seed: of samples and noise, which depend only on it, the model and the step.
     """
     models, records = range(len(theta)), len(labels)
     rate = steps.learning_rate / (steps.sampling_rate * records)
@@ -85,14 +85,14 @@ PRINTED: Mapping[float, Reference] = {
     2.0: printed(0.95, 2),
     0.5: printed(0.90, 2),
 }
-"""By epsilon; of the principal components' network."""
+"""Published accuracies by epsilon, of the network on principal components."""
 
 COMPONENTS = 60
 
 HIDDEN = {"smoke": 32, "full": 1000}
 
 PCA_MULTIPLIERS: Mapping[float, float] = {8.0: 4.0, 2.0: 7.0, 0.5: 16.0}
-"""Noise of the components, of Abadi et al., Figure 3."""
+"""Noise multipliers of the components (Abadi et al., Figure 3)."""
 
 CLIPPING_NORM, LEARNING_RATE = 4.0, 0.1
 
@@ -150,11 +150,11 @@ def _records(means: Means) -> tuple[Records, Records]:
 
 @dataclass(frozen=True)
 class Spent:
-    """Where the noise is.
+    """The noise of a training.
 
     Attributes:
         components: multiplier of the principal components' noise; 0 for none.
-        step: that of every step; 0 for none.
+        step: multiplier of every step's noise; 0 for none.
     """
 
     components: float
@@ -163,13 +163,13 @@ class Spent:
 
     @property
     def mechanism(self) -> Mechanism:
-        """All that is released: noisy components, where there are any, and every step."""
+        """Mechanism of all releases: noisy components, if any, and every step."""
         first = (Steps(self.components, 1),) if self.components else ()
         return Mechanism((*first, Steps(self.step, self.steps, RATE)))
 
 
 def spent(epsilon: float, steps: int, reduced: bool) -> Spent:
-    """Return the least noise of steps at which the moments of all have this epsilon."""
+    """Return the least noise of the steps at which all releases have this epsilon, by moments."""
     if math.isinf(epsilon):
         return Spent(0.0, 0.0, steps)
     components = PCA_MULTIPLIERS[epsilon] if reduced else 0.0
@@ -181,13 +181,13 @@ def spent(epsilon: float, steps: int, reduced: bool) -> Spent:
         mechanism = built(log_multiplier).mechanism
         return accountant("rdp-classic").epsilon(mechanism, DELTA) - epsilon
 
-    # The end that has been seen to spend no more than epsilon.
+    # The end of the bracket that spends at most epsilon.
     root = float(optimize.brentq(excess, math.log(0.3), math.log(100), xtol=1e-7))
     return built(root + 2e-7)
 
 
 def _inputs(train: Records, test: Records, noise: float, reduced: bool) -> tuple[Tensor, Tensor]:
-    """Return what the network sees of training and test records, [n, F] each."""
+    """Return the network's inputs for training and test records, [n, F] each."""
     pixels = _flat(train), _flat(test)
     if not reduced:
         return pixels

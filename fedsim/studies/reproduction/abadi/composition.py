@@ -16,10 +16,10 @@ RATE, NOISE, DELTA = 0.01, 4.0, 1e-5
 EPOCHS = {"smoke": (10, 100), "full": (1, 2, 5, 10, 20, 50, 100, 150, 200, 250, 300, 350, 400)}
 
 PRINTED = {100: printed(1.26, 2), 400: printed(2.55, 2)}
-"""By the moments accountant, of the epochs."""
+"""Published epsilon by the moments accountant, by epochs."""
 
 SHARES = np.linspace(0.01, 0.99, 99)
-"""Of delta, that may pay for the tail of a sum; the best of them is taken."""
+"""Shares of delta for the tail of a sum; the best one counts."""
 
 Composition = Callable[[int], float]
 
@@ -73,7 +73,7 @@ COMPOSITIONS: Mapping[str, Composition] = {
     "Rényi": _by("rdp"),
     "privacy loss distribution": _by("pld"),
 }
-"""From the loosest to the tightest at many epochs."""
+"""Compositions, from the loosest to the tightest at many epochs."""
 
 
 def compared(means: Means) -> Reproduced:

@@ -30,7 +30,7 @@ from fedsim.studies.reproduction.findings import (
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
 
 Runs = Mapping[float, Mapping[str, Run]]
-"""By rho_beta, and by what noise was scaled to."""
+"""Runs by rho_beta, and by the sensitivity that scales the noise."""
 
 FROM_BELIEF = {
     ("mnist", "local"): (0.04, 1.1, 2.3, 4.1),
@@ -38,16 +38,16 @@ FROM_BELIEF = {
     ("adult", "local"): (0.05, 0.85, 1.9, 4.4),
     ("adult", "global"): (0.02, 0.45, 0.85, 1.65),
 }
-"""Epsilon' from the largest belief, read off the published curves."""
+"""Epsilon' from the largest belief, read from the published curves."""
 
 ATTACK_TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, the challenge"}
-"""Of attacks that are no entries of `ATTACKS`."""
+"""Titles of attacks that are not in `ATTACKS`."""
 
 READING = 0.08
-"""How far a value that was read off a curve may be from what was plotted."""
+"""Largest error of a value that was read from a curve."""
 
 REPEATED = 2000
-"""Runs that are simulated for the spread of a largest belief."""
+"""Number of simulated runs for the spread of a largest belief."""
 
 MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
 """Advantages of membership inference, as typed into the authors' notebook."""
@@ -121,7 +121,7 @@ def _worded(row: Empirical | MembershipAttack) -> str:
 
 
 def _mark(row: MembershipAttack, measured: Empirical, predicted: float | None) -> str:
-    """Say where an attack is below identification, above it, or neither for all that is known."""
+    """Return "<" or ">" if an attack is shown to be below or above identification, else "≈"."""
     if row.advantage_interval is None or measured.advantage_interval is None or predicted is None:
         return "≈"
     (low, high), (least, most) = row.advantage_interval, measured.advantage_interval
@@ -170,7 +170,7 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
 
 
 def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
-    """Return epsilon' of the largest belief, and where that of another run would be.
+    """Return epsilon' of the largest belief, with an interval for another run.
 
     Log-odds are N(mu^2/2, mu^2) in a trial on D, with the mu of its own sensitivities.
     """
@@ -194,7 +194,6 @@ def _largest(run: Run) -> tuple[float, float]:
 
 
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:
-    """Return the estimate at either end of an interval."""
     if advantages is None:
         return None
     low, high = (estimators.epsilon_from_advantage(end, run.delta) for end in advantages)
@@ -202,7 +201,7 @@ def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, 
 
 
 def _value(value: float | None) -> float:
-    """Return an estimate; 0 where nothing could be estimated."""
+    """Return an estimate; 0 if it is undefined."""
     return 0.0 if value is None else value
 
 

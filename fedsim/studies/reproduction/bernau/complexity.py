@@ -22,16 +22,16 @@ from fedsim.studies.reproduction.findings import (
 )
 
 REPEATED = 5
-"""Times that everything is timed, of which the shortest counts: nothing makes code too fast."""
+"""Number of time measurements; the shortest counts, since disturbances only add time."""
 
 FEATURES, PIXELS = 64, 784
-"""Of a record, where distances and where gradients are computed."""
+"""Numbers of a record for distances, and for gradients."""
 
 Sizes = tuple[int, ...]
 
 
 def exponents(means: Means) -> Reproduced:
-    """Return Table 1: the exponents with which running time grows, measured."""
+    """Return Table 1: measured exponents of the running time."""
     records: Sizes = (200, 400, 800) if means.smoke else (2000, 4000, 8000, 16000)
     rounds: Sizes = (2, 4, 8) if means.smoke else (10, 20, 40, 80)
     worlds, log_odds = np.array([True, False]), np.array([0.3, -0.2])
@@ -80,7 +80,7 @@ def _belief(records: int, rounds: int) -> None:
 
 
 def _shortest(work: Callable[[int], object], size: int) -> float:
-    """Return seconds of the fastest of a few times, after one that does not count."""
+    """Return seconds of the fastest of a few calls, after one to warm up."""
     work(size)
     found = []
     for _ in range(REPEATED):

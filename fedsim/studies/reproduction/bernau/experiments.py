@@ -1,4 +1,4 @@
-"""The core paper's experiments: one federation for each cell of its tables, played once for all."""
+"""The core paper's experiments: one run for each cell of its tables, shared by all items."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ DELTAS = {"mnist": 0.01, "adult": 0.001, "purchase-100": 0.001}
 TITLES = {"mnist": "MNIST", "adult": "Adult", "purchase-100": "Purchase-100"}
 
 VARIANTS = tuple(product(("local", "global"), ("replace", "add-remove")))
-"""What noise is scaled to, and the neighbouring relation, in the order of Table 2a."""
+"""Sensitivity that scales the noise, and neighbouring relation, in the order of Table 2a."""
 
 NAMES = {"local": "LS", "global": "GS", "replace": "bounded", "add-remove": "unbounded"}
 
 TRIALS = {"smoke": 20, "full": 1000}
-"""Of every cell; the paper's 1000."""
+"""Trials of every cell; the paper has 1000."""
 
 SMOKE: dict[str, Scalar] = {
     "data.name": "digits",
@@ -43,7 +43,7 @@ SMOKE: dict[str, Scalar] = {
     "training.rounds": 2,
     "challenge.dissimilarity": "euclidean",
 }
-"""What a smoke run changes: no number of it is the paper's."""
+"""Changes of a smoke run, whose numbers cannot be compared with the paper's."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Cell:
 
     Attributes:
         data: a key of `BELIEFS`.
-        sensitivity: "local" or "global", that noise is scaled to.
+        sensitivity: "local" or "global", which scales the noise.
         neighbouring: "replace" (bounded) or "add-remove" (unbounded).
     """
 
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As its folder is called."""
+        """Name of its folder."""
         return f"{self.data}-{self.sensitivity}-{self.neighbouring}-{self.rho_beta:g}"
 
 
@@ -76,7 +76,7 @@ def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
 
 
 def play(means: Means, cell: Cell) -> Run:
-    """Return the run of a cell, which is taken up where it was left."""
+    """Return the run of a cell; an earlier run is continued."""
     changes: dict[str, Scalar] = {"trials.count": TRIALS[means.scale]}
     if (cell.sensitivity, cell.neighbouring) != ("local", "replace"):
         changes["audit.attacks"] = "none"  # Figures 7 to 9 have those of the others
@@ -84,7 +84,7 @@ def play(means: Means, cell: Cell) -> Run:
 
 
 def play_with(means: Means, cell: Cell, changes: Mapping[str, Scalar], name: str) -> Run:
-    """Return the run of a cell with changes, which is taken up where it was left."""
+    """Return the run of a cell with changes; an earlier run is continued."""
     kinds = (
         ("local", "global").index(cell.sensitivity),
         ("replace", "add-remove").index(cell.neighbouring),

@@ -32,17 +32,17 @@ WINS = {
     "mnist": ((616, 993), (613, 999), (588, 999), (635, 998)),
     "purchase-100": ((626, 1000), (616, 1000), (548, 1000), (621, 1000)),
 }
-"""Wins and trials that the authors' code recorded, by variant."""
+"""Wins and trials in the output of the authors' code, by variant."""
 
 ADVANTAGES = {"adult": (0.17, 0.22, 0.13, 0.18)}
-"""Published advantages of 1000 trials, where nothing was recorded."""
+"""Published advantages of 1000 trials, for data without recorded output."""
 
 EXCEEDED = {
     "mnist": (2, 2, 0, 4),
     "purchase-100": (0, 0, 0, 1),
     "adult": (0, 0, 0, 0),
 }
-"""Of 1000 trials, how many had a belief above rho_beta: delta' as published."""
+"""Trials of 1000 with a belief above rho_beta, by the published delta'."""
 
 PUBLISHED_TRIALS = 1000
 
@@ -82,7 +82,7 @@ def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
 
 
 def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
-    """Return delta': how often the belief in D passed rho_beta where D was used."""
+    """Return delta', the share of trials on D in which the belief exceeded rho_beta."""
     measured = run.report.empirical
     assert measured.delta_prime is not None
     count = EXCEEDED[data][variant]
@@ -142,7 +142,7 @@ def _violins(of_d: dict[str, np.ndarray]) -> str:
 
 
 TRAININGS = 5
-"""Of every kind of noise: the authors' 3 to 5."""
+"""Trainings for each kind of noise; the authors have 3 to 5."""
 
 CHANGES: dict[str, Scalar] = {
     "training.optimizer": "adam",
@@ -153,10 +153,10 @@ CHANGES: dict[str, Scalar] = {
 }
 
 RECORDS = 10_000
-"""|D| of the figure, a hundred times that of the other experiments."""
+"""Number of records in the figure, a hundred times that of the other experiments."""
 
 READ = Reference(0.85, (0.84, 0.86))
-"""Of all four boxes, as far as can be read."""
+"""Accuracy of all four boxes, as read from the figure."""
 
 
 def trained(means: Means) -> Reproduced:

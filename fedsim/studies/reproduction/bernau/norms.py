@@ -19,14 +19,14 @@ UNCLIPPED = 1e12
 """A clipping norm that no gradient reaches."""
 
 PAID, LONGEST = 0.1, 100.0
-"""Epsilon of the private median, and the longest norm that it may be."""
+"""Epsilon of the private median, and its upper bound."""
 
 MODELS = {"smoke": 2, "full": 20}
-"""First models, and the models that 30 steps without noise make of them."""
+"""Number of first models; 30 steps without noise train each of them."""
 
 
 def surveyed(means: Means, data: str) -> Reproduced:
-    """Return how long unclipped gradients are before and after training, and a private median."""
+    """Return the norms of unclipped gradients before and after training, and a private median."""
     config = configured(means, data, {})
     free = configured(means, data, {"training.clipping-norm": UNCLIPPED})
     clipped, known = federation.load(config), federation.load(free)
@@ -95,7 +95,7 @@ def _medians(norms: Floats) -> Floats:
 
 
 def _spread(values: Floats) -> tuple[float, float]:
-    """Return where 95 % of the models' medians lie."""
+    """Return the range of 95 % of the models' medians."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)

@@ -30,14 +30,14 @@ from fedsim.studies.reproduction.findings import (
 )
 
 DELTA = 1e-6
-"""Of both panels of Figure 2."""
+"""Delta of both panels of Figure 2."""
 
 DRAWS = {"smoke": 20_000, "full": 2_000_000}
-"""Of the number that is released, half of them in either world."""
+"""Draws of the released number, half of them in each world."""
 
 
 def boundary(means: Means) -> Reproduced:
-    """Return Figure 1: both densities, the belief in D, and where the decision changes."""
+    """Return Figure 1: both densities, the belief in D, and the decision boundary."""
     sigma = _sigma(6.0)
     middle = scipy.optimize.brentq(lambda at: float(_log_odds(np.array([at]), sigma)[0]), -3, 4)
     number = Number("where the belief is one half", middle, None, 0.5)
@@ -79,7 +79,7 @@ def _sigma(epsilon: float) -> float:
 
 
 def _log_odds(released: Floats, sigma: float) -> Floats:
-    """Return the adversary's log-odds of D [T], of what was released in each of T games."""
+    """Return the adversary's log-odds of D in each of T games, [T]."""
     seen = torch.tensor(released)[:, None]
     both = posterior.hypotheses(
         torch.zeros_like(seen),
@@ -91,7 +91,7 @@ def _log_odds(released: Floats, sigma: float) -> Floats:
 
 
 def _measured(means: Means, epsilon: float, seed: int) -> Number:
-    """Return the advantage of the adversary that decides by its posterior, game by game."""
+    """Return the measured advantage of the adversary that decides by its posterior."""
     half, sigma = DRAWS[means.scale] // 2, _sigma(epsilon)
     noise = np.random.default_rng(seed).normal(0, sigma, 2 * half)
     on_d = np.arange(2 * half) < half
@@ -146,10 +146,10 @@ def _beliefs(axes: Axes, sigma: float) -> None:
 
 
 SHOWN_DELTAS = (1e-2, 1e-3, 1e-6)
-"""Of the curves of Figure 3b."""
+"""Deltas of the curves of Figure 3b."""
 
 ROUNDS = 30
-"""Of every experiment of the paper."""
+"""Rounds of every experiment of the paper."""
 
 EPSILONS = {
     0.52: printed(0.08, 2),
@@ -158,10 +158,10 @@ EPSILONS = {
     0.9: printed(2.2, 1),
     0.99: printed(4.6, 1),
 }
-"""Of rho_beta, in Table 2b."""
+"""Published epsilon by rho_beta (Table 2b)."""
 
 ADVANTAGES = {"mnist": (0.01, 0.14, 0.28, 0.54), "adult": (0.01, 0.12, 0.23, 0.46)}
-"""rho_alpha in Table 2b, of the four values of rho_beta."""
+"""Published rho_alpha of the four values of rho_beta (Table 2b)."""
 
 MULTIPLIERS = {
     ("mnist", 0.52): 404.8436,
@@ -169,7 +169,7 @@ MULTIPLIERS = {
     ("mnist", 0.9): 8.380227,
     ("adult", 0.9): 9.951727,
 }
-"""Noise multipliers that the authors' code printed, by data set and rho_beta."""
+"""Noise multipliers in the output of the authors' code, by data set and rho_beta."""
 
 
 def curves(means: Means) -> Reproduced:

@@ -25,7 +25,7 @@ TRAININGS = {"smoke": 4, "full": 250}
 TOP = {"smoke": 1, "full": 3}
 
 RECORDED = {"mnist": (4.377, 3), "adult": (2.116, 3), "purchase-100": (4.244, 3)}
-"""RMS local sensitivity of the most dissimilar pair that the authors' code printed, and digits."""
+"""Recorded RMS local sensitivity of the most dissimilar pair, and its digits."""
 
 WORDS = {"replace": "bounded", "add-remove": "unbounded"}
 
@@ -83,7 +83,7 @@ def _name(one: Candidate) -> str:
 
 
 def _bound(study: Study) -> float:
-    """Return what clipping allows: C, or 2C where a record is replaced."""
+    """Return the bound of clipping: C, or 2C if a record is replaced."""
     norm = study.config.training.clipping_norm
     return 2 * norm if study.config.privacy.neighbouring == "replace" else norm
 
@@ -95,7 +95,7 @@ def _root(course: npt.NDArray[np.float64]) -> float:
 def _rms(name: str, one: Candidate, data: str = "") -> Number:
     """Return the root mean square of all steps, with its interval over trainings.
 
-    data: whose authors' code printed the same number; "" for none.
+    data: data set whose value the authors' code printed; "" for none.
     """
     low, high = averaged("", np.mean(np.square(one.course), axis=1)).interval or (0.0, 0.0)
     interval = float(np.sqrt(max(0.0, low))), float(np.sqrt(high))
@@ -124,7 +124,7 @@ NAMES = {
 
 
 def compared(means: Means, data: str) -> Reproduced:
-    """Return how well dissimilarities order pairs, and what the pairs that they choose come to."""
+    """Return how well dissimilarities order pairs, and the sensitivity of their choices."""
     # What a smoke run has in place of any data are images.
     measures = CHOSEN_BY["mnist" if means.smoke else data]
     studies = {}
@@ -164,7 +164,7 @@ def compared(means: Means, data: str) -> Reproduced:
 
 
 def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -> str:
-    """Return whether one dissimilarity orders pairs better than another, as the paper finds."""
+    """Return whether one dissimilarity orders pairs better than another, as in the paper."""
     if not {ours, other} <= correlations.keys():
         return "What the paper compares has no rank correlation here."
     first, second = correlations[ours], correlations[other]

@@ -1,4 +1,4 @@
-"""Two classes of Fashion-MNIST, a small network, and what three attacks put among the records."""
+"""Two classes of Fashion-MNIST, a small network, and the poisoned records of three attacks."""
 
 import copy
 import hashlib
@@ -30,7 +30,7 @@ INITIALISATIONS: Mapping[str, float | None] = {
     "glorot": 1.0,
     "double": 2.0,
 }
-"""How far first weights are drawn, in units of Glorot's spread; None: all start from one draw."""
+"""Spread of the first weights, in units of Glorot's; None: all models start from one draw."""
 
 SEED = 2020
 
@@ -38,21 +38,21 @@ PATTERN = 5 / 28
 """The side of a backdoor's bright square, as a share of the image's."""
 
 SHOWN = 200
-"""Held-out images with the pattern that a backdoor is tested on."""
+"""Number of held-out images with the pattern, which test a backdoor."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large an experiment is.
+    """The size of an experiment.
 
     Attributes:
         records: N, of both classes together.
         batch: b, the expected size of a Poisson sample: every record's rate is b/N.
         epochs: of N/b steps each.
-        trainings: of each world, half of which choose the threshold.
-        copies: the numbers k of poisoned records that are tried.
+        trainings: of each world; half of them choose the threshold.
+        copies: numbers k of poisoned records to try.
         hidden: units, 0 for logistic regression.
-        side: of the images, which are averaged down to it; 0 as they are.
+        side: of the images after averaging; 0 to keep their size.
     """
 
     records: int = 6000
@@ -74,20 +74,20 @@ class Size:
 
     @property
     def learning_rate(self) -> float:
-        """0.15 as published; less where batches are smaller, and a step has more noise."""
+        """0.15 as published; less for smaller batches, whose steps have more noise."""
         return 0.15 * math.sqrt(min(1.0, self.batch / 250))
 
 
 @dataclass(frozen=True, eq=False)
 class Poison:
-    """What takes the place of the first records of D.
+    """The records that replace the first records of D.
 
     Attributes:
-        features: [e, F], of which the i-th takes the place of record i, or one of all k.
+        features: [e, F]; the i-th replaces record i, or a single one replaces all k.
         labels: [e].
-        shown: features [s, F] that the released model is tested on.
-        label: of what is shown.
-        copied: whether one record takes k places.
+        shown: features [s, F] on which the released model is tested.
+        label: of the shown features.
+        copied: one record replaces k records.
     """
 
     features: Tensor
@@ -101,7 +101,6 @@ class Setting:
     """Records, structure and first models of one experiment."""
 
     def __init__(self, means: Means, size: Size) -> None:
-        """Read the records."""
         self.size = size
         pool = _two_classes(means, size.side)
         order = np.random.default_rng(SEED).permutation(len(pool))
@@ -124,7 +123,7 @@ class Setting:
         """Return first models, float32 [T, P]: Glorot's normal weights, zero biases.
 
         Args:
-            draw: randomness, not used where all start from one draw.
+            draw: random generator; unused if all models start from one draw.
         """
         scale = INITIALISATIONS[initialisation]
         rows = 1 if scale is None else trainings
@@ -139,7 +138,7 @@ class Setting:
         return torch.cat(parts, dim=1).expand(trainings, -1).clone()
 
     def scores(self, theta: Tensor, poison: Poison) -> Floats:
-        """Return minus the mean loss of what is shown, [T]: larger speaks for poisoned records.
+        """Return minus the mean loss of the shown features, [T]; larger means poisoned.
 
         Args:
             theta: released models [T, P].
@@ -192,7 +191,7 @@ def backdoor(setting: Setting) -> Poison:
 
 
 def membership(setting: Setting) -> Poison:
-    """Return an ordinary record, whose loss tells whether it was used."""
+    """Return an ordinary record, for an attack by its loss."""
     features, label = setting.held_out[:1], int(setting.held_out_labels[0])
     return Poison(features, torch.tensor([label]), features, label, copied=True)
 
@@ -202,7 +201,7 @@ ATTACKS: Mapping[str, Callable[[Setting], Poison]] = {
     "backdoor": backdoor,
     "membership inference": membership,
 }
-"""What is put among the records, by name."""
+"""Poison by the name of the attack."""
 
 
 def _two_classes(means: Means, side: int) -> Records:
@@ -219,17 +218,17 @@ def _two_classes(means: Means, side: int) -> Records:
 
 
 BLOCK = 250
-"""Trainings at once, which bounds memory."""
+"""Trainings at once, to bound memory."""
 
 CONFIDENCE = 0.99
 
 SPREAD = 40
-"""Bootstrap samples of the trainings, for how far a bound varies."""
+"""Number of bootstrap samples, for the spread of a bound."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One choice of everything that a training depends on.
+    """The settings of a training.
 
     Attributes:
         initialisation: a key of `INITIALISATIONS`.
@@ -244,11 +243,11 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What an adversary sees of a cell.
+    """The scores that an adversary sees.
 
     Attributes:
-        clean: scores of models that were trained on D, [T].
-        poisoned: of those with k poisoned records, [T] each, by k.
+        clean: scores of models trained on D, [T].
+        poisoned: scores of models with k poisoned records, [T] each, by k.
     """
 
     clean: Floats
@@ -256,7 +255,7 @@ class Played:
     accuracy: float
 
     def bound(self, copies: int, confidence: float) -> float:
-        """Return epsilon of one record, at least, at delta = 0 (Algorithm 2)."""
+        """Return a lower bound on epsilon of one record, at delta = 0 (Algorithm 2)."""
         poisoned = self.poisoned[copies]
         worlds = np.repeat([True, False], [len(poisoned), len(self.clean)])
         scores = np.concatenate([poisoned, self.clean])
@@ -288,7 +287,7 @@ class Played:
 
 
 def play(means: Means, setting: Setting, cell: Cell) -> Played:
-    """Return the scores of a cell, which are kept once they are there."""
+    """Return the scores of a cell, and keep them for later calls."""
     copies = setting.size.copies
     asked = json.dumps([asdict(setting.size), asdict(cell), means.scale.value], sort_keys=True)
     name = hashlib.sha256(asked.encode()).hexdigest()[:16]
@@ -347,7 +346,7 @@ def _sample(
 ) -> Tensor:
     """Return how often each record of D, then of the poison, is in a batch, [T, N + e].
 
-    The first k records of D have made room: their coins are those of the poisoned ones.
+    The poisoned records take the coins of the first k records of D, which they replace.
     """
     coins = torch.rand(trainings, records, generator=draw) < rate
     weights = torch.zeros(trainings, records + len(poison.labels))

@@ -1,4 +1,4 @@
-"""Table 2 and Figure 2: what ClipBKD and other attacks prove, by the epsilon of theory."""
+"""Table 2 and Figure 2: lower bounds by ClipBKD and other attacks, by the epsilon of theory."""
 
 import math
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MULTIPLIERS: Mapping[float, float] = {
     16.0: 0.73,
     math.inf: 0.0,
 }
-"""Of noise, by the epsilon of theory: as printed."""
+"""Published noise multipliers, by the epsilon of theory."""
 
 NORMS = (0.5, 1.0, 2.0)
 
@@ -54,7 +54,7 @@ PRINTED: Mapping[tuple[str, float], tuple[float, float, float]] = {
     ("double", 16.0): (0.02, 0.08, 0.16),
     ("double", math.inf): (0.03, 0.09, 0.27),
 }
-"""The largest bound over k, each at 99 %, for C = 0.5, 1 and 2."""
+"""Published largest bound over k, each at 99 %, for C = 0.5, 1 and 2."""
 
 SMALL = Size(records=240, batch=10, trainings=200, copies=(1, 4), side=14)
 """The published sampling rate and number of steps, hence its epsilon, for what minutes allow."""
@@ -158,7 +158,7 @@ def _name(initialisation: str, norm: float, epsilon: float) -> str:
 
 
 def ceiling(trainings: int) -> float:
-    """Return the largest bound that so many trainings of a world can prove, at delta = 0 and k = 1.
+    """Return the largest lower bound that this many trainings can prove, at delta = 0 and k = 1.
 
     Half of them judge; their rates are 1 and 0 at best: ln((1 - a)/a), a = 1 - .005^(1/n).
     """
@@ -175,7 +175,6 @@ def _ceiling(size: Size) -> str:
 
 
 def _honest(found: dict[Key, Played]) -> str:
-    """Return whether any bound is above the epsilon of theory."""
     above = [key for key, played in found.items() if played.best(paid=True) > key[2]]
     if above:
         return f"Bounds are above ε of theory in {len(above)} cells: they refute it or err."
@@ -203,7 +202,7 @@ ATTACK_SIZES = {
     "logistic": Size(records=240, batch=10, trainings=200, copies=(1, 4), hidden=0, side=14),
     "two-layer": Size(records=240, batch=10, trainings=200, copies=(1, 4), side=14),
 }
-"""Shrunk until two cores make them in minutes; rate, steps and noise are the published ones."""
+"""Sizes for minutes on two cores; rate, steps and noise are the published ones."""
 
 EPSILONS = (1.0, 4.0, 16.0, math.inf)
 
@@ -211,7 +210,7 @@ COLOURS = (canvas.BLUE, canvas.VERMILION, canvas.GREEN)
 
 
 def compared(means: Means, network: str) -> Reproduced:
-    """Return what each attack proves of a network, from one first model."""
+    """Return the lower bounds of each attack on a network, from one first model."""
     size = SMOKE if means.smoke else ATTACK_SIZES[network]
     epsilons = (math.inf,) if means.smoke else EPSILONS
     setting = Setting(means, size)
@@ -246,7 +245,7 @@ Found = dict[tuple[str, float], Played]
 
 
 def _order(found: Found, epsilons: tuple[float, ...]) -> str:
-    """Return whether ClipBKD > backdoor > membership inference wherever anything is proven."""
+    """Return whether ClipBKD > backdoor > membership inference for all positive bounds."""
     strong, middle, weak = ATTACKS
     held = {True: 0, False: 0}
     for epsilon in epsilons:

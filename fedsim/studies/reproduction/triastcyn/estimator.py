@@ -1,6 +1,6 @@
 """Sections 4.3, 4.4.1 and 4.4.3: how far the estimators of the privacy cost can be trusted.
 
-What the estimator's own mean and deviation tell is no guarantee of differential privacy: the law of
+The estimator's own mean and deviation have no DP guarantee here: the distribution of
 the statistics is assumed, and the record that is replaced is a stated number of deviations away.
 """
 
@@ -17,16 +17,16 @@ from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, R
 from fedsim.studies.reproduction.triastcyn import growth
 
 RECORDS = 100
-"""N of the source's example."""
+"""N in the source's example."""
 
 GAMMAS = (1.0, 0.5, 0.05, 0.01, 1e-6, 1e-16, 0.0)
-"""Probabilities of failure; the confidence is what they leave of 1."""
+"""Probabilities of failure; the confidence is 1 minus these."""
 
 SIMULATED = 0.05
-"""The probability of failure that the simulation is of."""
+"""Probability of failure in the simulation."""
 
 HIGHEST = 0.9
-"""Of the fixed means that coverage is looked for at."""
+"""Largest fixed mean at which coverage is measured."""
 
 
 def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -> Floats:
@@ -57,7 +57,7 @@ def closed_form(gamma: float) -> float:
 
 
 def covered_flat(draws: int) -> Number:
-    """Return how often a mean drawn from the flat prior is at most its estimate."""
+    """Return the probability that a mean from the flat prior is at most its estimate."""
     draw = np.random.default_rng(11)
     mean = draw.uniform(size=draws)
     ones = draw.binomial(RECORDS, mean)
@@ -83,13 +83,13 @@ def least_covered() -> tuple[float, float]:
 DELTA = 1e-5
 
 OWN_SAMPLES = np.unique(np.geomspace(10, 10**6, 40).astype(np.int64))
-"""n of the _own_picture."""
+"""n in `_own_picture`."""
 
 SHOWN = (50, 1_000, 100_000)
-"""n of the _own_numbers."""
+"""n in `_own_numbers`."""
 
 MOVES = (1.0, 3.0)
-"""Standard deviations between the mean and the record that takes the place of one at the mean."""
+"""Distances of the replaced record from the mean, in standard deviations."""
 
 ORDERS: Floats = 1 + np.geomspace(1e-3, 1e7, 1001)
 """Renyi's alpha."""
@@ -172,22 +172,22 @@ def _own_picture() -> Picture:
 
 
 GAMMA = 0.05
-"""The probability of failure that is simulated."""
+"""Probability of failure in the simulation of Equation 14."""
 
 SAMPLES = (10, 50, 500)
-"""n of the continuous estimator."""
+"""n for the continuous estimator."""
 
 DRAWS = {"smoke": 2_000, "full": 40_000}
-"""Of every simulation."""
+"""Draws of every simulation."""
 
 PERCENTILES = np.array([0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
-"""Shares of the records."""
+"""Percentiles, as shares of the records."""
 
 STEPS = {"smoke": 10, "full": 100}
-"""Of the percentile curve."""
+"""Steps of the percentile curve."""
 
 Law = tuple[Callable[[np.random.Generator, tuple[int, int]], Floats], float]
-"""Draws log-moments; and the logarithm of the expectation of e to them."""
+"""A function that draws log-moments L, and the logarithm of the expectation of e^L."""
 
 LAWS: Mapping[str, Law] = {
     "normal": (lambda draw, shape: np.log(draw.normal(10, 1, shape)), float(np.log(10))),
@@ -195,7 +195,7 @@ LAWS: Mapping[str, Law] = {
     "log-normal, s = 3": (lambda draw, shape: draw.normal(0, 3, shape), 4.5),
     "Pareto, tail 1.5": (lambda draw, shape: np.log1p(draw.pareto(1.5, shape)), float(np.log(3))),
 }
-"""Of e^L, whose expectation is estimated."""
+"""Distributions of e^L, whose expectation is estimated."""
 
 
 def examined(means: Means) -> Reproduced:
@@ -257,7 +257,7 @@ def examined(means: Means) -> Reproduced:
 
 
 def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
-    """Return how often Equation 14 is at least the expectation."""
+    """Return the share of draws in which Equation 14 is at least the expectation."""
     drawn, truth = LAWS[law]
     logs = drawn(np.random.default_rng(samples), (draws, samples))
     estimates = bayesian.estimate(logs[..., None], 1, gamma)[:, 0]
@@ -266,7 +266,7 @@ def covered(law: str, samples: int, draws: int, gamma: float = GAMMA) -> Number:
 
 
 def by_percentile(steps: int) -> Mapping[str, Floats]:
-    """Return epsilon at each of `PERCENTILES`, by what the noise is."""
+    """Return epsilon at each of `PERCENTILES`, by noise."""
     gradients = growth.weibull_gradients(np.random.default_rng(5), steps)
     lengths = growth.norms(gradients)
     deltas = [bayesian.delta_at_percentile(growth.DELTA, float(one)) for one in PERCENTILES]

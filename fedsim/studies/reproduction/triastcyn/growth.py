@@ -12,13 +12,13 @@ from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, averaged
 
 RECORDS, DIMENSIONS, SHAPE = 50, 1000, 0.5
-"""Of the gradients of one step, and the Weibull distribution of their entries."""
+"""Size of one step's gradients, and the shape of their Weibull distribution."""
 
 RATE, DELTA = 1e-3, 1e-5
 """q and delta of Figures 1, 3 and 4."""
 
 ORDERS: Ints = np.array([*range(1, 33), 36, 40, 48, 56, 64, 80, 96])
-"""That are searched; the authors fixed one."""
+"""Orders to search; the authors fixed one."""
 
 
 def weibull_gradients(draw: np.random.Generator, steps: int) -> Floats:
@@ -77,13 +77,13 @@ def epsilons_so_far(costs: Floats, orders: Ints = ORDERS) -> Floats:
 
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.99)
-"""Of the norms of a step's gradients: half of the noise's standard deviation, as in their code."""
+"""Quantiles of a step's gradient norms: half of the noise's deviation, as in their code."""
 
 FIXED = 16
-"""Lambda of the authors' code, where `ORDERS` are searched here."""
+"""Lambda in the authors' code, in place of the search over `ORDERS`."""
 
 SIZES = {"smoke": (2, 8), "full": (5, 100)}
-"""Draws of all gradients, and steps; the authors' one draw of 100 steps."""
+"""Draws of all gradients, and steps; the authors have one draw of 100 steps."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Growth:
 
 
 def followed(means: Means) -> Reproduced:
-    """Return epsilon by step at several quantiles, gradients as they are and clipped."""
+    """Return epsilon by step at several quantiles, with unclipped and with clipped gradients."""
     draws, steps = SIZES[means.scale]
     drawn = [weibull_gradients(np.random.default_rng(one), steps) for one in range(draws)]
     curves = {}
@@ -220,13 +220,13 @@ def _drawn(curves: dict[float, Growth], clipped: Growth, ours: Growth) -> str:
 
 
 SIGMAS = {"smoke": np.array([0.55, 0.95, 1.35]), "full": np.arange(0.55, 1.4, 0.05)}
-"""Of the authors' code: the noise over 2 C."""
+"""Noise over 2 C in the authors' code."""
 
 SHOWN = 0.95
-"""Of the sigmas, the one that numbers are given of."""
+"""Sigma of the reported numbers."""
 
 DRAWS = {"smoke": 2, "full": 8}
-"""Of all gradients; the authors' one."""
+"""Draws of all gradients; the authors have one."""
 
 
 def compared(means: Means) -> Reproduced:

@@ -23,15 +23,15 @@ PAIRS = {"smoke": 90, "full": 1000}
 """Disjoint pairs of each kind: pairs that share a record are not independent."""
 
 LEVEL = 0.05
-"""Of p, below which a difference is said to be found."""
+"""Level of p below which a difference counts."""
 
 
 @dataclass(frozen=True)
 class Regime:
-    """How long, and with what noise, a model is trained.
+    """The length and the noise of a training.
 
     Attributes:
-        noisy: whether with the noise of `trainings.EPSILON`.
+        noisy: train with the noise of `trainings.EPSILON`.
     """
 
     title: str
@@ -66,7 +66,7 @@ REGIMES = (
         },
     ),
 )
-"""DP-SGD as of Table 1; many records seen five times; few, until they are known by heart."""
+"""DP-SGD of Table 1; five passes over many records; few records until they are memorised."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ def p_values(distances: Distances) -> tuple[Floats, Floats]:
 
 def _distances(means: Means, regime: Regime) -> Distances:
     config = trainings.configured(means, "mnist", {**HELD_OUT, **regime.changes})
-    noise = trainings.multiplier(config) if regime.noisy else 0.0
+    rounds, rate = config.training.rounds, config.training.sampling_rate
+    noise = trainings.multiplier(rounds, rate) if regime.noisy else 0.0
     theta = trainings.trained(config.game, federation.load(config), noise)
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}

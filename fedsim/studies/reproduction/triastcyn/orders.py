@@ -13,10 +13,10 @@ from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
 
 DISTANCES = (0.1, 0.7, 1.0)
-"""Fixed distances, of the authors' code, where the noise has the standard deviation 1."""
+"""Fixed distances in the authors' code, for noise of standard deviation 1."""
 
 RATE, STEPS, DELTA = 64 / 60000, 10_000, 1e-5
-"""q, T and delta of the figure, of the authors' code."""
+"""q, T and delta of the figure, from the authors' code."""
 
 SEARCHED = np.arange(1, 50)
 """Lambda on the figure's axis."""
@@ -83,7 +83,7 @@ NORMS = np.linspace(0.0, 8.0, 33)
 """|g'| over the noise; g lies beyond it."""
 
 POINTS = 200_001
-"""Of the quadrature."""
+"""Number of points of the quadrature."""
 
 
 def shown(means: Means) -> Reproduced:
@@ -130,7 +130,7 @@ def moment(norm: float) -> float:
     ends = -14.0, norm + DISTANCE * (ORDER + 2) + 14.0
     at = np.linspace(*ends, POINTS)
     above, below = _log_mixture(at, norm + DISTANCE), _log_mixture(at, norm)
-    # The excess over 1, so that nothing cancels.
+    # The excess over 1 avoids cancellation.
     excess = np.expm1((ORDER + 1) * (above - below)) - (ORDER + 1) * np.expm1(above - below)
     found = np.trapezoid(np.exp(below) * excess, at)
     return math.log1p(float(found))

@@ -1,4 +1,4 @@
-"""Section 3: a town with one very rich resident, and what noise leaves of everybody's privacy."""
+"""Section 3: a town with one very rich resident, and the privacy of all under noise."""
 
 import math
 
@@ -13,10 +13,10 @@ from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Of differential privacy, by which the noise is scaled."""
+"""Epsilons of differential privacy, which scale the noise."""
 
 MEDIAN, SPREAD = 36_000.0, 0.6
-"""Of the residents' incomes: log-normal."""
+"""Parameters of the residents' log-normal incomes."""
 
 TIMES = 1000
 """The outlier's income over the median, and the clipped range."""
@@ -24,10 +24,10 @@ TIMES = 1000
 DELTA = 1e-5
 
 SAMPLES = {"smoke": 2_000, "full": 100_000}
-"""Residents whose pairs are compared."""
+"""Number of residents in the compared pairs."""
 
 ORDERS = np.unique(np.geomspace(1, 10**6, 400).astype(np.int64))
-"""That are searched: small distances are best at large ones."""
+"""Orders to search; small distances need large ones."""
 
 
 def attacked(means: Means) -> Reproduced:
@@ -91,7 +91,7 @@ def accuracy(epsilon: float) -> float:
 
 
 def laplace_accuracy(epsilon: float) -> float:
-    """Return how often the best attacker is right about the outlier in a Laplace mean."""
+    """Return the accuracy of the best attacker on the outlier in a Laplace mean."""
     return 1 - math.exp(-epsilon / 2) / 2
 
 

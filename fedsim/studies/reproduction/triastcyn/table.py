@@ -11,10 +11,10 @@ from fedsim.studies.reproduction.triastcyn import trainings
 from fedsim.studies.reproduction.triastcyn.outlier import accuracy
 
 REMEMBERED = {"mnist": (2.2, 0.95), "cifar-10": (8.0, 0.76)}
-"""DP and BDP of the published table, from memory: the text at hand lacks its numbers."""
+"""Published epsilon of DP and BDP, from memory, since the available text lacks them."""
 
 MINUTES = {"mnist": 3.5, "fashion-mnist": 4.0, "cifar-10": 5.0, "adult": 2.0, "abalone": 1.0}
-"""As measured; of CIFAR-10, which nobody here has, a guess from how long its records are."""
+"""Measured minutes; those of CIFAR-10, which was not available, are an estimate."""
 
 
 def made(means: Means, data: str) -> Reproduced:

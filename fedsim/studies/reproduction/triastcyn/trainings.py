@@ -1,4 +1,4 @@
-"""Federations of the source's data sets, played with noise or trained without."""
+"""Trainings on the source's data sets, with or without noise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from fedsim.privacy import calibration
 from fedsim.studies.reproduction.findings import Means
 
 EPSILON, DELTA = 2.0, 1e-5
-"""Of differential privacy, that the noise is calibrated to; delta of all experiments."""
+"""Target epsilon of the noise's calibration, and delta of all experiments."""
 
 TRIALS = {"smoke": 2, "full": 4}
-"""Trainings of each kind."""
+"""Number of trainings of each kind."""
 
 SMOKE: Mapping[str, Scalar] = {
     "data.name": "digits",
@@ -35,12 +35,12 @@ SMOKE: Mapping[str, Scalar] = {
     "audit.bayesian-pairs": 16,
     "model.name": "mlp",
 }
-"""What a smoke run changes."""
+"""Changes of a smoke run."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a data set is trained on.
+    """The training on a data set.
 
     Attributes:
         records: |D|.
@@ -66,7 +66,7 @@ SETTINGS = {
     "adult": Setting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
     "abalone": Setting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
 }
-"""By the name of the data."""
+"""Settings by the name of the data."""
 
 
 def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config:
@@ -99,7 +99,7 @@ def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config
 
 
 def play(means: Means, data: str, norm: float, rate: float) -> Run:
-    """Return a run with noise, which is taken up where it was left."""
+    """Return a run with noise; an earlier run is continued."""
     name = f"{means.scale}-triastcyn-{data}-{norm:g}"
     changes: dict[str, Scalar] = {
         "training.clipping-norm": norm,
@@ -132,8 +132,7 @@ def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Ten
     return theta
 
 
-def multiplier(config: Config) -> float:
+def multiplier(rounds: int, sampling_rate: float) -> float:
     """Return the noise over the clipping norm with which the rounds have `EPSILON` at `DELTA`."""
     wanted = calibration.epsilon_at_most(EPSILON, DELTA)
-    training = config.training
-    return calibration.noise_multiplier(wanted, training.rounds, training.sampling_rate)
+    return calibration.noise_multiplier(wanted, rounds, sampling_rate)

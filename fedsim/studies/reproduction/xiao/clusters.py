@@ -1,4 +1,4 @@
-"""K-means on MNIST: how much noise hides which records were clustered, by a black box."""
+"""K-means on MNIST: the noise that hides the choice of clustered records, as a black box."""
 
 from functools import partial
 from itertools import product
@@ -33,7 +33,7 @@ PRINTED = {
     (10000, 5): 0.042,
     (10000, 10): 0.250,
 }
-"""Norm of the noise over the norm of the centroids, by records n and clusters K."""
+"""Published norm of the noise over that of the centroids, by records n and clusters K."""
 
 SMOKE = ((200, 2), (200, 5))
 
@@ -91,7 +91,7 @@ def all_images(means: Means) -> Records:
 def centroids(
     pool: Floats, start: Floats, inside: np.ndarray, coins: np.random.Generator
 ) -> Floats:
-    """Return the centroids of some records, in the order of those that are nearest to `start`.
+    """Return the centroids of some records, in the order of the nearest centroids of `start`.
 
     Args:
         pool: [N, pixels].
@@ -108,7 +108,7 @@ def _simulated(pool: Floats, records: int, clusters: int, count: int) -> Floats:
     draw = partial(drawn, len(pool), rate)
     first = np.random.default_rng(1)
     start = np.zeros((clusters, pool.shape[1]))
-    # Public: of a subset that is none of the simulated ones.
+    # Public, from a subset that is not simulated.
     start = centroids(pool, start, draw(first), first)
     mechanism = partial(centroids, pool, start)
     return black_box.simulate(mechanism, draw, black_box.generators(clusters + records, count))

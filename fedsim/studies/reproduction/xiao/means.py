@@ -1,4 +1,4 @@
-"""Xiao and Devadas, mean estimation: what the mean of n records tells about one of them."""
+"""Xiao and Devadas, mean estimation: information in the mean of n records about one of them."""
 
 import math
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from fedsim.studies.reproduction.findings import (
 )
 
 RECORDS = (2, 5, 10, 100)
-"""n, of which one is the secret."""
+"""Numbers n of records; one of them is the secret."""
 
 DRAWS = {"smoke": 20_000, "full": 1_000_000}
-"""Means that are drawn for each n."""
+"""Number of means drawn for each n."""
 
 LogDensity = Callable[[Floats, int], Floats]
 """log f_k(s) of the sum s of k records."""

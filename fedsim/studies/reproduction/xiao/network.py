@@ -27,7 +27,7 @@ from fedsim.studies.reproduction.findings import (
 from fedsim.studies.reproduction.xiao.clusters import all_images
 
 WIDTHS = (64, 32)
-"""Of the hidden layers, which the slides do not state."""
+"""Widths of the hidden layers, which the slides do not state."""
 
 TRAININGS = {"smoke": 40, "full": 128}
 EPOCHS = {"smoke": 2, "full": 3}
@@ -35,7 +35,7 @@ BATCH, RATE, MOMENTUM = 100, 0.1, 0.9
 BUDGET = 1.0
 
 BLOCK = 16
-"""Trainings at once: their batches fit into a cache."""
+"""Trainings at once, so that their batches fit into a cache."""
 
 
 def released(means: Means) -> Reproduced:
@@ -94,7 +94,7 @@ def released(means: Means) -> Reproduced:
 
 
 def drawn_half(count: int, coins: np.random.Generator) -> np.ndarray:
-    """Return which records are used, bool [count], each by a fair coin."""
+    """Return the records that fair coins select, bool [count]."""
     used = np.zeros(count, dtype=bool)
     used[drawn(count, 0.5, coins)] = True
     return used

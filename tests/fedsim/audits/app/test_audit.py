@@ -238,7 +238,7 @@ def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
     disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
     assert disproved.verdict is Verdict.CONVICTED
     assert disproved.contradictory
-    assert "theory supports the claim and the attack" in dict(results(disproved))["Contradiction"]
+    assert "Theory supports the claim, and the attack" in dict(results(disproved))["Contradiction"]
     assert disproved.as_json()["measured"]["contradicts_theory"] is True
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):

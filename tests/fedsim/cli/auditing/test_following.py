@@ -105,5 +105,5 @@ def test_the_command_reports_a_dead_run_as_far_as_it_came(
     with pytest.raises(SystemExit) as ended:
         main(["audit", "live", "--once", "--patience", "0.1", str(tmp_path)])
     assert ended.value.code == 0
-    assert "run.fedt: no sign of life for 0.1 s" in capsys.readouterr().err
+    assert "run.fedt: no new data for 0.1 s" in capsys.readouterr().err
     assert json.loads((tmp_path / "run-audit" / "report.json").read_text())["rounds"] == 1

@@ -107,7 +107,7 @@ def test_what_is_interrupted_goes_on_and_what_fails_is_named(
     status, _, err = fedsim(*asked)
     assert (out / "rho-alpha=0.1" / "events.jsonl").read_bytes() == kept
     assert status == 1
-    assert "fedsim: 1 of 3 runs failed, the first of them rho-alpha=0.3" in err
+    assert "fedsim: 1 of 3 runs failed. The first is rho-alpha=0.3" in err
     assert json.loads((out / "report.json").read_text())["chosen"] == "rho-alpha=0.2"
 
 
@@ -190,7 +190,7 @@ def test_more_trials_are_added_and_no_other_answer_is_overwritten(
     assert after != before
     for other in (("--max-belief", 0.75), ("--max-advantage", 0.2)):
         status, _, err = fedsim("choose", tiny, *other, "--trials", 8, *over)
-        assert (status, "holds the choice for another request" in err) == (2, True)
+        assert (status, "holds the choice for another limit" in err) == (2, True)
     status, _, err = fedsim("choose", tiny, "--max-belief", 0.8, "--trials", 4, *over)
     assert (status, "has 8 trials already" in err) == (2, True)
     changed = ("--set", "training.rounds=2")
@@ -202,12 +202,12 @@ def test_more_trials_are_added_and_no_other_answer_is_overwritten(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "what may the adversary achieve?"),
+        ([], "the limit on the adversary is missing"),
         (["--max-belief", 0.8, "--max-advantage", 0.2], "are both given; give one"),
         (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
         (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a share"),
-        (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "what fedsim choose looks for"),
-        (["--max-belief", 0.8, "--set", "privacy.noise-source=system"], "noise of the seed"),
+        (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "which fedsim choose searches for"),
+        (["--max-belief", 0.8, "--set", "privacy.noise-source=system"], "from the seed"),
         (["--max-belief", 0.8, "--over", "training.rounds=1,0"], "rounds=0,rho-beta=0.6667: "),
         (
             ["--max-belief", 0.8, "--against", "server", "--set", "federation.trust=central"],

@@ -12,8 +12,8 @@ Command = Callable[..., tuple[int, str, str]]
     ("options", "why"),
     [
         (["--workers", "0"], "--workers is 0"),
-        (["--workers", "2", "--cluster", "127.0.0.1:8786"], "each say where to train"),
-        (["--insecure"], "go with --cluster"),
+        (["--workers", "2", "--cluster", "127.0.0.1:8786"], "exclude each other"),
+        (["--insecure"], "--cluster-tls and --insecure need --cluster"),
         (["--cluster", "10.0.0.5:8786"], "10.0.0.5 is another machine"),
         (["--workers", "2", "--set", "privacy.noise-source=system"], "cannot be drawn again"),
     ],

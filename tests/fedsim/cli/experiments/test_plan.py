@@ -74,4 +74,4 @@ def test_a_delta_that_nobody_gives_is_said(
     few = ("--trials", 4, "--rounds", 1, "--set", "privacy.delta=0")
     status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / "run")
     assert status == 0
-    assert "δ = 0.00417, 1/(10·24) of the 24 records (privacy.delta)" in err.splitlines()
+    assert "δ = 0.00417, 1/(10·24) for 24 records (privacy.delta)" in err.splitlines()

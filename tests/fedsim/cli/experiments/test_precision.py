@@ -49,7 +49,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
     assert status == 0
     assert "common random" in out
     assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
-    assert "about, to reach it with 80 %" in " ".join(out.split())
+    assert "to reach the bound with 80 %" in " ".join(out.split())
 
 
 @pytest.mark.slow
@@ -75,16 +75,16 @@ def test_trials_promise_no_bound_that_the_report_would_refuse(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "Give a configuration, or an advantage"),
-        (["--advantage", 2], "the advantage is 2; give a number of at least 0 and below 1"),
-        (["--advantage", "nan"], "the advantage is nan; give a number of at least 0 and below 1"),
-        (["--advantage=-0.2"], "the advantage is -0.2; give a number of at least 0 and below 1"),
+        ([], "the expected advantage is missing"),
+        (["--advantage", 2], "advantage is 2; give a number of at least 0 and below 1"),
+        (["--advantage", "nan"], "advantage is nan; give a number of at least 0 and below 1"),
+        (["--advantage=-0.2"], "advantage is -0.2; give a number of at least 0 and below 1"),
         (
             ["configs/digits.toml", "--advantage", 0.2],
-            "'configs/digits.toml' says which advantage is expected, and so does 0.2; drop one",
+            "'configs/digits.toml' and advantage 0.2 both set the expected advantage",
         ),
         (["--advantage", 0.2, "--halfwidth", 0], "halfwidth is 0"),
-        (["--advantage", 0.2, "--share", 1], "the share is 1"),
+        (["--advantage", 0.2, "--share", 1], "share is 1"),
         (["--advantage", 0.2, "--confidence", 2], "confidence is 2"),
         (["--advantage", 0.2, "--confidence", 0], "confidence is 0"),
         (["--advantage", 0.2, "--delta", 0], "delta is 0"),
@@ -112,8 +112,8 @@ def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
         "federation.trust": "central",
     }
     for changes, reason in (
-        (noiseless, "where a single trial decides"),
-        (pac, "which bounds what is told on average and sets the advantage no limit"),
+        (noiseless, "for which a single trial is enough"),
+        (pac, "which bounds an average and not the advantage"),
     ):
         path.write_text(dump(small(changes)))
         status, out, err = fedsim("trials", path)
@@ -196,13 +196,13 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "what varies?"),
+        ([], "fedsim sweep needs --over"),
         (["--over", "run.seed"], "is not KEY=V1,V2"),
         (["--over", "run.seed=1,,2"], "is not KEY=V1,V2"),
         (["--over", "run.sed=1,2"], "did you mean 'run.seed'?"),
         (["--over", "run.seed=1,1"], "has a value twice"),
         (["--over", "run.seed=1", "--over", "run.seed=2"], "given twice"),
-        (["--over", "run.out=a,b"], "is no axis"),
+        (["--over", "run.out=a,b"], "every run of a grid has its own"),
         (["--over", "run.seed=1", "--set", "run.seed=2"], "--set and --over both give run.seed"),
         (["--over", "run.seed=1", "--set", "run.out=a"], "--set run.out: every run"),
         (["--over", "privacy.rho-beta=0.6,nan"], "not a number (nan)"),

@@ -121,7 +121,7 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--max-memory", "5"], "but there are 5 bytes (run.max-memory)"),
         (["--trials", "many"], "'many' is not a valid int"),
         (["--no-such-option"], "No such option"),
-        (["--resume", "somewhere"], "give it alone"),
+        (["--resume", "somewhere"], "leave out all other options"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

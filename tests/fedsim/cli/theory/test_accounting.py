@@ -140,7 +140,7 @@ def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
     assert local["epsilon"] == plain["epsilon"]
     target = f"calibrate --epsilon {local['epsilon']!r} --rounds 10 --local-steps 3 {arguments}"
     assert document(target)["noise_multiplier"] == pytest.approx(4, rel=1e-6)
-    assert "10 rounds of 3 local steps: 30 noisy steps are accounted" in text(target)
+    assert "10 rounds of 3 local steps: fedsim accounts 30 noisy steps" in text(target)
 
 
 @pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
@@ -197,8 +197,8 @@ def test_the_printed_answer_explains_itself() -> None:
     calibrated, accounted = text(CALIBRATE), text(ACCOUNT)
     assert "Noise multiplier 5.69955" in calibrated
     assert "at most 90 % sure" in calibrated
-    assert "in units of the most that one person's record can change" in calibrated
-    assert "in units of the most that one person's record can change" in accounted
+    assert "largest change that one person's record can cause" in calibrated
+    assert "largest change that one person's record can cause" in accounted
     assert "paper (Theorem 2), not a bound: 0.1674" in accounted
     for name in ACCOUNTANTS:
         assert f"{name}: " in calibrated
@@ -276,7 +276,7 @@ def test_a_budget_of_information_is_met_by_the_noise_that_is_found() -> None:
     assert answer["pac"]["mutual_information"] == pytest.approx(0.1, rel=1e-6)
     assert answer["pac"]["advantage_bound"] > answer["rho_alpha"]
     printed = text(f"account --noise-multiplier {z!r} --rounds 30 --delta 1e-5")
-    assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
+    assert "PAC privacy, not a DP guarantee: all rounds release at most 0.1 nats" in printed
     assert "all the information in one bit" in refusal(
         "calibrate --mutual-information 1 --rounds 30"
     )
@@ -293,7 +293,7 @@ def test_an_adversary_that_hardly_suspected_it_is_bounded_from_there() -> None:
     assert 0.99 < answer["from_prior"]["pac_success_bound"] < 0.996
     from_even = document(f"{ACCOUNT} --prior 0.5")["from_prior"]
     assert from_even["pac_success_bound"] == even["pac"]["success_bound"]
-    assert "From a prior belief of 0.01" in text(f"{ACCOUNT} --prior 0.01")
+    assert "With a prior belief of 0.01" in text(f"{ACCOUNT} --prior 0.01")
     assert "prior belief is 0" in refusal(f"{ACCOUNT} --prior 0")
 
 
@@ -362,7 +362,7 @@ def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path: Path) -> N
     )
     said = text(f"account {path}")
     assert "sure that a given client's whole data was used" in said
-    assert "the most that one client's whole data can change" in said
+    assert "the largest change that one client's whole data can cause" in said
 
 
 def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
     assert answer["epsilon"] == pytest.approx(expected, rel=1e-9)
     assert "that differs between rounds" in text(f"account {path} --delta 0.01")
     assert document(f"account {path}")["delta"] == 1e-5
-    assert "says what rounds would" in refusal(f"account {path} --rounds 3 --delta 0.1")
+    assert "already sets rounds" in refusal(f"account {path} --rounds 3 --delta 0.1")
 
 
 def test_a_run_is_accounted_with_the_distances_that_it_gathered(
@@ -415,14 +415,14 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("account --delta 0.1", "what mechanism"),
+        ("account --delta 0.1", "the mechanism is missing"),
         ("account nothing.toml --delta 0.1", "cannot read"),
         (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
         (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
         (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
         ("calibrate --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
         ("calibrate --rho-beta high --delta 0.01 --rounds 30", "--rho-beta is 'high'"),
-        (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "nothing is left to find"),
+        (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "leave one out to compute it"),
         ("calibrate --rho-beta 0.6,0.9 --delta 0.01 --noise-multiplier 3", "several targets"),
         ("calibrate --epsilon 1 --delta 0.01,0.1 --rounds 30", "several targets"),
         ("calibrate --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
@@ -468,7 +468,7 @@ def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> N
     assert answer["dp_guarantee"] is False
     assert "run's seed" in answer["dp_note"]
     printed = text(f"account {seeded}")
-    assert printed.index("No DP guarantee. The noise came") < printed.index("An adversary there")
+    assert printed.index("No DP guarantee. The noise came") < printed.index("An adversary at this")
     honest = written(tmp_path, content + 'noise-source = "system"\n')
     assert document(f"account {honest}")["dp_guarantee"] is True
     assert "A DP guarantee. The operating system" in text(f"account {honest}")
@@ -489,7 +489,7 @@ def test_pac_noise_is_accounted_by_its_budget_and_called_no_dp(tmp_path: Path) -
     assert all("PAC noise" in note and "no noise" not in note for note in notes)
     assert "bayesian-pairs" not in answer["bayesian"]["refusal"]
     printed = text(f"account {path}")
-    assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
+    assert "PAC privacy, not a DP guarantee: all rounds release at most 0.1 nats" in printed
     assert "No protection" not in printed
     assert "leave the prior out" in refusal(f"account {path} --prior 0.1")
     assert "PAC noise" in refusal(f"account {path} --plot {tmp_path / 'epsilon.svg'}")
@@ -545,10 +545,10 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
     ("arguments", "complaint"),
     [
         ("calibrate --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
-        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no say in rho-alpha"),
+        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no effect on rho-alpha"),
         (
             "calibrate --mutual-information 0.1 --rounds 30 --accountant rdp",
-            "no say in mutual-information",
+            "no effect on mutual-information",
         ),
         (
             "calibrate --rho-beta 0.6,0.9 --delta 0.01 --rounds 30 --accountant rdp",
@@ -563,7 +563,7 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
             "--vantage server",
             "no noise helps",
         ),
-        (f"{ACCOUNT} --vantage server --plot epsilon.svg", "nothing to draw: epsilon is infinite"),
+        (f"{ACCOUNT} --vantage server --plot epsilon.svg", "--plot: epsilon is infinite"),
     ],
 )
 def test_what_has_no_say_or_no_answer_is_refused_in_one_line(
@@ -597,7 +597,7 @@ def test_a_budget_of_information_says_what_it_is_worth_and_at_which_delta_epsilo
     command = "calibrate --mutual-information 0.1 --rounds 30"
     assert document(command)["pac"]["mutual_information"] == pytest.approx(0.1, rel=1e-6)
     printed = text(command)
-    assert "PAC privacy, no DP guarantee: all rounds tell at most 0.1 nats" in printed
+    assert "PAC privacy, not a DP guarantee: all rounds release at most 0.1 nats" in printed
     assert "Bounds at delta 1e-05, because no --delta was given" in printed
     assert "no --delta was given" not in text(f"{command} --delta 0.001")
 
@@ -605,7 +605,7 @@ def test_a_budget_of_information_says_what_it_is_worth_and_at_which_delta_epsilo
 def test_more_information_than_a_bit_says_nothing() -> None:
     printed = text("account --noise-multiplier 0.5 --rounds 30 --delta 0.01")
     # 30/2 ln(1 + 1/(4 z^2)) nats.
-    assert f"PAC privacy says nothing here: {15 * math.log(2):.6g} nats" in printed
+    assert f"PAC privacy gives no bound: {15 * math.log(2):.6g} nats" in printed
     assert "a guess is right" not in printed
 
 
@@ -619,7 +619,7 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
         lines = narrow(command)
         assert max(map(len, lines)) <= 80
         assert "…" not in "".join(lines)
-    assert "pld, advanced, basic speak of full batches and Poisson samples; add-remove" in (
+    assert "pld, advanced, basic: full batches and Poisson samples; add-remove" in (
         "\n".join(narrow(ACCOUNT))
     )
     assert "329.0304" in "\n".join(narrow(commands[-1]))
@@ -640,7 +640,7 @@ def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batc
 def test_an_epsilon_larger_than_any_float_has_a_note() -> None:
     rows = document("account --noise-multiplier 0.02 --rounds 3 --delta 0.01")["accountants"]
     assert rows["advanced"]["epsilon"] is None
-    assert rows["advanced"]["note"] == "larger than any float: no statement"
+    assert rows["advanced"]["note"] == "epsilon is larger than any float, so that it has no value"
     assert rows["pld"]["epsilon"] > 1000
     assert rows["pld"]["note"] is None
 

@@ -33,7 +33,7 @@ from fedsim.learning.data import distribution
 from fedsim.learning.training import saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
-from fedsim.report import model_card, training_report
+from fedsim.report import model_card, model_quality, training_report
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -418,6 +418,6 @@ def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hin
     card = model_card.read(directory)
     assert card.utility is not None
     assert 0 < card.utility.clipped == np.mean(np.array(lengths) > norm) < 1
-    assert "training.clipping-norm" not in model_card.learning(card.utility)
+    assert "training.clipping-norm" not in model_quality.learning(card.utility)
     for share, hint in ((0.0, "a smaller norm may learn more"), (1.0, "Try more training.rounds")):
-        assert hint in model_card.learning(replace(card.utility, clipped=share))
+        assert hint in model_quality.learning(replace(card.utility, clipped=share))

@@ -103,7 +103,7 @@ def test_a_model_that_has_learnt_nothing_is_never_chosen() -> None:
     unsure = replace(setting(0.10, 0.74), majority=0.733)
     found = choose.choose([equal, unsure])
     assert (found.chosen, found.state) == (None, "none")
-    assert equal.left_out == "which has learnt nothing"
+    assert equal.left_out == "It has learnt nothing."
     assert "cannot tell" in unsure.left_out
     better = replace(setting(0.05, 0.76), majority=0.733)
     assert choose.choose([equal, unsure, better]).chosen is better
@@ -139,7 +139,7 @@ def test_noise_is_varied_around_the_limit_which_is_among_what_is_tried(
     ("key", "value"), [(BELIEF, 0.5), (BELIEF, 1.0), (ADVANTAGE, 0.0), (ADVANTAGE, math.nan)]
 )
 def test_a_limit_that_limits_nothing_is_refused(key: str, value: float) -> None:
-    with pytest.raises(InputError, match="a coin's, and below 1"):
+    with pytest.raises(InputError, match="give a number above"):
         Limit(key, value)
 
 

@@ -55,7 +55,7 @@ def test_the_command_releases_what_a_module_of_ones_own_makes(
         assert np.sqrt((kept["noise_std"] ** 2).sum()) == pytest.approx(document["noise"])
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, InputError)
-    assert "is there already" in str(again.exception)
+    assert "exists, or its folder does not" in str(again.exception)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:
     ("arguments", "said"),
     [
         (["medean"], "the function is 'medean', which is not known"),
-        (["mean", "--rate", "1"], "the rate is 1.0"),
+        (["mean", "--rate", "1"], "rate is 1.0"),
         (["mean", "--budget", "0"], "the budget of mutual information is 0.0"),
         (["mean", "--simulations", "8"], "8 simulations are too few; give 32 or more"),
         (["mean", "--confidence", "1"], "the confidence is 1.0"),

@@ -148,7 +148,7 @@ def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, sm
         InputError, match=f"--models is {count}: every second model is a shadow.* it takes"
     ) as refused:
         play(small(), count)
-    found = re.search(r"takes (\d+) models", str(refused.value))
+    found = re.search(r"at least (\d+) models", str(refused.value))
     assert found is not None
     enough = int(found[1])
     for models, short in ((enough - 1, True), (enough, False)):
@@ -173,7 +173,7 @@ def test_more_models_than_fit_are_refused_before_anything_is_made(
     each = 7 * 8 * (4 * 24 + 20)
     limited = small({"run.max-memory": f"{100 * each}B"})
     with pytest.raises(
-        InputError, match=r"but there are 634 KiB \(.*give --models at most 100, or"
+        InputError, match=r"but 634 KiB are available \(.*give --models at most 100, or"
     ):
         play(limited, 101)
     with pytest.raises(pytest.fail.Exception, match="coins were drawn"):
@@ -327,7 +327,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     with pytest.raises(SystemExit) as ended:
         main(none)
     assert ended.value.code == 2
-    assert "leaves nothing to play" in capsys.readouterr().err
+    assert 'audit.attacks is "none"' in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main([*none, "--attacks", "lira", "--models", "48", "--json"])
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]

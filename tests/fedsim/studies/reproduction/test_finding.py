@@ -21,7 +21,7 @@ def test_an_interval_that_overlaps_the_sources_agrees_and_one_apart_departs() ->
     assert agreement(near).text.endswith("theory's value lies outside of our interval")
     apart = Number("advantage", 0.1, (0.05, 0.15), None, (recorded,), "n is small")
     assert agreement(apart).kind == "departs"
-    assert "departs from what was recorded because n is small" in agreement(apart).text
+    assert "departs from the recorded value because n is small" in agreement(apart).text
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_printed_number_stands_for_all_that_round_to_it(ours: float, kind: str
 
 def test_a_number_that_differs_for_no_known_reason_says_so() -> None:
     found = agreement(Number("x", 2.0, references=(Reference(1.0, (1.0, 1.0)),)))
-    assert found.text == "departs from what was published for a reason that is not known"
+    assert found.text == "departs from the published value for an unknown reason"
 
 
 def test_a_number_that_no_source_has_agrees_with_nothing() -> None:

@@ -99,7 +99,7 @@ def test_the_page_has_every_item_with_its_statement_and_its_command(
     for item in made:
         assert item.command in text
         assert f'id="{item.source}-{item.name}"' in text
-    assert "within what was printed" in text
+    assert "within the printed digits" in text
     assert text.count(f">{SOURCES['bernau']} <a") == 1
 
 
@@ -143,10 +143,10 @@ def test_the_page_is_there_before_the_last_item_is(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nobody"], "no source is called 'nobody'; there are bernau"),
-        (["bernau", "figure-99"], "bernau has no item 'figure-99'; there are figure-1"),
-        (["bernau", "--data-root", "/nowhere"], "there is no folder '/nowhere'"),
-        (["bernau", "--markdown", "/nowhere/page.md"], "there is no folder '/nowhere'"),
+        (["nobody"], "unknown source 'nobody'; give one of bernau"),
+        (["bernau", "figure-99"], "bernau has no item 'figure-99'; its items: figure-1"),
+        (["bernau", "--data-root", "/nowhere"], "the folder '/nowhere' does not exist"),
+        (["bernau", "--markdown", "/nowhere/page.md"], "the folder '/nowhere' does not exist"),
         (["bernau", "--out", __file__], "name another directory with --out"),
     ],
 )

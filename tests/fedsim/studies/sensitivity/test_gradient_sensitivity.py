@@ -321,7 +321,7 @@ def test_an_unclipped_gradient_is_a_broken_promise(
 @pytest.mark.parametrize(
     ("neighbouring", "top", "of", "message"),
     [
-        (REPLACE, 0, [], "the 0 largest of 3600 were asked for; give 1 to 3600"),
+        (REPLACE, 0, [], "top is 0, but there are 3600 pairs; give 1 to 3600"),
         (ADD_REMOVE, 41, [], "give 1 to 40"),
         (REPLACE, 1, [(0, None)], "a pair has no replacement"),
         (ADD_REMOVE, 1, [(0, 1)], "a pair has a replacement"),
@@ -341,7 +341,7 @@ def test_what_cannot_be_searched_is_refused(
 
 
 def test_an_empty_pool_and_unclipped_gradients_are_refused() -> None:
-    with pytest.raises(InputError, match="no record is left in the pool"):
+    with pytest.raises(InputError, match="the pool has no record"):
         largest(known_gradients(TOY, np.empty((0, 2))), ZERO[0], REPLACE)
     with pytest.raises(InputError, match=r"set training\.clipping = true"):
         largest(known_gradients(TOY, TOY, np.inf), ZERO[0], REPLACE)

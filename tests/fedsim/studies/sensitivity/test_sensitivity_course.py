@@ -148,7 +148,7 @@ def test_a_checkpoint_compares_everything_at_the_model_that_its_round_starts_fro
             },
             r"set training\.clipping = true",
         ),
-        (REPLACE, "a pair has no replacement, but neighbours are those of 'replace'"),
+        (REPLACE, "a pair has no replacement, but privacy.neighbouring is 'replace'"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_one_line(

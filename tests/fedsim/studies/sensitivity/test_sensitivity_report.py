@@ -43,8 +43,8 @@ def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
     assert report["global_sensitivity"] == (6 if report["neighbouring"] == "add-remove" else 12)
     for row, candidate in zip(report["pairs"], found.candidates, strict=True):
         assert row["record"] == candidate.pair.record
-        assert found.known.split.members[row["record"]] == row["dataset_record"]
-        train = found.known.split.dataset.train
+        assert found.loaded.split.members[row["record"]] == row["dataset_record"]
+        train = found.loaded.split.dataset.train
         assert train.labels[row["dataset_record"]] == row["label"]
         if row["replacement"] is not None:
             assert train.labels[row["dataset_replacement"]] == row["replacement_label"]
@@ -74,7 +74,7 @@ def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
     assert "<script" not in page and 'src="/' not in page
     assert "not a DP release" in page
     assert "\\" not in page
-    images = found.known.split.dataset.kind == "image"
+    images = found.loaded.split.dataset.kind == "image"
     replaced = found.candidates[0].pair.replacement is not None
     shown = page.count("data:image/png;base64")
     if images:
@@ -120,8 +120,8 @@ def test_the_verdict_says_how_close_the_choice_comes(found: Study) -> None:
 def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Config]) -> None:
     report = assemble(study(small({"training.clipping-norm": 1e-3}), 1, 2))
     said = " ".join(verdict(report))
-    assert "has 100% of the largest" in said
-    assert "half of all have 100% of it or more" in said
+    assert "is 100% of the largest" in said
+    assert "Half of all have 100% of the largest or more" in said
     assert "No dissimilarity can be compared" in said
 
 
@@ -138,10 +138,10 @@ def test_what_orders_the_other_way_round_is_said_to(found: Study) -> None:
     best = view["comparison"]["best"]
     view["measures"][best] |= {"rho": -0.5, "low": -0.7, "high": -0.2}
     said = verdict(report)[2]
-    assert "Every dissimilarity" in said and "the other way round" in said
+    assert "Every dissimilarity" in said and "opposite to" in said
     assert best in said and "-0.5" in said.replace("\N{MINUS SIGN}", "-")
     view["measures"][best] |= {"high": 0.1}
-    assert "No dissimilarity is known" in verdict(report)[2]
+    assert "No dissimilarity is shown" in verdict(report)[2]
 
 
 def test_a_lead_is_told_with_what_flatters_it(found: Study) -> None:
@@ -150,7 +150,7 @@ def test_a_lead_is_told_with_what_flatters_it(found: Study) -> None:
     view["measures"][view["comparison"]["best"]] |= {"rho": 0.5, "low": 0.2, "high": 0.7}
     view["comparison"] |= {"lead": 0.2, "lead_low": 0.1, "lead_high": 0.3}
     said = verdict(report)[2]
-    assert "interval excludes 0" in said and "picked on the same data" in said
+    assert "The interval excludes 0" in said and "selected on the same data" in said
     assert "chance" not in said
     view["comparison"] |= {"lead_low": -0.1}
     assert "may be chance" in verdict(report)[2]

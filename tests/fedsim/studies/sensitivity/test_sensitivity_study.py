@@ -42,7 +42,7 @@ def every_pair(known: Federation, replace: bool) -> list[tuple[int, int | None]]
 
 
 def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study) -> None:
-    known, replace = found.known, found.candidates[0].pair.replacement is not None
+    known, replace = found.loaded, found.candidates[0].pair.replacement is not None
     pairs = every_pair(known, replace)
     values = pair_sensitivities(known, first_model(known, found.config), pairs)[0]
     by_pair = dict(zip(pairs, values, strict=True))
@@ -59,7 +59,7 @@ def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study)
 
 
 def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: Study) -> None:
-    config, split = found.config, found.known.split
+    config, split = found.config, found.loaded.split
     chosen, first = challenge.choose(config), found.candidates[0]
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
     assert first.client == chosen.client
@@ -89,7 +89,7 @@ def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study)
 
 
 def test_correlations_are_scipys_of_distances_and_sensitivities(found: Study) -> None:
-    known, split = found.known, found.known.split
+    known, split = found.loaded, found.loaded.split
     members, replace = split.members_records.features, found.compared[1] is not None
     values = pair_sensitivities(
         known, first_model(known, found.config), every_pair(known, replace)
@@ -138,7 +138,7 @@ def test_places_are_those_of_the_ranking_though_a_pair_is_of_several(
 ) -> None:
     config = small(changes)
     found = study(config, top, 1)
-    features = found.known.split.members_records.features
+    features = found.loaded.split.members_records.features
     order = np.argsort(-rank_records(features, config.challenge.dissimilarity), kind="stable")
     for choice, expected in (("max", order[:top]), ("min", order[::-1][:top])):
         ranked = found.of(choice)
@@ -211,7 +211,7 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
 @pytest.mark.parametrize(
     ("changes", "top", "trials", "message"),
     [
-        ({"privacy.unit": "client"}, 1, 2, "only that to a record"),
+        ({"privacy.unit": "client"}, 1, 2, "sensitivity to a record"),
         ({}, 0, 2, "top is 0"),
         ({}, 25, 2, "give 1 to 24"),
         ({}, 1, 0, "trials is 0"),
