@@ -132,8 +132,8 @@ def concluded(numbers: Sequence[Number]) -> str:
         f"{reduced[-1]:.1%} at ε = 0.5, {ordered} (there from {published[0]:.1%} to "
         f"{published[-1]:.0%}), and with all pixels from {whole[0]:.1%} to {whole[-1]:.1%}. At no "
         f"ε do the two differ by more than {100 * most:.1f} points. The trainings are shorter than "
-        "the published, at a learning rate that nobody searched: whoever searches on private data "
-        "pays for it. The noise was made for the moments accountant's ε; by the privacy loss "
+        "the published, at a fixed learning rate: a search for one on private data would cost ε. "
+        "The noise was made for the moments accountant's ε; by the privacy loss "
         "distribution less was spent. The components are private too, and their noise is part of ε."
     )
 

@@ -1,0 +1,122 @@
+"""Patterns that no text of fedsim has: help, messages, docstrings and docs.
+
+The list is a floor. A pattern is here because readers had to translate sentences that have it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import typer.main
+
+from fedsim.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+
+REFUSED = {
+    "a fact behind a reference: repeat the fact": r"\bas of `|\b[Ll]ikewise\b",
+    "an actor without a name: name it": r"\b(Whoever|whoever|Nobody|nobody)\b",
+    "a denial without a verb: say what is wrong": r"(?<!there )\b(is|are) none\b",
+    "what a thing is not: say what it is": r"\b(none that|[Nn]othing but)\b",
+}
+
+LONGEST = 35
+"""Words of a sentence in a help text or an error."""
+
+GENERATED = "docs/lab-notes/reproduction"
+"""Pages that hours of computing wrote: their words follow the code when they are made again."""
+
+DOCS = [
+    *(
+        path
+        for path in sorted(ROOT.glob("docs/**/*.md"))
+        if not path.relative_to(ROOT).as_posix().startswith(GENERATED)
+    ),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+]
+SOURCES = [*sorted(ROOT.glob("fedsim/**/*.py")), *sorted(ROOT.glob("adversaries/**/*.py"))]
+
+
+def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the strings of a module with their lines; values in an f-string become "X"."""
+    inside: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            inside |= set(map(id, node.values))
+            parts = (getattr(each, "value", "X") for each in node.values)
+            yield node.lineno, "".join(each if isinstance(each, str) else "X" for each in parts)
+        elif isinstance(node, ast.Constant) and id(node) not in inside:
+            yield node.lineno, node.value if isinstance(node.value, str) else ""
+
+
+def _prose(markdown: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a page with their numbers, but for commands and recorded output."""
+    fenced = False
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and not line.startswith("    "):
+            yield number, line
+
+
+def _refused(text: str) -> list[str]:
+    return [why for why, pattern in REFUSED.items() if re.search(pattern, text)]
+
+
+def _long(text: str) -> list[str]:
+    """Return the sentences of a text that are too long to be read once."""
+    sentences = re.split(r"(?<=[.!?:;])\s+|\n\s*\n", text)
+    return [each for each in sentences if len(each.split()) > LONGEST]
+
+
+def test_docstrings_and_messages_are_in_plain_words() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {why}"
+        for path in SOURCES
+        for line, text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        for why in _refused(text)
+    ]
+    assert found == []
+
+
+def test_docs_are_in_plain_words() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {why}"
+        for path in DOCS
+        for number, line in _prose(path.read_text(encoding="utf-8"))
+        for why in _refused(line)
+    ]
+    assert found == []
+
+
+def test_no_error_has_a_sentence_that_must_be_read_twice() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {sentence}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "InputError"
+        for line, text in _texts(node)
+        for sentence in _long(text)
+    ]
+    assert found == []
+
+
+def _helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """Yield every help text below a command with the words that lead to it."""
+    yield name, command.help or ""
+    for each in command.params:
+        yield f"{name} {each.name}", getattr(each, "help", None) or ""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for child in command.list_commands(context):
+            if (below := command.get_command(context, child)) is not None:
+                yield from _helps(below, f"{name} {child}")
+
+
+def test_help_has_short_sentences_in_plain_words() -> None:
+    helps = dict(_helps(typer.main.get_command(app), "fedsim"))
+    assert len(helps) > 150  # it sees the commands and their options
+    assert {name: [*_refused(text), *_long(text)] for name, text in helps.items() if text} == {
+        name: [] for name, text in helps.items() if text
+    }
