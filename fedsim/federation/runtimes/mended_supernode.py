@@ -38,7 +38,7 @@ def mend() -> None:
 def _as_error(call: Callable[P, T]) -> Callable[P, T]:
     """Return a request that raises an ordinary error where the run has ended.
 
-    Flower drops the message and its task on an `Exception`, but RunNotRunningException is none.
+    Flower drops the message and its task on an `Exception`, but RunNotRunningException is not one.
     """
 
     @wraps(call)

@@ -123,7 +123,7 @@ def located(what: Path) -> Signed:
         what: directory of a finished run or of an audit, or an audited transcript.
 
     Raises:
-        InputError: the path is none of these.
+        InputError: the path is something else.
     """
     if what.is_dir() and not (what / PARTS["configuration"]).exists():
         return _of_audit(what.absolute())
