@@ -72,7 +72,13 @@ class LocalPool:
         return own
 
     def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
-        return self._executor.submit(train, task)
+        try:
+            return self._executor.submit(train, task)
+        except BrokenProcessPool as error:
+            # A worker died since the last result: this task is lost like those in the pool.
+            lost: Future[Done] = Future()
+            lost.set_exception(error)
+            return lost
 
     def repeated(self) -> Sequence[str]:
         """Return nothing, since a lost worker breaks the pool."""

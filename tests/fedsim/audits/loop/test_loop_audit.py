@@ -160,7 +160,7 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: Watch
     for name, why in (("two", "features, labels, seed"), ("none", "imported")):
         with pytest.raises(InputError, match=why):
             loaded(f"{odd}:{name}")
-    for name, why in (("nothing", "returned nothing"), ("more", "nothing beside it")):
+    for name, why in (("nothing", "returned nothing"), ("more", "return only the model")):
         with pytest.raises(AppFailedError, match=why):
             Loop(loaded(f"{odd}:{name}"), watch).released(drawn("digits", 3, 0), [0])
     with pytest.raises(AppFailedError, match="KeyError"):

@@ -108,7 +108,10 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert sampling.p_value > 1e-3
     _, listing = section.RESIDUALS.words(report)
     told = dict(listing.entries)
-    assert f"p = {number(report.residuals.noise.p_value)}" in told["Noise, over what is claimed"]
+    assert (
+        f"p = {number(report.residuals.noise.p_value)}"
+        in told["Noise, divided by the claimed noise"]
+    )
     assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
     assert section.RESIDUALS.words(replace(report, residuals=None)) == []
 

@@ -151,7 +151,7 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert report.membership_missing in page
     assert "What was put into D to be noticed" in page
     assert "from the released model alone" in page
-    assert "What the released model gives away." in page
+    assert "Score of the released models." in page
     assert (directory.path / "figures" / "poison.svg").exists()
     # The first model is not what differential privacy is about, and is no release of it either.
     assert "fitted to the records of D without noise" in report.mechanism.dp_note

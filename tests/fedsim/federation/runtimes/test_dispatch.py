@@ -36,6 +36,14 @@ CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
 """What of a transcript is of one run alone."""
 
 
+def _within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Return whether a condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return holds()
+
+
 @pytest.fixture(autouse=True)
 def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "write_figures", lambda *_: [])
@@ -191,6 +199,20 @@ def test_workers_share_the_cores_and_the_memory(small: Make) -> None:
 
 
 @pytest.mark.slow
+def test_a_task_for_a_worker_that_has_died_is_a_lost_task() -> None:
+    before, pool = set(active_children()), LocalPool(1)
+    ask: Any = os.getenv
+    pool.submit(ask, "HOME", "").result()  # type: ignore[arg-type]
+    (worker_process,) = set(active_children()) - before
+    worker_process.kill()
+    worker_process.join()
+    assert _within(10, lambda: bool(pool._executor._broken))
+    assert isinstance(pool.submit(ask, "HOME", "").exception(), pool.broken)  # type: ignore[arg-type]
+    pool.restart()
+    pool.stop()
+
+
+@pytest.mark.slow
 def test_a_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     pool = LocalPool(2)
@@ -219,7 +241,8 @@ def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
     there, said = _carried_out(config, tmp_path / "there", pool)
     killer.join()
     pool.stop()
-    assert set(active_children()) == before
+    # The thread of the executor may be the one that collects a process, a moment later.
+    assert _within(5, lambda: set(active_children()) == before)
     assert len(said) == 1
     assert said[0].startswith("a worker was lost; the trials ")
     assert _same_bits(here, there)
