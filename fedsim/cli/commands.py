@@ -284,7 +284,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "check-auditor",
             "auditing.check_auditor:check_auditor",
-            "Check an auditor of your own: how often its lower bound on epsilon is above the "
+            "Play games with a known epsilon against an auditor, and count its bounds above the "
             "truth.",
         ),
         Command(
@@ -296,7 +296,8 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "registry",
             "registry:registry",
-            "Write a training's entry for the public registry of differential-privacy deployments.",
+            "Write a YAML entry for the public registry of differential-privacy deployments "
+            "(tier 3).",
         ),
         Command(
             "verify",

@@ -14,10 +14,10 @@ def registry(
     directory: Annotated[
         Path, typer.Argument(metavar="RUN", help="Directory of a finished training.")
     ],
-    set_: Annotated[
+    fact: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
+            "--fact",
             metavar="KEY=VALUE",
             help="Fact that only you know: curator, region, intended-use, author, slug, "
             "publication-date, sector, data-domain, tuning or sources. May be repeated.",
@@ -38,7 +38,7 @@ def registry(
     The entry states what the card, the ledger and the threat model of a training say. You give what
     only its owner knows. Every entry is a draft: read it before you submit it.
 
-    Example: fedsim registry fedsim-runs/model --set curator=Example --set region=EU
+    Example: fedsim registry fedsim-runs/model --fact curator=Example --fact region=EU
     """
     from fedsim.federation.runs.run_directory import RunDirectory  # noqa: PLC0415  (slow to import)
     from fedsim.report import model_card, registry_entry, training_report  # noqa: PLC0415
@@ -50,7 +50,7 @@ def registry(
             "of fedsim train"
         )
     alarms = training_report.assemble(run)["alarms"]
-    facts = dict(map(_pair, set_ or []))
+    facts = dict(map(_pair, fact or []))
     made = registry_entry.entry(model_card.read(run), run.config.run.author, alarms, facts)
     refused = [] if schema is None else registry_entry.complaints(made, _schema(schema))
     if refused:
@@ -69,7 +69,7 @@ def registry(
 def _pair(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator or not value:
-        raise InputError(f"--set {text} has no value; write KEY=VALUE, such as region=EU")
+        raise InputError(f"--fact {text} has no value; write KEY=VALUE, such as region=EU")
     return key, value
 
 

@@ -154,7 +154,7 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
     known = {**OWNERS, **OPTIONAL}
     if unknown := [key for key in given if key not in known]:
         raise InputError(
-            f"--set {unknown[0]}: the registry has no place for it; the keys are {', '.join(known)}"
+            f"--fact {unknown[0]}: the registry has no place for it; the keys are {', '.join(known)}"
         )
     stated = {
         "slug": re.sub(r"[^a-z0-9]+", "_", card.name.lower()).strip("_"),
@@ -164,13 +164,13 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
     }
     facts = {key: value for key, value in {**stated, **given}.items() if value.strip()}
     if missing := [key for key in OWNERS if key not in facts]:
-        lacking = "; ".join(f"--set {key}=… ({OWNERS[key]})" for key in missing)
+        lacking = "; ".join(f"--fact {key}=… ({OWNERS[key]})" for key in missing)
         raise InputError(f"the registry requires what only you know; give {lacking}")
     if facts.get("sector", SECTORS[0]) not in SECTORS:
-        raise InputError(f"--set sector={facts['sector']}: give one of {', '.join(SECTORS)}")
+        raise InputError(f"--fact sector={facts['sector']}: give one of {', '.join(SECTORS)}")
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", facts["publication-date"]):
         raise InputError(
-            f"--set publication-date={facts['publication-date']}: give it as YYYY-MM-DD"
+            f"--fact publication-date={facts['publication-date']}: give it as YYYY-MM-DD"
         )
     return facts
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from adversaries.errors import InputError
-from fedsim.cli.options import DEFAULT_CONFIDENCE, AsJson, Confidence, Delta
+from fedsim.cli.options import DEFAULT_CONFIDENCE, SEED, AsJson, Confidence, Delta
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.privacy.delta import ASSUMED
 
@@ -22,10 +22,12 @@ def check_auditor(
         ),
     ],
     games: Annotated[int, typer.Option(help="Number of games of each kind.")] = 2000,
-    trials: Annotated[int, typer.Option(help="Number of scores in each game.")] = 1000,
+    trials: Annotated[
+        int, typer.Option(help="Number of trials, each with one score, in a game.")
+    ] = 1000,
     delta: Delta = None,
     confidence: Confidence = None,
-    seed: Annotated[int, typer.Option(help="Seed of all games.")] = 0,
+    seed: Annotated[int, typer.Option(help=f"{SEED}.")] = 0,
     json_: AsJson = False,
 ) -> None:
     """Play games with a known epsilon against an auditor, and count its bounds above the truth.

@@ -20,7 +20,7 @@ SMALL = {
     "privacy.delta": 1e-5,
 }
 
-OWNER = ("--set", "curator=A; B", "--set", "region=EU", "--set", "author=Me")
+OWNER = ("--fact", "curator=A; B", "--fact", "region=EU", "--fact", "author=Me")
 
 SCHEMA = Path(__file__).parents[3] / "../shared/data/registry/deployments-schema.yaml"
 
@@ -64,11 +64,11 @@ def test_a_training_becomes_an_entry_with_what_its_owner_knows(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "requires what only you know; give --set curator="),
-        ((*OWNER, "--set", "colour=red"), "--set colour: the registry has no place for it"),
-        ((*OWNER, "--set", "sector=Toys"), "give one of Technology"),
-        ((*OWNER, "--set", "publication-date=May"), "give it as YYYY-MM-DD"),
-        ((*OWNER, "--set", "region"), "has no value"),
+        ((), "requires what only you know; give --fact curator="),
+        ((*OWNER, "--fact", "colour=red"), "--fact colour: the registry has no place for it"),
+        ((*OWNER, "--fact", "sector=Toys"), "give one of Technology"),
+        ((*OWNER, "--fact", "publication-date=May"), "give it as YYYY-MM-DD"),
+        ((*OWNER, "--fact", "region"), "has no value"),
         ((*OWNER, "--schema", "none.yaml"), "cannot read the schema"),
     ],
 )

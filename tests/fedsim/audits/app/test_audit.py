@@ -180,7 +180,7 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
     page = render_html(outcome, results(outcome))
     assert f"Not judged: {said}" in page
     assert "has not disproved" not in page
-    bar = f"right in {percent((1 + outcome.advantage.point) / 2)}"
+    bar = f"Right in {percent((1 + outcome.advantage.point) / 2)}"
     assert f'<span class="mark open">Not judged.</span> <span class="meta">{bar}' in page
     assert "--fail-if &#39;measured.seen_below &lt; 0.5&#39;" in page
     shown = dict(results(outcome))

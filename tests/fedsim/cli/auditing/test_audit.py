@@ -53,7 +53,7 @@ def test_a_report_lies_beside_the_transcript(
     for words in (
         "noise multiplier, measured",
         "as claimed",
-        "whose belief that the client took part",
+        "the observer's belief that a client took part",
     ):
         assert words in " ".join(printed.err.split())
     report = json.loads((tmp_path / "server-audit" / "report.json").read_text())

@@ -17,6 +17,7 @@ from fedsim.federation.client import seen_models
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
+from fedsim.learning.training.clipped_block import MARGIN
 from fedsim.report import model_card
 from fedsim.report.document.wording import percent
 
@@ -162,7 +163,8 @@ def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.
             loss = torch.nn.functional.cross_entropy(logits[None], torch.tensor([label]))
             lengths.append(float(torch.autograd.grad(loss, theta)[0].norm()))
         squares += (np.minimum(lengths, norm) / (noise_multiplier * norm)) ** 2
-        cut.append(np.mean(np.array(lengths) > norm))
+        # Clipping shortens to C less the margin for rounding, and so what is longer than that.
+        cut.append(np.mean(np.array(lengths) > (1 - MARGIN) * norm))
     return np.sqrt(squares), np.array(cut)
 
 
