@@ -154,7 +154,8 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
     known = {**OWNERS, **OPTIONAL}
     if unknown := [key for key in given if key not in known]:
         raise InputError(
-            f"--fact {unknown[0]}: the registry has no place for it; the keys are {', '.join(known)}"
+            f"--fact {unknown[0]}: the registry has no place for it; give one of "
+            f"{', '.join(known)}"
         )
     stated = {
         "slug": re.sub(r"[^a-z0-9]+", "_", card.name.lower()).strip("_"),
