@@ -154,8 +154,7 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
     known = {**OWNERS, **OPTIONAL}
     if unknown := [key for key in given if key not in known]:
         raise InputError(
-            f"--fact {unknown[0]}: the registry has no place for it; give one of "
-            f"{', '.join(known)}"
+            f"--fact {unknown[0]}: the registry has no place for it; give one of {', '.join(known)}"
         )
     stated = {
         "slug": re.sub(r"[^a-z0-9]+", "_", card.name.lower()).strip("_"),
