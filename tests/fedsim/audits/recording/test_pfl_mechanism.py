@@ -108,7 +108,7 @@ def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
     said = [one["why"] for one in report["findings"] if "a total weight of" in one["why"]]
     assert len(said) == bool(alarm)
     if alarm:
-        assert f"a total weight of {alarm} that 50 users have" in said[0]
+        assert f"a total weight of {alarm} of 50 users" in said[0]
         assert said[0] in [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
