@@ -282,5 +282,5 @@ def test_a_maximum_that_may_not_suffice_is_said_before_the_work(
     assert "give only one" in err
     status, _, err = fedsim("run", experiment, "--max-trials", 8, "--out", tmp_path / "other")
     assert status == 2
-    assert "give --until-halfwidth" in err
+    assert "needs --until-halfwidth" in err
     assert not (tmp_path / "other").exists()
