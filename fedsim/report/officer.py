@@ -69,7 +69,8 @@ def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Doc
         alarming = is_alarming(report)
         before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
     states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
-    found = [*before, Prose(target.target(report)), *risks.in_short(report)[:1]]
+    risk = risks.of_run(report)
+    found = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
     return _document(report.name, first.first(report, about), found, states)
 
 

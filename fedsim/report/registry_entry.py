@@ -13,6 +13,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results.model_card import ModelCard, Privacy, Towards
 from fedsim.config.federation import OWN
 from fedsim.report.document.wording import number, percent, span
+from fedsim.report.model_card import risks_by_vantage
 from fedsim.report.sections import risks as risk_section
 
 Entry = Mapping[str, Any]
@@ -214,13 +215,8 @@ def _parameters(privacy: Privacy) -> str:
             "Records that clients held back to measure the model cost epsilon "
             f"{number(privacy.measures_epsilon)} at delta 0."
         )
-    return " ".join([*said, *_risk(privacy)])
-
-
-def _risk(privacy: Privacy) -> Iterator[str]:
-    from fedsim.report.model_card import risks_by_vantage  # noqa: PLC0415
-
-    yield risk_section.sentence(risks_by_vantage(privacy))
+    said.append(risk_section.sentence(risks_by_vantage(privacy)))
+    return " ".join(said)
 
 
 def _actors(privacy: Privacy) -> Iterator[str]:

@@ -78,21 +78,21 @@ def _words(report: Report) -> list[Block]:
         return []
     audited = next(row for row in rows if row.vantage == report.vantage)
     return [
-        Prose(f"{sentence({WHO[row.vantage]: row.risks for row in rows})} {MEANING}"),
+        Prose(f"{of_run(report)} {MEANING}"),
         Prose(holds_for(report)),
-        table({NAMES[row.vantage].capitalize(): row.risks for row in rows}),
+        table(_by_name(rows)),
         *_measured(report, dict(audited.risks)),
         Place("risks"),
     ]
 
 
-def in_short(report: Report) -> list[Block]:
-    """Return the sentence and the table without figure and measurements, for a short page."""
-    rows = _limited(report)
-    if not rows:
-        return []
-    said = sentence({WHO[row.vantage]: row.risks for row in rows})
-    return [Prose(said), table({NAMES[row.vantage].capitalize(): row.risks for row in rows})]
+def of_run(report: Report) -> str:
+    """Return the sentence about all vantage points of a run; "" without limits."""
+    return sentence({WHO[row.vantage]: row.risks for row in _limited(report)})
+
+
+def _by_name(rows: Sequence[VantageBounds]) -> dict[str, Risks]:
+    return {NAMES[row.vantage].capitalize(): row.risks for row in rows}
 
 
 def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
@@ -125,12 +125,13 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
     if not rows:
         return []
-    curves = {NAMES[row.vantage].capitalize(): row.risks for row in rows}
     caption = (
         "Largest success of any attack with what the training discloses, against its success "
         "without. The dashed line is an attack that learns nothing from the training."
     )
-    return [Figure("risks", risk_figures.success(curves), "Success of any attack.", caption)]
+    return [
+        Figure("risks", risk_figures.success(_by_name(rows)), "Success of any attack.", caption)
+    ]
 
 
 SECTION = Section("How likely is re-identification?", _words, _figures)
