@@ -164,8 +164,9 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
         "author": author,
     }
     facts = {key: value for key, value in {**stated, **given}.items() if value.strip()}
-    if missing := [key for key in OWNERS if key not in facts]:
-        lacking = "; ".join(f"--fact {key}=… ({OWNERS[key]})" for key in missing)
+    # A name without Latin letters makes no slug, and a blank fact counts as missing.
+    if missing := [key for key in (*OWNERS, "slug", "publication-date") if key not in facts]:
+        lacking = "; ".join(f"--fact {key}=… ({known[key]})" for key in missing)
         raise InputError(f"the registry requires what only you know; give {lacking}")
     if facts.get("sector", SECTORS[0]) not in SECTORS:
         raise InputError(f"--fact sector={facts['sector']}: give one of {', '.join(SECTORS)}")

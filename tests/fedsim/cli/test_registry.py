@@ -69,6 +69,7 @@ def test_a_training_becomes_an_entry_with_what_its_owner_knows(
         ((*OWNER, "--fact", "sector=Toys"), "give one of Technology"),
         ((*OWNER, "--fact", "publication-date=May"), "give it as YYYY-MM-DD"),
         ((*OWNER, "--fact", "region"), "has no value"),
+        ((*OWNER, "--fact", "slug= "), "give --fact slug="),
         ((*OWNER, "--schema", "none.yaml"), "cannot read the schema"),
     ],
 )
