@@ -280,7 +280,9 @@ def first(report: Report) -> FirstScreen:
         ),
         table=_least_protected(report),
         checks=_checks(report),
-        steps=[f"{text.capitalize()}." for text in dict.fromkeys([*mends[:3], found.advice])],
+        steps=[
+            f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], found.advice])
+        ],
         sign_off=first_screen.sign_off(
             data=f"what {facts['recorder']} recorded of {app}{versions}",
             date="",
