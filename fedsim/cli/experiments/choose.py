@@ -8,6 +8,7 @@ import typer
 from fedsim import config as configuration
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.theory.options import BaselineRisk, MaxRisk
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
@@ -26,6 +27,8 @@ def choose(
     max_advantage: Annotated[
         float | None, typer.Option(help="Limit on the adversary's advantage over guessing, 0 to 1.")
     ] = None,
+    max_risk: MaxRisk = None,
+    baseline_risk: BaselineRisk = None,
     min_accuracy: Annotated[
         float | None, typer.Option(help="Least accuracy of the model, 0 to 1.")
     ] = None,
@@ -71,7 +74,7 @@ def choose(
 
     console = Terminal(stderr=True, quiet=quiet)
     request = Request(
-        limit=choosing.limit(max_belief, max_advantage),
+        limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
         against=against,
         over=grid.axes(over or ()),

@@ -6,10 +6,13 @@ from typing import Any
 
 from fedsim.privacy.private_selection import SearchCost
 from fedsim.report.document.wording import beside_accuracy, number, percent, plain, span
+from fedsim.report.sections.risks import in_cases
 from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose.choose import (
+    ADVANTAGE,
     BELIEF,
     NEAR,
+    RISK,
     Candidate,
     noise_costs_nothing,
     trainings_needed,
@@ -82,6 +85,12 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         )
     else:
         yield "It is the least noise tried that meets the limit in theory."
+    if (asked := result.request.limit).key == RISK:
+        yield (
+            f"Somebody who would guess right in 1 of {1 / asked.baseline:,.0f} cases without the "
+            f"model guesses right in at most {chosen.risk / asked.baseline:.3g} of "
+            f"{1 / asked.baseline:,.0f} with it."
+        )
     yield (
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
         "is right in half of them."
@@ -302,7 +311,7 @@ def tail_limit(result: Result) -> float | None:
 
     Returns:
         The share of the chosen setting; without one, the largest of all settings that meet the
-        limit. None if no setting meets it, or if the limit is on the advantage, which has no tail.
+        limit. None if no setting meets it, or if the limit is not on the belief.
     """
     if result.request.limit.key != BELIEF:
         return None
@@ -315,8 +324,14 @@ def tail_limit(result: Result) -> float | None:
 def limit(result: Result) -> str:
     """Return the limit on the adversary, with the share of trainings that may exceed it."""
     who = result.config.federation.vantage.value.replace("-", " ")
-    if result.request.limit.key != BELIEF:
-        return f"the advantage of the {who} at most {number(result.request.limit.value)}"
+    asked = result.request.limit
+    if asked.key == ADVANTAGE:
+        return f"the advantage of the {who} at most {number(asked.value)}"
+    if asked.key == RISK:
+        return (
+            f"any attack of the {who} that succeeds in {in_cases(asked.baseline)} cases without "
+            f"the model succeeds in at most {percent(asked.value)} with it"
+        )
     tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
@@ -329,7 +344,10 @@ def limit_in_short(result: Result) -> str:
     """Return the limit, for a figure's legend."""
     tail = tail_limit(result)
     beside = "" if tail is None else f", but in {percent(tail)}"
-    return f"{result.request.limit.kind} at most {result.request.limit.value:g}{beside}"
+    asked = result.request.limit
+    if asked.key == RISK:
+        beside = f" from {in_cases(asked.baseline)}"
+    return f"{asked.kind} at most {asked.value:g}{beside}"
 
 
 def values(values: Mapping[str, Any]) -> str:

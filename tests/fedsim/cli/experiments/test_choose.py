@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from scipy.stats import norm
 
 import fedsim as api
 from adversaries.errors import InputError
@@ -80,6 +81,35 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
     for command in (("report", out), ("run", out / "config.toml", "--out", out)):
         status, _, err = fedsim(*command)
         assert (status, "it holds several runs" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = ("--max-risk", 0.05, "--baseline-risk", 0.0025, "--trials", 4, "--out", out)
+    over = ("--over", "privacy.max-risk=0.02,0.05,0.2")
+    status, printed, err = fedsim("choose", tiny, *asked, *over, "--json")
+    assert status == 0, err
+    written = json.loads(printed)
+    assert (written["limit"]["risk"], written["limit"]["baseline"]) == (0.05, 0.0025)
+    chosen = load(out / "config.toml")
+    assert chosen.privacy.baseline_risk == 0.0025
+    for row in written["settings"]:
+        report = json.loads((out / row["run"] / "report.json").read_text())
+        # The trade-off curve of a Gaussian mechanism, by its closed form.
+        mu = float(norm.ppf(0.5 + report["bounds"]["rho_alpha"] / 2) * 2)
+        assert row["risk"] == pytest.approx(norm.cdf(norm.ppf(0.0025) + mu), rel=1e-6)
+        assert row["meets_limit"] == (row["risk"] <= 0.05 * (1 + 1e-8))
+        assert len(report["lowering"]) > 1, "no setting that would lower the risk was computed"
+    assert (
+        written["chosen"]
+        == max(
+            (row for row in written["settings"] if row["meets_limit"]), key=lambda row: row["risk"]
+        )["run"]
+    )
+    assert any("guesses right in at most" in each for each in written["sentences"])
 
 
 @pytest.mark.slow
@@ -206,7 +236,8 @@ def test_more_trials_are_added_and_no_other_answer_is_overwritten(
     ("arguments", "complaint"),
     [
         ([], "the limit on the adversary is missing"),
-        (["--max-belief", 0.8, "--max-advantage", 0.2], "are both given; give one"),
+        (["--max-belief", 0.8, "--max-advantage", 0.2], "several limits are given"),
+        (["--max-belief", 0.8, "--baseline-risk", 0.1], "--baseline-risk needs --max-risk"),
         (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
         (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a share"),
         (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "which fedsim choose searches for"),
