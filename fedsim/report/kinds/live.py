@@ -48,7 +48,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent, would_have_seen
+from fedsim.report.document.wording import number, percent, would_have_noticed
 from fedsim.report.figures import belief_figures, training_figures
 
 Report = Mapping[str, Any]
@@ -113,7 +113,7 @@ def verdict(report: Report) -> str:
         )
     measured = state(report)
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
-        said.append(would_have_seen(report["seen_below"]))
+        said.append(would_have_noticed(report["seen_below"]))
     if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
         said.append("The auditor has not yet seen a whole round.")
     return " ".join(said)
@@ -297,7 +297,7 @@ def _checks(report: Report) -> list[Check]:
     ]
     if (bounds := report["bounds"]) is not None:
         if bounds["rho_alpha"] < 1:
-            text = "The interval of the measured advantage lies below the limit of theory."
+            text = "The measured advantage lies below the limit of theory."
             limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
             found.append(check(text, limit, report, fails=""))
         if np.isfinite(bounds["epsilon"]):
