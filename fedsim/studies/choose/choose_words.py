@@ -390,9 +390,12 @@ def _measured(result: Result, each: Candidate) -> str:
         for outcome in result.outcomes
         if outcome.report and outcome.point.name == each.name
     )
+    low, high = each.advantage_interval
+    decides = low > 0 or high < each.rho_alpha
+    said = "the trials do not contradict it" if decides else "so few trials cannot tell them apart"
     return (
         f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
         f"advantage of {number(each.advantage)} "
         f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
-        f"{number(each.rho_alpha)}; the trials do not contradict it."
+        f"{number(each.rho_alpha)}, a coin 0; {said}."
     )
