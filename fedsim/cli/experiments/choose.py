@@ -1,14 +1,17 @@
 """`fedsim choose`: the noise that meets a limit on the adversary."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedsim import config as configuration
+from fedsim.cli.experiments.elsewhere import Settings
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory.options import BaselineRisk, MaxRisk
+from fedsim.config import Config, Scalar
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
@@ -47,6 +50,7 @@ def choose(
         int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
     ] = None,
     set_: SetOption = None,
+    workers: Settings = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -81,9 +85,11 @@ def choose(
         trials=trials,
         common=configuration.parse_overrides(set_),
     )
-    result, directory = choosing.carry_out(
-        request, out, lambda values: configuration.load(config_file, values, "experiment"), console
-    )
+
+    def load(values: Mapping[str, Scalar]) -> Config:
+        return configuration.load(config_file, values, "experiment")
+
+    result, directory = choosing.carry_out(request, out, load, console, workers)
     if json_:
         print_json(choose_report.document(result))
     else:

@@ -149,13 +149,14 @@ def search(
     out: Path | None,
     load: Load,
     prepare: Prepare,
-    run: Callable[["Plan"], RunDirectory],
+    several: grid.Runs,
     say: Callable[[str], None],
 ) -> tuple[Result, Path]:
     """Run every setting, or the part that is not done yet, and pick one.
 
     Args:
         out: directory with a folder for each run; None for one named after the experiment.
+        several: carries out the runs.
         say: prints a line of progress.
 
     Returns:
@@ -183,7 +184,7 @@ def search(
     report_directory.create(out)
     trials = plans[0].config.trials.count
     say(f"{len(points)} settings, {trials} trials each")
-    outcomes = grid.carry_out(points, plans, run, say)
+    outcomes = grid.carry_out(points, plans, several, say)
     settings = (choose.candidate(each, request.limit, len(points)) for each in outcomes)
     choice = choose.choose([each for each in settings if each is not None], request.min_accuracy)
     final = choice.chosen.values if choice.chosen else points[0].values

@@ -9,7 +9,7 @@ from adversaries.errors import InputError
 from fedsim.api import configured, console
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
-from fedsim.experiment import in_process, prepare, with_absolute_paths
+from fedsim.experiment import prepare, several, with_absolute_paths
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -66,6 +66,7 @@ def choose(
     out: Path | str | None = None,
     overrides: Mapping[str, Scalar] | None = None,
     progress: bool | None = None,
+    workers: int | None = None,
 ) -> Selection:
     """Return the least noise that meets a limit on the adversary, as `fedsim choose` finds it.
 
@@ -88,6 +89,7 @@ def choose(
             fedsim-runs/NAME-choose-belief-0.75.
         overrides: dotted keys with the value that all settings take.
         progress: whether to show a bar; None: only in a terminal or a notebook.
+        workers: number of processes that carry out the settings; None for this one.
 
     Returns:
         The selection; its config is None if no setting meets the request.
@@ -112,6 +114,7 @@ def choose(
         None if out is None else Path(out),
         lambda values: configured(config, values),
         console(progress),
+        workers,
     )
     grid.complain(result.outcomes)
     chosen = result.config if result.choice.chosen else None
@@ -151,7 +154,11 @@ def limit(
 
 
 def carry_out(
-    request: "Request", out: Path | None, load: "Load", shown: "Console"
+    request: "Request",
+    out: Path | None,
+    load: "Load",
+    shown: "Console",
+    workers: int | None = None,
 ) -> tuple["Result", Path]:
     """Search, write the report, and return the result and its directory."""
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
@@ -160,8 +167,8 @@ def carry_out(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
-        prepare=prepare,
-        run=lambda plan: in_process(plan, shown),
+        prepare=lambda config: prepare(config, processes=workers or 1),
+        several=lambda plans: several(plans, workers, shown),
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):

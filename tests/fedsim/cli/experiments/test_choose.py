@@ -13,12 +13,13 @@ from scipy.stats import norm
 
 import fedsim as api
 from adversaries.errors import InputError
+from fedsim import experiment
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.plan import Plan
 from fedsim.game.mechanisms import privacy
-from fedsim.studies.choose import choose, choose_search, choosing
+from fedsim.studies.choose import choose, choose_search
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -127,7 +128,7 @@ def test_what_is_interrupted_goes_on_and_what_fails_is_named(
             raise FloatingPointError("no numbers any more")
         return in_process(plan, console)
 
-    monkeypatch.setattr(choosing, "in_process", breaking)
+    monkeypatch.setattr(experiment, "in_process", breaking)
     over = ("--over", "privacy.rho-alpha=0.1,0.2,0.3")
     asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out, *over)
     status, _, err = fedsim(*asked)
