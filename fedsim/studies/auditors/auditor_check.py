@@ -107,14 +107,14 @@ class AuditorCheck:
         claim = f"bounds may be above the truth in {allowed} of games"
         worst = max(self.results, key=lambda each: each.share)
         seen = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
-        found = {
+        sentences = {
             Validity.INVALID: f"They are in {seen}.",
             Validity.VALID: f"They are in no more; the worst case is {seen}.",
             Validity.CANNOT_TELL: f"The games cannot tell: they are in {seen}. Try more games.",
         }
         stated = f"At its confidence of {self.confidence:g}, {claim}."
         verdict = f"{self.verdict.value.capitalize()} ({level} confidence)."
-        return f"{verdict} {stated} {found[self.verdict]}"
+        return f"{verdict} {stated} {sentences[self.verdict]}"
 
     def __repr__(self) -> str:
         from fedsim.report.document import terminal  # noqa: PLC0415

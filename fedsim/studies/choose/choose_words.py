@@ -85,11 +85,11 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         )
     else:
         yield "It is the least noise tried that meets the limit in theory."
-    if (asked := result.request.limit).key == RISK:
+    if (bound := result.request.limit).key == RISK:
         yield (
-            f"Somebody who would guess right in 1 of {1 / asked.baseline:,.0f} cases without the "
-            f"model guesses right in at most {chosen.risk / asked.baseline:.3g} of "
-            f"{1 / asked.baseline:,.0f} with it."
+            f"Somebody who would guess right in 1 of {1 / bound.baseline:,.0f} cases without the "
+            f"model guesses right in at most {chosen.risk / bound.baseline:.3g} of "
+            f"{1 / bound.baseline:,.0f} with it."
         )
     yield (
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
@@ -324,13 +324,13 @@ def tail_limit(result: Result) -> float | None:
 def limit(result: Result) -> str:
     """Return the limit on the adversary, with the share of trainings that may exceed it."""
     who = result.config.federation.vantage.value.replace("-", " ")
-    asked = result.request.limit
-    if asked.key == ADVANTAGE:
-        return f"the advantage of the {who} at most {number(asked.value)}"
-    if asked.key == RISK:
+    bound = result.request.limit
+    if bound.key == ADVANTAGE:
+        return f"the advantage of the {who} at most {number(bound.value)}"
+    if bound.key == RISK:
         return (
-            f"any attack of the {who} that succeeds in {in_cases(asked.baseline)} cases without "
-            f"the model succeeds in at most {percent(asked.value)} with it"
+            f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
+            f"the model succeeds in at most {percent(bound.value)} with it"
         )
     tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
@@ -344,10 +344,10 @@ def limit_in_short(result: Result) -> str:
     """Return the limit, for a figure's legend."""
     tail = tail_limit(result)
     beside = "" if tail is None else f", but in {percent(tail)}"
-    asked = result.request.limit
-    if asked.key == RISK:
-        beside = f" from {in_cases(asked.baseline)}"
-    return f"{asked.kind} at most {asked.value:g}{beside}"
+    bound = result.request.limit
+    if bound.key == RISK:
+        beside = f" from {in_cases(bound.baseline)}"
+    return f"{bound.kind} at most {bound.value:g}{beside}"
 
 
 def values(values: Mapping[str, Any]) -> str:
@@ -392,10 +392,12 @@ def _measured(result: Result, each: Candidate) -> str:
     )
     low, high = each.advantage_interval
     decides = low > 0 or high < each.rho_alpha
-    said = "the trials do not contradict it" if decides else "so few trials cannot tell them apart"
+    conclusion = (
+        "the trials do not contradict it" if decides else "so few trials cannot tell them apart"
+    )
     return (
         f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
         f"advantage of {number(each.advantage)} "
         f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
-        f"{number(each.rho_alpha)}, a coin 0; {said}."
+        f"{number(each.rho_alpha)}, a coin 0; {conclusion}."
     )

@@ -143,9 +143,9 @@ def _records(means: Means) -> tuple[Records, Records]:
         whole = data.load("digits").train
         order = np.random.default_rng(1).permutation(len(whole))
         return whole.take(order[:1200]), whole.take(order[1200:])
-    found = data.load("mnist", str(means.data("mnist")), download=means.download)
-    assert found.test is not None
-    return found.train, found.test
+    dataset = data.load("mnist", str(means.data("mnist")), download=means.download)
+    assert dataset.test is not None
+    return dataset.train, dataset.test
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,10 @@ def _accuracies(
     hidden: int,
 ) -> Floats:
     """Return the accuracy of each training on the test set, [T]."""
-    seen, classes = inputs[0].shape[1], int(train.labels.max()) + 1
+    features, classes = inputs[0].shape[1], int(train.labels.max()) + 1
 
     def build() -> nn.Module:
-        return nn.Sequential(nn.Linear(seen, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+        return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
     structure = models.structural_model(build, SEED)
     theta = train_on_samples(

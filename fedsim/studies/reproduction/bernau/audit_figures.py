@@ -178,9 +178,9 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
     references: tuple[Reference, ...] = ()
     if read is not None:
         references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
-    found = _value(run.report.empirical.epsilon.belief)
+    estimate = _value(run.report.empirical.epsilon.belief)
     name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
-    return Number(name, found, _largest(run), None, references)
+    return Number(name, estimate, _largest(run), None, references)
 
 
 def _largest(run: Run) -> tuple[float, float]:
@@ -218,8 +218,8 @@ def _drawn(runs: Runs) -> str:
         for axes, (title, value) in zip(panels, routes, strict=False):
             axes.plot(targets, targets, color=canvas.GREEN, linestyle="--", label="ε′ = ε")
             for scaled, colour in (("local", canvas.VERMILION), ("global", canvas.BLUE)):
-                found = [value(by_scale[scaled]) for by_scale in runs.values()]
-                axes.plot(targets, found, color=colour, marker="o", label=f"{scaled} sensitivity")
+                by_run = [value(by_scale[scaled]) for by_scale in runs.values()]
+                axes.plot(targets, by_run, color=colour, marker="o", label=f"{scaled} sensitivity")
             axes.set_title(title, pad=22)
             axes.set_xlabel("ε")
             axes.set_ylabel("ε′")

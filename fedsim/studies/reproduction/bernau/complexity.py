@@ -82,12 +82,12 @@ def _belief(records: int, rounds: int) -> None:
 def _shortest(work: Callable[[int], object], size: int) -> float:
     """Return seconds of the fastest of a few calls, after one to warm up."""
     work(size)
-    found = []
+    seconds = []
     for _ in range(REPEATED):
         begun = time.perf_counter()
         work(size)
-        found.append(time.perf_counter() - begun)
-    return min(found)
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
 
 
 def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float]) -> Number:

@@ -128,10 +128,10 @@ def normal_divergence(squared_shift: float, ratio: float) -> Floats:
     """
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = ORDERS * squared_shift / (2 * mixed) - (np.log(mixed) - ORDERS * np.log(ratio)) / (
-            2 * (ORDERS - 1)
-        )
-    return np.where(mixed > 0, found, np.inf)
+        divergence = ORDERS * squared_shift / (2 * mixed) - (
+            np.log(mixed) - ORDERS * np.log(ratio)
+        ) / (2 * (ORDERS - 1))
+    return np.where(mixed > 0, divergence, np.inf)
 
 
 def gamma_divergence(shape: float, ratio: float) -> Floats:
@@ -142,8 +142,8 @@ def gamma_divergence(shape: float, ratio: float) -> Floats:
     """
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)
-    return np.where(mixed > 0, found, np.inf)
+        divergence = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)
+    return np.where(mixed > 0, divergence, np.inf)
 
 
 def _own_concluded() -> str:
@@ -270,7 +270,7 @@ def by_percentile(steps: int) -> Mapping[str, Floats]:
     gradients = growth.weibull_gradients(np.random.default_rng(5), steps)
     lengths = growth.norms(gradients)
     deltas = [bayesian.delta_at_percentile(growth.DELTA, float(one)) for one in PERCENTILES]
-    found = {}
+    estimates = {}
     for quantile in (growth.QUANTILES[0], growth.QUANTILES[-1]):
         bounds = np.quantile(lengths, quantile, axis=-1)
         distances = growth.pair_distances(growth.clipped(gradients, bounds))
@@ -278,10 +278,10 @@ def by_percentile(steps: int) -> Mapping[str, Floats]:
             axis=0
         )
         gamma = steps * bayesian.GAMMA
-        found[f"clipped at the {quantile:g} quantile"] = np.array(
+        estimates[f"clipped at the {quantile:g} quantile"] = np.array(
             [float(bayesian.epsilons(spent, growth.ORDERS, one, gamma)[0]) for one in deltas]
         )
-    return found
+    return estimates
 
 
 def _drawn(curves: Mapping[str, Floats]) -> str:

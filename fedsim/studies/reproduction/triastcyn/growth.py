@@ -51,8 +51,8 @@ def pair_distances(vectors: Floats) -> Floats:
     products = vectors @ np.swapaxes(vectors, -1, -2)
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     first, second = np.triu_indices(vectors.shape[-2], k=1)
-    found = squares[..., first] + squares[..., second] - 2 * products[..., first, second]
-    return np.sqrt(np.maximum(found, 0.0))
+    squared = squares[..., first] + squares[..., second] - 2 * products[..., first, second]
+    return np.sqrt(np.maximum(squared, 0.0))
 
 
 def moments_epsilon(multiplier: float, steps: int, orders: Ints = ORDERS) -> float:
@@ -110,8 +110,10 @@ def followed(means: Means) -> Reproduced:
     clipped = grown(drawn, QUANTILES[0], clip=True)
     # The moments accountant, of gradients clipped to C: the noise is their distance.
     at, count = ORDERS[ORDERS == FIXED], np.arange(1, steps + 1)
-    found = [[moments_epsilon(1.0, int(one), orders) for one in count] for orders in (at, ORDERS)]
-    ours = Growth(np.array(found[:1]), np.array(found[1:]))
+    epsilons = [
+        [moments_epsilon(1.0, int(one), orders) for one in count] for orders in (at, ORDERS)
+    ]
+    ours = Growth(np.array(epsilons[:1]), np.array(epsilons[1:]))
     numbers = [
         Number(f"moments accountant, λ = {FIXED}, {steps} steps: ε", float(ours.fixed[0, -1])),
         Number(f"moments accountant, λ searched, {steps} steps: ε", float(ours.searched[0, -1])),

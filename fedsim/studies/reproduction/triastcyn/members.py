@@ -79,12 +79,12 @@ class Distances:
 
 def compared(means: Means) -> Reproduced:
     """Return the tests and histograms of both distributions, after little and long training."""
-    found = {}
+    distances = {}
     for regime in REGIMES:
         means.say(f"trains: {regime.title}")
-        found[regime.title] = _distances(means, regime)
-    numbers = tuple(one for name, of in found.items() for one in _numbers(name, of))
-    told = [f"{name}, {_verdict(*p_values(of))}" for name, of in found.items()]
+        distances[regime.title] = _distances(means, regime)
+    numbers = tuple(one for name, of in distances.items() for one in _numbers(name, of))
+    told = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
         "Welch's t-test and Levene's test of the distances of members and of held-out records "
         f"(DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records; five passes without noise over "
@@ -93,7 +93,7 @@ def compared(means: Means) -> Reproduced:
         "is a matter of how little a model has memorised: the statement of the source is one about "
         f"its model, and with {PAIRS[means.scale]} pairs no bound of the leakage.",
         numbers,
-        tuple(_picture(name, of) for name, of in found.items()),
+        tuple(_picture(name, of) for name, of in distances.items()),
     )
 
 

@@ -132,8 +132,8 @@ def moment(norm: float) -> float:
     above, below = _log_mixture(at, norm + DISTANCE), _log_mixture(at, norm)
     # The excess over 1 avoids cancellation.
     excess = np.expm1((ORDER + 1) * (above - below)) - (ORDER + 1) * np.expm1(above - below)
-    found = np.trapezoid(np.exp(below) * excess, at)
-    return math.log1p(float(found))
+    integral = np.trapezoid(np.exp(below) * excess, at)
+    return math.log1p(float(integral))
 
 
 def _log_mixture(at: Floats, mean: float) -> Floats:
@@ -143,8 +143,8 @@ def _log_mixture(at: Floats, mean: float) -> Floats:
 
 
 def _by(neighbouring: Neighbouring) -> float:
-    found = bayesian.log_moments([ORDER], DISTANCE, 1.0, SAMPLED, neighbouring)
-    return float(found[0])
+    moments = bayesian.log_moments([ORDER], DISTANCE, 1.0, SAMPLED, neighbouring)
+    return float(moments[0])
 
 
 def _drawn_moments(exact: Floats, printed: float, bound: float) -> str:

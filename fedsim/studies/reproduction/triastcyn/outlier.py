@@ -41,9 +41,9 @@ def attacked(means: Means) -> Reproduced:
     numbers += [
         Number(
             f"BDP ε of a resident, noise for DP ε = {one:g}",
-            found,
+            epsilon,
         )
-        for one, found in zip(EPSILONS, bdp, strict=True)
+        for one, epsilon in zip(EPSILONS, bdp, strict=True)
     ]
     exact = exact_rest(distances, multiplier(EPSILONS[2]))
     numbers.append(
@@ -58,10 +58,10 @@ def attacked(means: Means) -> Reproduced:
             f"{one:g}",
             f"{accuracy(one):.5f}",
             f"{laplace_accuracy(one):.5f}",
-            f"{found:.3g}",
-            f"{accuracy(found):.4f}",
+            f"{epsilon:.3g}",
+            f"{accuracy(epsilon):.4f}",
         )
-        for one, found in zip(EPSILONS, bdp, strict=True)
+        for one, epsilon in zip(EPSILONS, bdp, strict=True)
     ]
     headings = ("DP ε", "Equation 1", "Laplace mean", "BDP ε of a resident", "Equation 1 of it")
     return Reproduced(

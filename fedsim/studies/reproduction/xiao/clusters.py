@@ -98,9 +98,9 @@ def centroids(
         start: public centroids, [K, pixels].
     """
     seed = int(coins.integers(2**31))
-    found = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_
-    distances = ((start[:, None] - found[None]) ** 2).sum(-1)
-    return np.asarray(found[linear_sum_assignment(distances)[1]])
+    centres = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_
+    distances = ((start[:, None] - centres[None]) ** 2).sum(-1)
+    return np.asarray(centres[linear_sum_assignment(distances)[1]])
 
 
 def _simulated(pool: Floats, records: int, clusters: int, count: int) -> Floats:
