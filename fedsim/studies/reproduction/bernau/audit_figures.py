@@ -152,10 +152,10 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     ]
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
         assert attack.advantage is not None
-        known = MEMBERSHIP.get(data)
+        published = MEMBERSHIP.get(data)
         references: tuple[Reference, ...] = ()
-        if known is not None:
-            value = known[place]
+        if published is not None:
+            value = published[place]
             references = (Reference(value, (value - 0.0005, value + 0.0005), "recorded"),)
         numbers.append(
             Number(

@@ -96,8 +96,8 @@ def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
     slope = float(fitted.slope)
     # An order O(n^a) is an upper bound: anything below it agrees.
-    known = Reference(published, (-np.inf, published))
-    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (known,))
+    reference = Reference(published, (-np.inf, published))
+    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (reference,))
 
 
 def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:

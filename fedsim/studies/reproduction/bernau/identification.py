@@ -66,18 +66,18 @@ def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
     measured = run.report.empirical
     assert measured.advantage is not None
     if data in WINS:
-        known = advantage_of_wins(*WINS[data][variant])
+        reference = advantage_of_wins(*WINS[data][variant])
     else:
         value = ADVANTAGES[data][variant]
         wins = round((1 + value) / 2 * PUBLISHED_TRIALS)
         interval = advantage_of_wins(wins, PUBLISHED_TRIALS).range
-        known = Reference(value, interval, "published")
+        reference = Reference(value, interval, "published")
     return Number(
         f"{name}: advantage",
         measured.advantage,
         measured.advantage_interval,
         run.report.prediction.advantage,
-        (known,),
+        (reference,),
     )
 
 
@@ -86,13 +86,13 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
     measured = run.report.empirical
     assert measured.delta_prime is not None
     count = EXCEEDED[data][variant]
-    known = clopper_pearson(count, PUBLISHED_TRIALS, CONFIDENCE)
+    reference = clopper_pearson(count, PUBLISHED_TRIALS, CONFIDENCE)
     return Number(
         f"{name}: δ′",
         measured.delta_prime,
         measured.delta_prime_interval,
         None,
-        (Reference(count / PUBLISHED_TRIALS, (known.low, known.high)),),
+        (Reference(count / PUBLISHED_TRIALS, (reference.low, reference.high)),),
     )
 
 

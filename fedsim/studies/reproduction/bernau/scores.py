@@ -239,6 +239,6 @@ def _multiplier(data: str, belief: float, epsilon: float, delta: float, at: str)
     references: tuple[Reference, ...] = ()
     if recorded is not None:
         decimals = 4 if recorded > 100 else 6
-        known = printed(recorded, decimals)
-        references = (Reference(known.value, known.range, "recorded"),)
+        published = printed(recorded, decimals)
+        references = (Reference(published.value, published.range, "recorded"),)
     return Number(f"{at}: noise multiplier", multiplier, references=references)

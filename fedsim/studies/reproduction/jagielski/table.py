@@ -77,8 +77,8 @@ def published(means: Means, initialisation: str) -> Reproduced:
     played_by = _play(means, size, (initialisation,), norms, epsilons)
     numbers: list[Number] = []
     for (_, norm, epsilon), played in played_by.items():
-        known = PRINTED[initialisation, epsilon][NORMS.index(norm)]
-        numbers += _numbers(_name(initialisation, norm, epsilon), played, known)
+        printed = PRINTED[initialisation, epsilon][NORMS.index(norm)]
+        numbers += _numbers(_name(initialisation, norm, epsilon), played, printed)
     return Reproduced(
         f"{WORDS[initialisation].capitalize()}: {_ceiling(size)} {_honest(played_by)}",
         tuple(numbers),
@@ -133,13 +133,13 @@ def _play(
     }
 
 
-def _numbers(name: str, played: Played, known: float | None) -> list[Number]:
+def _numbers(name: str, played: Played, printed: float | None) -> list[Number]:
     best, (low, high) = played.best(paid=False), played.spread()
     references: tuple[Reference, ...] = ()
-    if known is not None:
+    if printed is not None:
         # The source's number varies with its trainings as ours does.
         half = max(0.005, (high - low) / 2)
-        references = (Reference(known, (known - half, known + half)),)
+        references = (Reference(printed, (printed - half, printed + half)),)
     return [
         Number(
             f"{name}: best of k",

@@ -111,15 +111,15 @@ def _distances(means: Means, regime: Regime) -> Distances:
     theta = trainings.trained(config.game, federation.load(config), noise)
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}
-    known = federation.load(trainings.configured(means, "mnist", free))
+    loaded = federation.load(trainings.configured(means, "mnist", free))
     pairs, trials = PAIRS[means.scale], config.trials.count
-    groups = torch.arange(2 * pairs, device=known.device).reshape(1, pairs, 2)
+    groups = torch.arange(2 * pairs, device=loaded.device).reshape(1, pairs, 2)
     groups = groups.expand(trials, -1, -1)
     some = np.arange(2 * pairs)
-    members, labels = known.members(some)
-    features, targets = known.held_out()
+    members, labels = loaded.members(some)
+    features, targets = loaded.held_out()
     measured = [
-        known.clipper.clipped_distances(theta, *records, groups).cpu().numpy()
+        loaded.clipper.clipped_distances(theta, *records, groups).cpu().numpy()
         for records in ((members, labels), (features[: 2 * pairs], targets[: 2 * pairs]))
     ]
     return Distances(*measured)

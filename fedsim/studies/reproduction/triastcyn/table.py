@@ -70,9 +70,9 @@ def _baseline(means: Means, data: str) -> Number:
     norm, rate = trainings.SETTINGS[data].steps[0]
     changes = {"training.clipping-norm": norm, "training.learning-rate": rate}
     config = trainings.configured(means, data, changes)
-    known = federation.load(config)
-    theta = trainings.trained(config.game, known)
-    _, correct = known.evaluate(theta, *known.held_out())
+    loaded = federation.load(config)
+    theta = trainings.trained(config.game, loaded)
+    _, correct = loaded.evaluate(theta, *loaded.held_out())
     values = correct.double().mean(dim=1).cpu().numpy()
     return averaged(f"C = {norm:g}: accuracy without noise", values)
 
