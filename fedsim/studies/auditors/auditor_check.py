@@ -106,11 +106,11 @@ class AuditorCheck:
         allowed, level = percent(1 - self.confidence), percent(VERDICT_CONFIDENCE)
         claim = f"bounds may be above the truth in {allowed} of games"
         worst = max(self.results, key=lambda each: each.share)
-        worst_one = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
+        where = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
         sentences = {
-            Validity.INVALID: f"They are in {worst_one}.",
-            Validity.VALID: f"They are in no more; the worst case is {worst_one}.",
-            Validity.CANNOT_TELL: f"The games cannot tell: they are in {worst_one}. Try more games.",
+            Validity.INVALID: f"They are in {where}.",
+            Validity.VALID: f"They are in no more; the worst case is {where}.",
+            Validity.CANNOT_TELL: f"The games cannot tell: they are in {where}. Try more games.",
         }
         stated = f"At its confidence of {self.confidence:g}, {claim}."
         verdict = f"{self.verdict.value.capitalize()} ({level} confidence)."
