@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fedsim.common.foreign_text import shown
 from fedsim.privacy.private_selection import SearchCost
 from fedsim.report.document.wording import beside_accuracy, number, percent, plain, span
 from fedsim.report.sections.risks import in_cases
@@ -18,6 +19,9 @@ from fedsim.studies.choose.choose import (
     trainings_needed,
 )
 from fedsim.studies.choose.choose_search import Result
+
+RECOGNISES_NOTHING = 0.05
+"""Recall of a class below which the accuracy of a model says little."""
 
 NO_GUARANTEE = (
     "The trials of this page take their noise from the seed. They are a measurement, for which "
@@ -101,6 +105,7 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
             f"{number(result.needed)}."
         )
     yield f"The model's accuracy is {_accuracy(result, chosen)}."
+    yield from _other_measures(result, chosen)
     yield _measured(result, chosen)
     yield from _not_the_noise(result, chosen)
 
@@ -111,7 +116,10 @@ def _left_out(result: Result) -> Iterator[str]:
         if each.meets and each.left_out:
             accuracy = ""
             if each.accuracy is not None and not each.alarm:
-                accuracy = f" Its accuracy is {_accuracy(result, each)}."
+                accuracy = (
+                    f" Its accuracy is {_accuracy(result, each)}, that of the most frequent class "
+                    f"{percent(each.majority)}."
+                )
             page = f"{each.name}/report.html"
             yield f"Left out: {values(each.values)}. {each.left_out}{accuracy} See {page}."
     meeting = [each for each in result.choice.candidates if each.meets]
@@ -146,18 +154,19 @@ def _towards(result: Result, each: Candidate) -> str:
         text = ""
         if math.isfinite(bounds.epsilon):
             text = (
-                f"ε = {number(bounds.epsilon)}, belief at most {percent(bounds.rho_beta)} except "
-                f"in a tail, right in at most {percent((1 + bounds.rho_alpha) / 2)} of cases"
+                f"ε = {number(bounds.epsilon)}, the belief is at most {percent(bounds.rho_beta)} "
+                "except in a tail, and the adversary is right in at most "
+                f"{percent((1 + bounds.rho_alpha) / 2)} of cases"
             )
             if bounds.vantage == "server" and federation.summed_in_the_clear:
                 text += ", once sums are securely aggregated"
         roles.setdefault(text, []).append(WHO[bounds.vantage])
     exposed = roles.pop("", [])
-    parts = [f"towards {' and '.join(who)} {text}" for text, who in roles.items()]
+    parts = [f"Towards {' and '.join(who)}, {text}." for text, who in roles.items()]
     if exposed:
         why = ", who sees each client's sum" * (exposed == [WHO["server"]])
-        parts.append(f"no protection from {' and '.join(exposed)}{why}")
-    return f"Under {federation.trust.value} trust: {'; '.join(parts)}."
+        parts.append(f"Nothing protects from {' and '.join(exposed)}{why}.")
+    return f"Trust is {federation.trust.value}. {' '.join(parts)}"
 
 
 def _not_the_noise(result: Result, chosen: Candidate) -> Iterator[str]:
@@ -364,22 +373,35 @@ def _delta(result: Result) -> str:
 
 
 def _accuracy(result: Result, each: Candidate) -> str:
+    """Return the mean accuracy with its interval."""
     between = each.accuracy_interval
+    if between is None:
+        return (
+            f"{percent(each.accuracy)}, without an interval, since the trainings are too few or "
+            "equal"
+        )
+    ends = span((between.low, between.high), percent)
+    return f"{percent(each.accuracy)} on average ({ends}, over {each.trainings} trainings)"
+
+
+def _other_measures(result: Result, each: Candidate) -> Iterator[str]:
+    """Yield what stands beside the accuracy of the chosen setting."""
     beside = beside_accuracy(
         each.majority, each.balanced_accuracy, each.area_under_curve, each.least_recall
     )
-    if between is None:
-        return (
-            f"{percent(each.accuracy)} ({beside}), without an interval, since the trainings are "
-            "too few or equal"
+    yield f"Beside it: {beside}."
+    if each.band:
+        yield f"Nine in ten single trainings had an accuracy of {span(each.band, percent)}."
+    if each.accuracy_interval is not None:
+        yield (
+            f"The intervals of all {len(result.outcomes)} settings hold together at "
+            f"{percent(result.config.audit.confidence)}."
         )
-    band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
-    return (
-        f"{percent(each.accuracy)} on average, {beside}{band} (interval of the mean: "
-        f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
-        f"{len(result.outcomes)} settings' intervals hold together at "
-        f"{percent(result.config.audit.confidence)})"
-    )
+    if each.least_recall is not None and each.least_recall[1] < RECOGNISES_NOTHING:
+        yield (
+            f"The model hardly recognises class {shown(each.least_recall[0])}: its accuracy says "
+            "little. Try more training.rounds, or another training.learning-rate."
+        )
 
 
 def _measured(result: Result, each: Candidate) -> str:

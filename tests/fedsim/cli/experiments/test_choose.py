@@ -212,7 +212,7 @@ def test_more_trials_are_added_and_no_other_answer_is_overwritten(
     assert {row["evaluated_trials"] for row in found["settings"]} == {8}
     towards = {each["vantage"]: each["epsilon"] for each in found["towards"]}
     assert set(towards) == {"participant", "server", "released-model"}
-    assert found["sentences"][1].startswith("Under central trust: towards a participant")
+    assert found["sentences"][1].startswith("Trust is central. Towards a participant")
     assert "the operator of the server" in found["sentences"][1]
     assert found["sentences"][0].startswith("Take ε = ")
     assert "except in up to" in found["sentences"][0]
