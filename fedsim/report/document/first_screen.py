@@ -46,7 +46,7 @@ def check(
         fails: condition that proves a failure. Without proof, a shut gate cannot tell. None: the
             same as `shuts`. "": no proof is possible.
         failed: sentence for a failed check; "" for `text`.
-        unknown: sentence for a check that cannot tell; "" for "whether" before `text`.
+        unknown: sentence for a check that cannot tell; "" for "It is open whether" before `text`.
     """
     shut = _complaint(shuts, report)
     if not shut:
@@ -54,7 +54,7 @@ def check(
     proof = shut if fails is None else fails and _complaint(fails, report)
     if proof and not proof.startswith("cannot tell"):
         return Check(FAILED, failed or text, shuts)
-    return Check(OPEN, unknown or f"whether {text[:1].lower()}{text[1:]}", shuts)
+    return Check(OPEN, unknown or f"It is open whether {text[:1].lower()}{text[1:]}", shuts)
 
 
 def settled(passes: bool, text: str, failed: str) -> Check:
