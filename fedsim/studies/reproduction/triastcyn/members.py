@@ -84,14 +84,15 @@ def compared(means: Means) -> Reproduced:
         means.say(f"trains: {regime.title}")
         distances[regime.title] = _distances(means, regime)
     numbers = tuple(one for name, of in distances.items() for one in _numbers(name, of))
-    told = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
+    results = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
-        "Welch's t-test and Levene's test of the distances of members and of held-out records "
-        f"(DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records; five passes without noise over "
-        f"10 000; 150 passes over 2000, known by heart then): {'; '.join(told)}. The trainings "
+        "Welch's t-test and Levene's test compare the distances of members and of held-out "
+        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, five passes "
+        "without noise over 10 000, and 150 passes over 2000, known by heart then. "
+        f"{'. '.join(results)}. The trainings "
         "share their records, so their p-values are not independent. That no difference is found "
-        "is a matter of how little a model has memorised: the statement of the source is one about "
-        f"its model, and with {PAIRS[means.scale]} pairs no bound of the leakage.",
+        "is a matter of how little a model has memorised. The statement of the source is one about "
+        f"its model. It is, with {PAIRS[means.scale]} pairs no bound of the leakage.",
         numbers,
         tuple(_picture(name, of) for name, of in distances.items()),
     )

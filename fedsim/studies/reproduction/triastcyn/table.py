@@ -79,9 +79,9 @@ def _baseline(means: Means, data: str) -> Number:
 
 def _concluded(title: str, reached: list[float], results: list[tuple[float, Bayesian]]) -> str:
     parts = [
-        f"at C = {norm:g} (accuracy {share:.3f}) BDP's ε is {_mean(one):.3g}, DP's "
+        f"At C = {norm:g} (accuracy {share:.3f}) BDP's ε is {_mean(one):.3g}, DP's "
         f"{_worst(one):.3g} by the same moments and {one.dp_epsilon:.3g} by the privacy loss "
-        "distribution"
+        "distribution."
         for share, (norm, one) in zip(reached, results, strict=True)
     ]
     below = [f"{norm:g}" for norm, one in results if _mean(one) < one.dp_epsilon]
@@ -92,11 +92,11 @@ def _concluded(title: str, reached: list[float], results: list[tuple[float, Baye
     )
     return (
         f"{title}, equal noise, δ = {trainings.DELTA:g}, sampled steps on clipped gradients of "
-        f"single records: {'; '.join(parts)}. So BDP ≤ DP holds by the same moments, and {verdict}."
+        f"single records. {' '.join(parts)} So BDP ≤ DP holds by the same moments, and {verdict}."
         " The Hölder exponent of Theorem 1 makes the cost nearly that of the longest sampled "
-        "gradient: where one reaches C it is DP's, and the gain is that of a C that is longer than "
-        "gradients are. The authors' code is not DP's mechanism at equal noise: it clips the "
-        "gradient of a whole batch, adds a tenth of that as noise, and takes the distances of "
+        "gradient. Where one reaches C it is DP's, and the gain is that of a C that is longer than "
+        "gradients are. The authors' code is not DP's mechanism at equal noise. It clips the "
+        "gradient of a whole batch, and adds a tenth of that as noise. It takes the distances of "
         "eight leave-one-out means, which are 1/(batch − 1) of those of records. "
     )
 
