@@ -236,8 +236,8 @@ def examined(means: Means) -> Reproduced:
         f"is 0, and 1 at confidence 1. A mean p has the failure probability (1 − p)^"
         f"{RECORDS + 1}, one draw more than there are data, because of the flat prior. It "
         f"overestimates in {flat.ours:.3f} of draws from that prior (1 − γ = "
-        f"{1 - SIMULATED:g}). It does so of one fixed mean in as few as {least:.3f}, and never of one "
-        f"near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
+        f"{1 - SIMULATED:g}). It does so of one fixed mean in as few as {least:.3f}, and never of "
+        f"one near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
         f"general: of heavy-tailed e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} "
         "even at γ = 1e-16. So γ is no probability of failure unless e^L is bounded or nearly "
         "normal. T steps make its tail T times longer in the exponent. " + _own_concluded(),
