@@ -11,7 +11,8 @@ up to the effect of a round's noise on later gradients.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,14 @@ from torch import Tensor
 
 from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior, surprise
 from adversaries.errors import InputError
-from fedsim.common.blocks import slices
+from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
+from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.mechanism import (
     Mechanism,
@@ -50,8 +52,8 @@ OBSERVERS = 4000
 OWN_NOISE = -2
 """Partition of the noise that the adversary's client adds, in the seed tree."""
 
-BLOCK_BYTES = 2**25
-"""Memory of the candidates' gradients that exist at a time."""
+GRADIENT_BYTES = 16
+"""Memory of each number of a candidate's gradient, as it is formed and clipped in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,8 @@ class Played:
         guesses: the candidate of the largest posterior probability, [T].
         certainty: that probability, [T].
         scores: `surprise` of each trial, [T].
-        predicted: share of each trial's further observers that guess right, [T].
+        predicted: mean certainty of each trial's further observers, [T]. It is how often they are
+            right on average, with less spread.
     """
 
     secrets: Ints
@@ -201,6 +204,11 @@ class _Batch:
     trials: range
     extra: int
 
+    @cached_property
+    def _clipper(self) -> Clipper:
+        """Clipper for one thread of several."""
+        return replace(self.known.clipper, threads=1)
+
     def play(self, report: Callable[[int], None]) -> tuple[Ints, Ints, Floats, Floats, Floats]:
         """Return the columns of `Played` for these trials."""
         scheme, known = self.rules.scheme, self.known
@@ -228,11 +236,10 @@ class _Batch:
             theta = optimizer.step(theta, released.float(), round)
             report(round)
         posterior = np.exp(log_posterior(total, self.candidates.prior))
-        guesses = posterior.argmax(axis=-1)
-        right = guesses == secrets
+        certainty = posterior.max(axis=-1)
         scores = surprise(posterior[:, 0], secrets[:, 0], coins)
-        certainty = posterior[:, 0].max(axis=-1)
-        return secrets[:, 0], guesses[:, 0], certainty, scores, right[:, 1:].mean(axis=1)
+        predicted = certainty[:, 1:].mean(axis=1)
+        return secrets[:, 0], posterior[:, 0].argmax(axis=-1), certainty[:, 0], scores, predicted
 
     def _secrets(self) -> tuple[Ints, Floats]:
         """Return the candidates of all observers, [T, s], and a coin of each trial, [T]."""
@@ -276,16 +283,26 @@ class _Batch:
 
     def _evidence(self, theta: Tensor, seen: Tensor) -> Floats:
         """Return the log-likelihood ratio of every candidate, [T, s, m], of one round."""
-        trials, size = theta.shape
-        evidence = np.empty((trials, seen.shape[1], len(self.candidates)))
-        at_once = max(1, BLOCK_BYTES // (8 * size * trials))
-        for part in slices(len(self.candidates), at_once):
-            gradients = self.known.clipper.clipped_gradients(
-                theta, self.candidates.features[part], self.candidates.labels[part]
-            )
-            rate = self.rules.scheme.participation.rate
-            ratios = log_likelihood_ratios(seen, gradients, self.noise.unknown, rate)
-            evidence[:, :, part] = ratios.cpu().numpy()
+        threads, size, count = self.known.clipper.threads, theta.shape[1], len(self.candidates)
+        features, labels = self.candidates.features, self.candidates.labels
+        rate = self.rules.scheme.participation.rate
+        bytes_held = self.known.clipper.block_bytes(theta.device)
+        held = max(1, int(bytes_held // (GRADIENT_BYTES * size)))
+        at_once = min(count, held)
+        blocks = [
+            (trials, part)
+            for trials in slices(len(theta), max(1, held // at_once))
+            for part in slices(count, at_once)
+        ]
+
+        # A thread forms gradients and takes their inner products while they are in its cache.
+        def block(trials: slice, part: slice) -> Tensor:
+            gradients = self._clipper.clipped_gradients(theta[trials], features[part], labels[part])
+            return log_likelihood_ratios(seen[trials], gradients, self.noise.unknown, rate)
+
+        evidence = np.empty((*seen.shape[:2], count))
+        for (trials, part), ratios in zip(blocks, run(block, blocks, threads), strict=True):
+            evidence[trials, :, part] = ratios.cpu().numpy()
         return evidence
 
     def _own_noise(self, round: int, theta: Tensor) -> Tensor | float:
