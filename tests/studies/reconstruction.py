@@ -18,7 +18,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 DIGITS: tuple[dict[str, Any], ...] = (
     {"candidates": 100},
-    {"candidates": 1000, "overrides": {"data.held-out": 100}},
+    {"candidates": 1000, "overrides": {"data.held-out": 100, "training.rounds": 10}},
     {"column": "label"},
 )
 

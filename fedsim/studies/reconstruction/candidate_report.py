@@ -40,6 +40,9 @@ NOTE = (
     "that a round's noise also changes later gradients."
 )
 
+LARGE_BASELINES = (0.3, 0.6)
+"""Baselines of guesses among few values, for the figure."""
+
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
@@ -105,7 +108,7 @@ def assemble(
         "contradictions": raised,
         "alarms": len(raised),
         "chance_alarms": check.chance_alarms(checks),
-        "success_by_baseline": risks.success_by_baseline(setting.mechanism),
+        "success_by_baseline": _curve(setting.mechanism, candidates.baseline),
         "trials": trials,
         "rounds": scheme.training.rounds,
         "sampling_rate": scheme.participation.rate,
@@ -119,6 +122,13 @@ def assemble(
         "versions": {"fedsim": fedsim.__version__},
     }
     return strict_json(report)
+
+
+def _curve(mechanism: Mechanism, baseline: float) -> list[tuple[float, float]]:
+    """Return baselines, this game's among them, with the largest success of any attack."""
+    baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, baseline})
+    largest = risks.true_positives(mechanism, baselines).tolist()
+    return list(zip(baselines, largest, strict=True))
 
 
 def _surprise(played: Played) -> float:

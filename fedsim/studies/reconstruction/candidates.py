@@ -116,7 +116,7 @@ def of_column(known: Federation, record: int, column: str, prior: Prior) -> Cand
     kept = np.flatnonzero(shares)
     _check(column, len(kept))
     return Candidates(
-        f"the value of '{column}' in one record, out of {len(kept)}",
+        f"which of {len(kept)} values of '{column}' a record has",
         features[torch.from_numpy(kept)],
         labels[torch.from_numpy(kept)],
         tuple(names[place] for place in kept),
