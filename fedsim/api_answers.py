@@ -285,7 +285,7 @@ def reconstruct(
     if out is not None:
         report_directory.check_new(Path(out))
     start = time.perf_counter()
-    chosen = configured(config, {"trials.count": trials, **(overrides or {})})
+    chosen = configured(config, {**(overrides or {}), "trials.count": trials})
     candidate_game.check(chosen.game)
     known, record = federation.load(chosen), challenge.choose(chosen).record
     assert record is not None  # the target is a record

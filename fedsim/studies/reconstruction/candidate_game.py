@@ -46,8 +46,8 @@ from fedsim.studies.reconstruction.candidates import Candidates
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-OBSERVERS = 4000
-"""Number of further observers of all trials together, for the prediction; at least one a trial."""
+OBSERVERS = 4
+"""Number of further observers of each trial, for the prediction."""
 
 OWN_NOISE = -2
 """Partition of the noise that the adversary's client adds, in the seed tree."""
@@ -137,6 +137,7 @@ def check(rules: GameRules) -> None:
         ("federation.vantage", scheme.federation.vantage.value, "participant"),
         ("federation.colluding", scheme.federation.colluding, 0),
         ("federation.dropout-rate", scheme.federation.dropout_rate, 0.0),
+        ("federation.tolerated-dropouts", scheme.federation.tolerated_dropouts, 0),
         ("challenge.kind", rules.challenge.kind, "record"),
         ("challenge.copies", scheme.copies, 1),
         ("canaries.count", rules.canaries.count, 0),
@@ -183,9 +184,8 @@ def play(
         def report(round: int, part: range = part) -> None:
             progress((part.start * rounds + len(part) * round) / (trials * rounds))
 
-        extra = -(-OBSERVERS // trials)
         try:
-            parts.append(_Batch(rules, known, record, candidates, noise, part, extra).play(report))
+            parts.append(_Batch(rules, known, record, candidates, noise, part).play(report))
         except FloatingPointError as error:  # the model diverged
             raise InputError(str(error)) from None
     columns = zip(*parts, strict=True)
@@ -202,7 +202,6 @@ class _Batch:
     candidates: Candidates
     noise: Noise
     trials: range
-    extra: int
 
     @cached_property
     def _clipper(self) -> Clipper:
@@ -244,7 +243,7 @@ class _Batch:
     def _secrets(self) -> tuple[Ints, Floats]:
         """Return the candidates of all observers, [T, s], and a coin of each trial, [T]."""
         upper = self.candidates.prior.cumsum()
-        drawn = np.stack([self._stream(trial).random(self.extra + 2) for trial in self.trials])
+        drawn = np.stack([self._stream(trial).random(OBSERVERS + 2) for trial in self.trials])
         secrets = np.searchsorted(upper / upper[-1], drawn[:, 1:], side="right")
         return secrets.astype(np.int64), drawn[:, 0]
 
@@ -267,7 +266,7 @@ class _Batch:
         takes_part, noise = np.ones(secrets.shape), np.zeros((*secrets.shape, size))
         for place, trial in enumerate(self.trials):
             stream = self._stream(trial, round)
-            takes_part[place, 1:] = stream.random(self.extra) < rate
+            takes_part[place, 1:] = stream.random(OBSERVERS) < rate
             stream.standard_normal(out=noise[place, 1:])
         if drawn is not None:
             takes_part[:, 0] = drawn[:, self.record]
