@@ -1,7 +1,9 @@
 """The reconstruction game alarms where the noise is smaller than claimed, and nowhere else."""
 
+import gzip
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,3 +48,36 @@ def test_without_noise_the_success_itself_is_above_its_bound() -> None:
         report = fedsim.reconstruct(PLAYED, trials=100, progress=False, candidates=20).report
     assert "The success is above its bound" in report["contradictions"]["success"]
     assert report["measured"]["success"] > report["bound"]
+
+
+CONFIG = Path(__file__).parents[2] / "configs" / "adult.toml"
+ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ADULT.is_dir(), reason="needs ../shared/data/adult")
+def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -> None:
+    for name in ("adult.data", "adult.test"):
+        (tmp_path / name).write_bytes(gzip.decompress((ADULT / f"{name}.gz").read_bytes()))
+    keys: dict[str, Scalar] = {
+        "data.root": str(tmp_path),
+        "data.records": 300,
+        "data.held-out": 100,
+        "training.rounds": 10,
+        "privacy.sensitivity": "global",
+        "privacy.neighbouring": "add-remove",
+        "privacy.rho-beta": 0.99,
+        "run.device": "cpu",
+    }
+
+    def played(share: float) -> Mapping[str, Any]:
+        with noise_of(share):
+            return fedsim.reconstruct(
+                CONFIG, column="label", trials=1000, overrides=keys, progress=False
+            ).report
+
+    honest, mutant = played(1.0), played(0.8)
+    assert honest["contradictions"] == {}
+    low, high = honest["measured"]["interval"]
+    assert 0.5 < low < honest["prediction"]["success"] + 0.05 and high < honest["bound"]
+    assert "smaller than was accounted for" in mutant["contradictions"]["posterior"]

@@ -24,6 +24,7 @@ DIGITS: tuple[dict[str, Any], ...] = (
 
 ADULT: tuple[dict[str, Any], ...] = (
     {"candidates": 100},
+    {"column": "label"},
     {"column": "sex"},
     {"column": "education"},
     {"column": "education", "prior": "data"},
