@@ -55,7 +55,7 @@ def _table(
     rows = [_row(name, keys, game, share, trials) for game in games for share in SHARES]
     return Table(
         f"Guesses in {trials:,} trials: {name}",
-        ("guessed", "noise", "baseline", "measured (95 %)", "predicted", "bound", "alarms", "s"),
+        ("guessed", "noise", "baseline", "measured (95 %)", "predicted", "bound", "alarms"),
         rows,
         "Noise: as a share of the noise that is accounted for.",
     )
@@ -79,7 +79,6 @@ def _row(
         _percent(report["prediction"]["success"]),
         _percent(report["bound"]),
         ", ".join(report["contradictions"]) or "none",
-        f"{report['seconds']:.0f}",
     )
 
 
