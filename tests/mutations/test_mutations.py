@@ -45,7 +45,7 @@ CHANCES = {
     # Sensitivities vary: no bounds by normal log-odds, nor what they are compared with.
     "replace": 16,
     # The same, and two vantages.
-    "client level, all vantages": 19,
+    "client level, all vantages": 20,
     # A bound by the trade-off curve in place of mu and of normal log-odds; the sizes of batches.
     "Poisson sampling": 17,
     "Poisson sampling, replace, local trust, Adam": 17,
