@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from adversaries.statistics import trade_off_bands
 from adversaries.statistics.trade_off_bands import simultaneous_lower, trade_off_band
 
 
 def test_the_chance_of_any_error_has_its_closed_form_for_two_trials() -> None:
-    for level in (0.001, 0.01, 0.2):
-        first, second = trade_off_bands._limits(2, level)
-        assert trade_off_bands._crossing(1, level) == pytest.approx(level, rel=1e-9)
+    for confidence in (0.8, 0.99, 0.9999):
+        error = (1 - confidence) / 2
+        assert simultaneous_lower(1, confidence)[1] == pytest.approx(error, rel=0.02)
+        _, first, second = simultaneous_lower(2, confidence)
         # Both below the second limit, or one below the first and the other above the second.
-        expected = second**2 + 2 * first * (1 - second)
-        assert trade_off_bands._crossing(2, level) == pytest.approx(expected, rel=1e-9)
+        chance = second**2 + 2 * first * (1 - second)
+        assert chance == pytest.approx(error, rel=0.02)
+        assert chance <= error * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("trials", [5, 60, 400])
