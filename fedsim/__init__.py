@@ -49,7 +49,8 @@ API = {
         "fedsim.api_studies",
     ),
     **dict.fromkeys(
-        ("data", "sensitivity", "pac", "trials", "draw_canaries", "reproduce"), "fedsim.api_answers"
+        ("data", "sensitivity", "pac", "trials", "draw_canaries", "reconstruct", "reproduce"),
+        "fedsim.api_answers",
     ),
     **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),
     "Config": "fedsim.config",

@@ -9,6 +9,7 @@ from fedsim.api import run as run
 from fedsim.api_answers import data as data
 from fedsim.api_answers import draw_canaries as draw_canaries
 from fedsim.api_answers import pac as pac
+from fedsim.api_answers import reconstruct as reconstruct
 from fedsim.api_answers import reproduce as reproduce
 from fedsim.api_answers import sensitivity as sensitivity
 from fedsim.api_answers import trials as trials

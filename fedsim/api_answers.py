@@ -3,6 +3,7 @@
 Each function does the same as the command of its name, and returns values.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -246,6 +247,74 @@ def trials(
         [row["design"], number(row["trials"]), number(row["at_most"])] for row in report["trials"]
     ]
     return Answer(report, None, [tabulated(["trials are played", "needed", "at most"], rows)])
+
+
+def reconstruct(
+    config: Given,
+    *,
+    candidates: int = 100,
+    column: str | None = None,
+    prior: Literal["uniform", "data"] = "uniform",
+    trials: int = 1000,
+    out: Path | str | None = None,
+    overrides: Overrides = None,
+    progress: bool | None = None,
+) -> Answer:
+    """Measure how often a curious participant guesses a record, as `fedsim reconstruct` does.
+
+    Args:
+        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
+        candidates: number of records, one of which the training uses; without a column.
+        column: column whose value of the target is guessed instead: "label", or one of a table.
+        prior: of the column's values: "uniform", or "data" for their shares outside D.
+        trials: number of trials.
+        out: directory of the report; None writes nothing.
+        overrides: other dotted keys.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
+
+    Raises:
+        InputError: the candidates do not exist, or the configuration cannot be played.
+    """
+    from fedsim.federation.server import plan  # noqa: PLC0415
+    from fedsim.game import challenge, federation  # noqa: PLC0415
+    from fedsim.game.mechanisms import privacy  # noqa: PLC0415
+    from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
+    from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
+    from fedsim.studies.reconstruction.candidates import of_column, of_records  # noqa: PLC0415
+
+    if out is not None:
+        report_directory.check_new(Path(out))
+    start = time.perf_counter()
+    chosen = configured(config, {**(overrides or {}), "trials.count": trials})
+    candidate_game.check(chosen.game)
+    known, record = federation.load(chosen), challenge.choose(chosen).record
+    assert record is not None  # the target is a record
+    if column is None:
+        these = of_records(known, record, candidates, chosen.run.seed)
+    else:
+        these = of_column(known, record, column, prior)
+    nominal = privacy.noise_multiplier(chosen.scheme)
+    noise = candidate_game.Noise.of(chosen.scheme, nominal)
+    batch = plan.fit_batch(chosen).trials.batch
+    with measuring(console(progress), "training") as bar:
+        played = candidate_game.play(chosen.game, known, record, these, noise, trials, batch, bar)
+    setting = candidate_report.Setting(
+        chosen.run.name,
+        chosen.data.name,
+        column,
+        prior,
+        nominal,
+        candidate_game.mechanism(chosen.scheme, nominal),
+        chosen.audit.confidence,
+        chosen.run.seed,
+    )
+    seconds = time.perf_counter() - start
+    report = candidate_report.assemble(setting, chosen.scheme, these, played, seconds)
+    page = None
+    if out is not None:
+        with report_directory.refusing(Path(out)):
+            page = candidate_report.write(report, Path(out))
+    return Answer(report, page, candidate_report.blocks(report))
 
 
 def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str, Any]:

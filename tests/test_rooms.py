@@ -79,6 +79,7 @@ ROOMS = (
     "fedsim.studies.guarantees",
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",
+    "fedsim.studies.reconstruction",
     "fedsim.studies.choose",
     "fedsim.api_studies",
     "fedsim.studies.reproduction.findings",

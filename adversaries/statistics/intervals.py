@@ -14,7 +14,7 @@ from adversaries.statistics.trials import Floats
 ALARM_CONFIDENCE = 0.9999
 """Confidence at which a report calls a contradiction of theory, or of a claim, an alarm.
 
-A report makes up to twenty such checks, and a study has hundreds of reports. At 0.999 each, some
+A report makes some twenty such checks, and a study has hundreds of reports. At 0.999 each, some
 honest run among them would be accused.
 """
 

@@ -276,6 +276,12 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             "Run membership inference attacks on a federation's models: who was in "
             "the training data?",
         ),
+        Command(
+            "reconstruct",
+            "experiments.reconstruct:reconstruct",
+            "Measure how often a curious participant guesses which record, or which value of a "
+            "column, a training used.",
+        ),
         ONE_RUN,
     ),
     "Audit": (

@@ -33,6 +33,7 @@ class Role(IntEnum):
     CRAFTED = 13
     PAIRED_WORLDS = 14
     CLIENT_SAMPLING = 15
+    RECONSTRUCTION = 16
 
 
 SERVER = -1

@@ -49,6 +49,7 @@ RUNS: dict[str, dict[str, Scalar]] = {
 KINDS = (
     *RUNS,
     *("training", "sweep", "choice", "comparison", "membership", "sensitivity", "data"),
+    "reconstruction",
     *("app-audit", "transcript-audit", "reproduction", "live-audit", "client-report", "live-page"),
     "officer",
 )
@@ -76,6 +77,7 @@ def write_all(directory: Path) -> dict[str, Path]:
         "choice": ["choose", one_round, "--max-belief", 0.8, "--trials", 8],
         "comparison": ["compare", *(directory / kind for kind in RUNS)],
         "membership": ["membership", small, "--models", 48],
+        "reconstruction": ["reconstruct", small, "--candidates", 8, "--trials", 20],
         "sensitivity": ["sensitivity", small, "--trials", 4, "--top", 2],
         "data": ["data", small],
         "app-audit": ["audit", "app", APP, *APP_CLAIMS],

@@ -115,6 +115,20 @@ def _others() -> list[Kind]:
             ("audit", "transcript", "transcripts", "--out", "unclaimed"),
         ),
         "membership": (("membership", digits, *tiny, "--models", "48", "--out", "membership"),),
+        "reconstruct": (
+            (
+                "reconstruct",
+                digits,
+                *tiny,
+                "--candidates",
+                "6",
+                "--trials",
+                "8",
+                "--out",
+                "records",
+            ),
+            ("reconstruct", digits, *tiny, "--column", "label", "--trials", "8", "--out", "labels"),
+        ),
         "sweep-and-compare": (
             ("sweep", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
             ("compare", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--out", "compared"),

@@ -189,6 +189,36 @@ class VantageEmpirical:
 
 
 @dataclass(frozen=True)
+class TradeOff:
+    """The measured trade-off curve at one vantage, with a band, beside what theory allows.
+
+    The lists are by threshold, from the strictest to the mildest; rates and allowed are a grid.
+    """
+
+    confidence: Real
+    """Confidence of all limits together, in (0, 1)."""
+    false: list[Real]
+    """Share of the trials on D' that are called D."""
+    false_low: list[Real]
+    """Lower limits of that rate."""
+    false_high: list[Real]
+    """Upper limits of that rate."""
+    true: list[Real]
+    """Share of the trials on D that are called D."""
+    true_low: list[Real]
+    """Lower limits of that rate."""
+    true_high: list[Real]
+    """Upper limits of that rate."""
+    rates: list[Real]
+    """False-positive rates, from 0 to 1."""
+    allowed: list[Real]
+    """Largest true-positive rate that theory allows at each of `rates`."""
+    surely_above: Real
+    """Largest excess of a lower limit of the true positives over what theory allows, at the
+    confidence of an alarm; at most 0 where the band does not cross the curve of theory."""
+
+
+@dataclass(frozen=True)
 class AtVantage:
     """Bounds, prediction and measurement at one vantage."""
 

@@ -6,7 +6,7 @@ and null. A report.json that does not have these types is damaged.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
 
@@ -124,6 +124,9 @@ class Report:
     """Number of checks that an honest run could fail by chance, each rarely."""
     warnings: list[str]
     """Warnings to read before the numbers, alarms first."""
+    trade_offs: Mapping[str, measured.TradeOff] = field(default_factory=dict)
+    """Measured trade-off curves by vantage; empty for worlds that share their random numbers, for
+    trials of one world, and in reports of earlier versions."""
 
 
 @cache

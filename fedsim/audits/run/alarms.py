@@ -7,7 +7,12 @@ from scipy.special import logit
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.measurements import one_run_report, residual_report, vantage_report
+from fedsim.audits.measurements import (
+    one_run_report,
+    residual_report,
+    trade_off_report,
+    vantage_report,
+)
 from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import crafted_report
@@ -34,6 +39,7 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
         *run.proven.checks(run.comparisons, report.bounds.tight_epsilon),
         *crafted_report.checks(report.crafted, run.transcript, run.played),
         *vantage_report.checks(report.vantages, run.vantage),
+        *trade_off_report.checks(report.trade_offs, run.vantage),
         *residual_report.checks(report.residuals, run.played),
     ]
 

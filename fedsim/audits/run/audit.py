@@ -11,10 +11,12 @@ from fedsim.audits.measurements import (
     membership_audit,
     one_run_report,
     residual_report,
+    trade_off_report,
     trust_report,
     vantage_report,
 )
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
+from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bounds, Budget, Pac, VantageBounds
 from fedsim.audits.run import (
@@ -32,6 +34,7 @@ from fedsim.config import Config
 from fedsim.federation.runs import spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.composition import adds_up
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy.trust.model import Vantage
@@ -130,7 +133,17 @@ def _measured(run: AuditedRun) -> Report:
         alarms=0,
         chance_alarms=0,
         warnings=[],
+        trade_offs=_trade_offs(run),
     )
+
+
+def _trade_offs(run: AuditedRun) -> dict[str, TradeOff]:
+    primary = run.config.federation.vantage
+    views = {
+        vantage: vantage_report.seen_from(run.transcript, vantage, primary)
+        for vantage in vantages.measured(primary, run.config.audit.vantages)
+    }
+    return trade_off_report.report(views, run.releases.towards, run.confidence, run.played)
 
 
 def _bounds(run: AuditedRun) -> Bounds:

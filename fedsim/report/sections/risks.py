@@ -90,6 +90,7 @@ def _words(report: Report) -> list[Block]:
         table(_by_name(rows)),
         *_measured(report, dict(audited.risks)),
         Place("risks"),
+        *_curves(report),
     ]
 
 
@@ -126,19 +127,46 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
     return [Prose(said), tabulated(headings, rows)]
 
 
+def _curves(report: Report) -> list[Block]:
+    """Return what the figure of the measured curves shows."""
+    if not report.trade_offs:
+        return []
+    crossed = [name for name, one in report.trade_offs.items() if one.surely_above > 0]
+    said = (
+        "The figure shows the measured rates at every threshold of the adversary's belief. The "
+        f"band holds at all thresholds together at {confidence_of(report).strip()}. "
+    )
+    said += (
+        f"ALARM: its lower edge crosses the curve of theory at: {', '.join(crossed)}."
+        if crossed
+        else "Its lower edge does not cross the curve of theory."
+    )
+    return [Prose(said), Place("trade-offs")]
+
+
 def _figures(report: Report, _: Transcript) -> list[Figure]:
     from fedsim.report.figures import risk_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
+    figures = []
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
-    if not rows:
-        return []
-    caption = (
-        "Largest success of any attack with what the training discloses, against its success "
-        "without. The dashed line is an attack that learns nothing from the training."
-    )
-    return [
-        Figure("risks", risk_figures.success(_by_name(rows)), "Success of any attack.", caption)
-    ]
+    if rows:
+        caption = (
+            "Largest success of any attack with what the training discloses, against its success "
+            "without. The dashed line is an attack that learns nothing from the training."
+        )
+        drawing = risk_figures.success(_by_name(rows))
+        figures.append(Figure("risks", drawing, "Success of any attack.", caption))
+    if _limited(report) and report.trade_offs:
+        curves = {
+            NAMES[vantage].capitalize(): curve for vantage, curve in report.trade_offs.items()
+        }
+        caption = (
+            "True positives against false positives of the played game. The pale area is the band; "
+            "a lower edge above the curve of theory would disprove the claimed noise."
+        )
+        drawing = risk_figures.trade_offs(curves)
+        figures.append(Figure("trade-offs", drawing, "Measured trade-off curve.", caption))
+    return figures
 
 
 SECTION = Section("How likely is re-identification?", _words, _figures)

@@ -1,0 +1,74 @@
+"""The measured trade-off curve at every vantage, against the curve of theory."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from adversaries.statistics.design import Design
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.trade_off_bands import trade_off_band
+from adversaries.statistics.trials import two_sided
+from fedsim.audits.measurements.check import Check
+from fedsim.audits.results.measured import TradeOff
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.privacy import risks
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.trust.model import Vantage
+
+SHOWN = 65
+"""Number of thresholds, and of rates of theory, in a report."""
+
+CHECKED = 257
+"""Number of thresholds that a check compares."""
+
+
+def report(
+    views: Mapping[Vantage, Arrays],
+    towards: Callable[[Vantage], Mechanism],
+    confidence: float,
+    played: Design,
+) -> dict[str, TradeOff]:
+    """Return the measured curves of `report.json`, by vantage.
+
+    Args:
+        views: the arrays of each measured vantage, from `vantage_report.seen_from`.
+        towards: returns the mechanism that a vantage faces.
+        confidence: of each band, in (0, 1).
+        played: design of the trials. Bands assume independent ones.
+    """
+    return {
+        vantage.value: _at(seen, towards(vantage), confidence, played)
+        for vantage, seen in views.items()
+        if seen and two_sided(seen["worlds"]) and not played.common
+    }
+
+
+def _at(seen: Arrays, mechanism: Mechanism, confidence: float, played: Design) -> TradeOff:
+    worlds, final = seen["worlds"], seen["log_odds"][:, -1]
+    band = trade_off_band(worlds, final, played.level(confidence), SHOWN)
+    sure = trade_off_band(worlds, final, played.level(ALARM_CONFIDENCE), CHECKED)
+    above = sure.true_low - risks.true_positives(mechanism, sure.false_high)
+    rates = np.linspace(0, 1, SHOWN)
+    return TradeOff(
+        confidence=confidence,
+        **{name: column.tolist() for name, column in vars(band).items()},
+        rates=rates.tolist(),
+        allowed=risks.true_positives(mechanism, rates).tolist(),
+        surely_above=float(above.max()),
+    )
+
+
+def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Iterator[Check]:
+    """Yield the check of each vantage that the band does not cross the curve of theory."""
+    for vantage, curve in curves.items():
+        alarm = None
+        if curve.surely_above > 0:
+            alarm = (
+                f"The measured trade-off curve at the vantage {vantage} crosses the curve of "
+                f"theory: at some false-positive rate, the true-positive rate is at least "
+                f"{curve.surely_above:.2g} above what any attack may reach, with confidence "
+                f"{ALARM_CONFIDENCE:g}. The noise is not the noise that was accounted for, or a "
+                "clipped gradient exceeds the sensitivity."
+            )
+        own = vantage == primary.value
+        yield Check("trade_off" if own else f"trade_off_{vantage}", alarm)

@@ -1,0 +1,1 @@
+"""Games that ask which record, or which value of a column, a training used."""

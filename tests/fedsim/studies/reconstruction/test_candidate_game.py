@@ -1,0 +1,155 @@
+"""The reconstruction game trains what the federation would, and the posterior is Bayes' rule."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.cli.main import main
+from fedsim.common.randomness import SERVER, gaussian_noise
+from fedsim.config import Config, Scalar
+from fedsim.game import federation
+from fedsim.game.mechanisms import privacy
+from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.privacy import risks
+from fedsim.privacy.participation.sampling import participation
+from fedsim.studies.reconstruction import candidate_game
+from fedsim.studies.reconstruction.candidate_game import Noise, Played, mechanism, play
+from fedsim.studies.reconstruction.candidates import Candidates, of_column, of_records
+
+Make = Callable[..., Config]
+
+TABLE = """age,colour,weight,label
+20,red,50,yes
+30,blue,60,no
+40,red,70,yes
+50,green,80,no
+"""
+
+
+def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, Played]:
+    known = federation.load(config)
+    candidates = of_records(known, 5, 6, 0)
+    noise = Noise.of(config.scheme, privacy.noise_multiplier(config.scheme))
+    return candidates, play(config.game, known, 5, candidates, noise, trials, batch)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_trial_is_dp_sgd_on_its_candidate_and_bayes_rule(rate: float, small: Make) -> None:
+    config = small({"training.sampling-rate": rate, "training.rounds": 2, "privacy.rho-beta": 0.99})
+    candidates, outcome = _played(config, 4)
+    known, trial = federation.load(config), 3
+    std = privacy.noise_multiplier(config.scheme) * config.training.clipping_norm
+    theta = federation.initial_parameters(config.game, known, range(trial, trial + 1))
+    optimizer = ServerOptimizer(config.training, config.participation.divisor)
+    total = np.zeros(6)
+    for round in (1, 2):
+        drawn = participation(0, [trial], round, 24, rate)
+        coins = np.ones(24, bool) if drawn is None else drawn[0]
+        others = known.clipped_sum(theta, np.flatnonzero(coins & (np.arange(24) != 5)))[0]
+        each = known.clipper.clipped_gradients(theta, candidates.features, candidates.labels)[0]
+        seen = std * torch.tensor(gaussian_noise(0, [trial], round, SERVER, theta.shape[1])[0])
+        if coins[5]:
+            seen += each[outcome.secrets[trial]]
+        without = norm.logpdf(seen, 0, std).sum()
+        for place, gradient in enumerate(each):
+            # Against the step without a record, which only moves all numbers.
+            ratio = norm.logpdf(seen, gradient, std).sum() - without
+            total[place] += math.log(1 - rate + rate * math.exp(ratio))
+        theta = optimizer.step(theta, (others + seen)[None].float(), round)
+    posterior = np.exp(total) / np.exp(total).sum()
+    assert outcome.guesses[trial] == posterior.argmax()
+    assert outcome.certainty[trial] == pytest.approx(posterior.max(), rel=1e-4)
+
+
+def test_trials_do_not_depend_on_batches(small: Make) -> None:
+    (_, whole), (_, cut) = (_played(small(), 20, batch) for batch in (20, 7))
+    np.testing.assert_array_equal(whole.secrets, cut.secrets)
+    np.testing.assert_allclose(whole.certainty, cut.certainty, rtol=1e-4)
+    assert len(set(whole.secrets.tolist())) > 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy.neighbouring": "replace"},
+        {"federation.trust": "local"},
+        {"training.sampling-rate": 0.5},
+    ],
+    ids=lambda changes: next(iter(changes.values())),
+)
+def test_the_bound_is_about_one_record_more_and_holds(
+    changes: dict[str, Scalar], small: Make
+) -> None:
+    config = small({"privacy.rho-beta": 0.99, **changes})
+    nominal = privacy.noise_multiplier(config.scheme)
+    noise, described = Noise.of(config.scheme, nominal), mechanism(config.scheme, nominal)
+    # The noise that hides a record, in units of the longest gradient.
+    (steps,) = described.groups
+    assert steps.noise_multiplier == pytest.approx(noise.unknown / config.training.clipping_norm)
+    if config.federation.trust.value == "local":
+        # Of three equal shares, the adversary knows its own.
+        assert noise.own == pytest.approx(noise.unknown / math.sqrt(2))
+    _, outcome = _played(config, 400)
+    bound = risks.success(described, 1 / 6)
+    slack = 4 * math.sqrt(bound * (1 - bound) / 400)
+    assert outcome.right.mean() < bound + slack
+    assert outcome.right.mean() == pytest.approx(outcome.predicted.mean(), abs=slack)
+    assert abs(outcome.scores.sum()) < 4 * math.sqrt(400)
+
+
+def _of_table(tmp_path: Path, column: str, prior: Any) -> Candidates:
+    path = tmp_path / "people.csv"
+    header, *rows = TABLE.splitlines()
+    path.write_text("\n".join([header, *(row for row in rows for _ in range(3))]))
+    config = fedsim.Config.model_validate(
+        {"data": {"name": "csv", "root": str(path), "records": 6, "held-out": 2}}
+    )
+    return of_column(federation.load(config), 0, column, prior)
+
+
+def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path: Path) -> None:
+    colours = _of_table(tmp_path, "colour", "uniform")
+    assert colours.values == ("red", "green", "blue")
+    assert colours.features[:, 1:4].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    others = colours.features[:, [0, 4]]
+    assert (others == others[0]).all() and len(set(colours.labels.tolist())) == 1
+    labels = _of_table(tmp_path, "label", "data")
+    assert labels.labels.tolist() == [0, 1] and labels.prior.sum() == pytest.approx(1)
+    assert labels.baseline == labels.prior.max() >= 0.5
+    with pytest.raises(InputError, match=r"--column is 'height'; csv has label, age, colour"):
+        _of_table(tmp_path, "height", "uniform")
+
+
+def test_what_the_game_cannot_play_is_refused(small: Make) -> None:
+    with pytest.raises(InputError, match=r'set privacy.sensitivity = "global"'):
+        candidate_game.check(small({"privacy.sensitivity": "local"}).game)
+    known = federation.load(small())
+    with pytest.raises(InputError, match="at most 31"):
+        of_records(known, 0, 40, 0)
+
+
+def test_the_command_writes_a_report(
+    small: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"data.pool": 30, "data.records": 24, "data.held-out": 20, "model.name": "linear"}
+    settings = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
+    settings += ["--set", "training.rounds=2", "--set", "federation.clients=3"]
+    out = tmp_path / "report"
+    arguments = ["reconstruct", "configs/digits.toml", "--candidates", "8", "--trials", "40"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, *settings, "--out", str(out), "--json"])
+    assert ended.value.code == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((out / "report.json").read_text())
+    assert report["alarms"] == 0 and report["chance_alarms"] == 2
+    assert report["baseline"] == 1 / 8 < report["bound"] < 1
+    assert "The adversary guesses which of 8 records" in (out / "report.html").read_text()

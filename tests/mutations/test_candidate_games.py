@@ -1,0 +1,83 @@
+"""The reconstruction game alarms where the noise is smaller than claimed, and nowhere else."""
+
+import gzip
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from variants import BASE, noise_of
+
+import fedsim
+from fedsim.config import Scalar
+
+TRIALS = 400
+
+GAMES: Mapping[str, Mapping[str, Any]] = {
+    "which of 20 records": {"candidates": 20},
+    "which label": {"column": "label"},
+}
+
+PLAYED: dict[str, Scalar] = {
+    **BASE,
+    "training.rounds": 8,
+    "privacy.rho-beta": 0.99,
+    "trials.batch": 200,
+}
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("rate", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
+def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
+    game: str, rate: float
+) -> None:
+    keys = PLAYED | {"training.sampling-rate": rate}
+    with noise_of(0.8):
+        mutant = fedsim.reconstruct(keys, trials=TRIALS, progress=False, **GAMES[game]).report
+    assert "The noise is smaller than was accounted for" in mutant["contradictions"]["posterior"]
+    honest = fedsim.reconstruct(keys, trials=TRIALS, progress=False, **GAMES[game]).report
+    assert honest["contradictions"] == {} and honest["chance_alarms"] == 2
+    measured, predicted = honest["measured"]["success"], honest["prediction"]["success"]
+    assert measured == pytest.approx(predicted, abs=4 * 0.5 / math.sqrt(TRIALS))
+    assert honest["baseline"] < honest["measured"]["interval"][0] < honest["bound"]
+
+
+def test_without_noise_the_success_itself_is_above_its_bound() -> None:
+    with noise_of(0.3):
+        report = fedsim.reconstruct(PLAYED, trials=100, progress=False, candidates=20).report
+    assert "The success is above its bound" in report["contradictions"]["success"]
+    assert report["measured"]["success"] > report["bound"]
+
+
+CONFIG = Path(__file__).parents[2] / "configs" / "adult.toml"
+ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ADULT.is_dir(), reason="needs ../shared/data/adult")
+def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -> None:
+    for name in ("adult.data", "adult.test"):
+        (tmp_path / name).write_bytes(gzip.decompress((ADULT / f"{name}.gz").read_bytes()))
+    keys: dict[str, Scalar] = {
+        "data.root": str(tmp_path),
+        "data.records": 300,
+        "data.held-out": 100,
+        "training.rounds": 10,
+        "privacy.sensitivity": "global",
+        "privacy.neighbouring": "add-remove",
+        "privacy.rho-beta": 0.99,
+        "run.device": "cpu",
+    }
+
+    def played(share: float) -> Mapping[str, Any]:
+        with noise_of(share):
+            return fedsim.reconstruct(
+                CONFIG, column="label", trials=1000, overrides=keys, progress=False
+            ).report
+
+    honest, mutant = played(1.0), played(0.8)
+    assert honest["contradictions"] == {}
+    low, high = honest["measured"]["interval"]
+    assert 0.5 < low < honest["prediction"]["success"] + 0.05 and high < honest["bound"]
+    assert "smaller than was accounted for" in mutant["contradictions"]["posterior"]
