@@ -287,17 +287,17 @@ def reconstruct(
     start = time.perf_counter()
     chosen = configured(config, {**(overrides or {}), "trials.count": trials})
     candidate_game.check(chosen.game)
-    known, record = federation.load(chosen), challenge.choose(chosen).record
+    loaded, record = federation.load(chosen), challenge.choose(chosen).record
     assert record is not None  # the target is a record
     if column is None:
-        these = of_records(known, record, candidates, chosen.run.seed)
+        these = of_records(loaded, record, candidates, chosen.run.seed)
     else:
-        these = of_column(known, record, column, prior)
+        these = of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen.scheme)
     noise = candidate_game.Noise.of(chosen.scheme, nominal)
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "training") as bar:
-        played = candidate_game.play(chosen.game, known, record, these, noise, trials, batch, bar)
+        played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)
     setting = candidate_report.Setting(
         chosen.run.name,
         chosen.data.name,

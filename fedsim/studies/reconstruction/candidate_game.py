@@ -153,7 +153,7 @@ def check(rules: GameRules) -> None:
 
 def play(
     rules: GameRules,
-    known: Federation,
+    loaded: Federation,
     record: int,
     candidates: Candidates,
     noise: Noise,
@@ -174,7 +174,7 @@ def play(
     Raises:
         InputError: a model diverged.
     """
-    if known.device.type == "cpu":
+    if loaded.device.type == "cpu":
         single_threaded_kernels()
     rounds = rules.scheme.training.rounds
     parts = []
@@ -185,7 +185,7 @@ def play(
             progress((part.start * rounds + len(part) * round) / (trials * rounds))
 
         try:
-            parts.append(_Batch(rules, known, record, candidates, noise, part).play(report))
+            parts.append(_Batch(rules, loaded, record, candidates, noise, part).play(report))
         except FloatingPointError as error:  # the model diverged
             raise InputError(str(error)) from None
     columns = zip(*parts, strict=True)
@@ -197,7 +197,7 @@ class _Batch:
     """A batch of T trials, each with its adversary and further observers: s observers in all."""
 
     rules: GameRules
-    known: Federation
+    loaded: Federation
     record: int
     candidates: Candidates
     noise: Noise
@@ -206,13 +206,13 @@ class _Batch:
     @cached_property
     def _clipper(self) -> Clipper:
         """Clipper for one thread of several."""
-        return replace(self.known.clipper, threads=1)
+        return replace(self.loaded.clipper, threads=1)
 
     def play(self, report: Callable[[int], None]) -> tuple[Ints, Ints, Floats, Floats, Floats]:
         """Return the columns of `Played` for these trials."""
-        scheme, known = self.rules.scheme, self.known
+        scheme, loaded = self.rules.scheme, self.loaded
         secrets, coins = self._secrets()
-        theta = federation.initial_parameters(self.rules, known, self.trials).to(known.device)
+        theta = federation.initial_parameters(self.rules, loaded, self.trials).to(loaded.device)
         optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
         added = Isotropic(
             Trials(
@@ -262,7 +262,7 @@ class _Batch:
         others = np.delete(np.arange(records), self.record)
         drawn = participation(setting.seed, self.trials, round, records, rate)
         coins = None if drawn is None else torch.from_numpy(drawn).to(theta.device)
-        common = self.known.clipped_sum(theta, others, coins)
+        common = self.loaded.clipped_sum(theta, others, coins)
         takes_part, noise = np.ones(secrets.shape), np.zeros((*secrets.shape, size))
         for place, trial in enumerate(self.trials):
             stream = self._stream(trial, round)
@@ -270,22 +270,22 @@ class _Batch:
             stream.standard_normal(out=noise[place, 1:])
         if drawn is not None:
             takes_part[:, 0] = drawn[:, self.record]
-        each = self.known.clipper.clipped_sum(
+        each = self.loaded.clipper.clipped_sum(
             theta.repeat_interleave(secrets.shape[1], dim=0),
             self.candidates.features,
             self.candidates.labels,
             torch.from_numpy(takes_part).to(theta).reshape(-1, 1),
             torch.from_numpy(secrets).to(theta.device).reshape(-1, 1),
         )
-        seen = each.reshape(noise.shape) + self.noise.unknown * torch.from_numpy(noise).to(each)
-        return common, seen
+        observed = each.reshape(noise.shape) + self.noise.unknown * torch.from_numpy(noise).to(each)
+        return common, observed
 
-    def _evidence(self, theta: Tensor, seen: Tensor) -> Floats:
+    def _evidence(self, theta: Tensor, observed: Tensor) -> Floats:
         """Return the log-likelihood ratio of every candidate, [T, s, m], of one round."""
-        threads, size, count = self.known.clipper.threads, theta.shape[1], len(self.candidates)
+        threads, size, count = self.loaded.clipper.threads, theta.shape[1], len(self.candidates)
         features, labels = self.candidates.features, self.candidates.labels
         rate = self.rules.scheme.participation.rate
-        bytes_held = self.known.clipper.block_bytes(theta.device)
+        bytes_held = self.loaded.clipper.block_bytes(theta.device)
         held = max(1, int(bytes_held // (GRADIENT_BYTES * size)))
         at_once = min(count, held)
         blocks = [
@@ -297,9 +297,9 @@ class _Batch:
         # A thread forms gradients and takes their inner products while they are in its cache.
         def block(trials: slice, part: slice) -> Tensor:
             gradients = self._clipper.clipped_gradients(theta[trials], features[part], labels[part])
-            return log_likelihood_ratios(seen[trials], gradients, self.noise.unknown, rate)
+            return log_likelihood_ratios(observed[trials], gradients, self.noise.unknown, rate)
 
-        evidence = np.empty((*seen.shape[:2], count))
+        evidence = np.empty((*observed.shape[:2], count))
         for (trials, part), ratios in zip(blocks, run(block, blocks, threads), strict=True):
             evidence[trials, :, part] = ratios.cpu().numpy()
         return evidence

@@ -48,7 +48,7 @@ class Candidates:
         return float(self.prior.max())
 
 
-def of_records(known: Federation, record: int, count: int, seed: int) -> Candidates:
+def of_records(loaded: Federation, record: int, count: int, seed: int) -> Candidates:
     """Return the target's record and random records of the pool, all equally likely.
 
     Args:
@@ -60,15 +60,15 @@ def of_records(known: Federation, record: int, count: int, seed: int) -> Candida
     """
     if not 2 <= count <= MOST:
         raise InputError(f"--candidates is {count}; give 2 to {MOST}")
-    pool = len(known.split.pool)
+    pool = len(loaded.split.pool)
     if count - 1 > pool:
         raise InputError(
             f"--candidates is {count}, but only {pool} records are outside the training data and "
             f"the held-out data; give at most {pool + 1}, or lower data.records or data.held-out"
         )
     drawn = generator(seed, Role.CANDIDATES).choice(pool, count - 1, replace=False)
-    features, labels = known.members(np.asarray([record]))
-    others = known.pool(drawn.tolist())
+    features, labels = loaded.members(np.asarray([record]))
+    others = loaded.pool(drawn.tolist())
     return Candidates(
         f"which of {count} records the training used",
         torch.cat([features, others[0]]),
@@ -78,7 +78,7 @@ def of_records(known: Federation, record: int, count: int, seed: int) -> Candida
     )
 
 
-def of_column(known: Federation, record: int, column: str, prior: Prior) -> Candidates:
+def of_column(loaded: Federation, record: int, column: str, prior: Prior) -> Candidates:
     """Return the target's record with each value of one of its columns.
 
     Args:
@@ -89,8 +89,8 @@ def of_column(known: Federation, record: int, column: str, prior: Prior) -> Cand
     Raises:
         InputError: there is no such column, or it has one value, or more than `MOST`.
     """
-    features, labels = known.members(np.asarray([record]))
-    dataset, pool = known.split.dataset, known.split.pool
+    features, labels = loaded.members(np.asarray([record]))
+    dataset, pool = loaded.split.dataset, loaded.split.pool
     if column == LABEL:
         if dataset.classes < 2:
             raise InputError(f"--column is {LABEL}, but the labels of {dataset.name} are numbers")
@@ -99,7 +99,7 @@ def of_column(known: Federation, record: int, column: str, prior: Prior) -> Cand
         features = features.repeat(len(names), *shape)
         labels = torch.arange(len(names), dtype=labels.dtype, device=labels.device)
     else:
-        block = _block(known, column)
+        block = _block(loaded, column)
         rows, first, number_of = np.unique(
             dataset.train.features[:, block], axis=0, return_index=True, return_inverse=True
         )
@@ -124,9 +124,9 @@ def of_column(known: Federation, record: int, column: str, prior: Prior) -> Cand
     )
 
 
-def _block(known: Federation, column: str) -> npt.NDArray[np.intp]:
+def _block(loaded: Federation, column: str) -> npt.NDArray[np.intp]:
     """Return the positions of a column's features. Raises InputError if it has none."""
-    dataset = known.split.dataset
+    dataset = loaded.split.dataset
     names = list(dataset.columns)
     used = [names[place] for place in np.unique(dataset.column_of)]
     if column not in used:
