@@ -13,7 +13,6 @@ from rich.text import Text
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.measurements import noisy_confusion
 from fedsim.audits.results.model_card import (
     Charged,
     ClientMeasures,
@@ -36,14 +35,14 @@ from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report import rehearsed
-from fedsim.report.document import markdown, quality_blocks, terminal
+from fedsim.report import model_quality, rehearsed
+from fedsim.report.document import terminal, worth
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
-from fedsim.report.document.markdown import quoted
+from fedsim.report.document.terminal import quoted
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
-from fedsim.report.sections import risks as risk_section
+from fedsim.report.sections import target
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -103,7 +102,7 @@ def write(
                 client,
                 cost,
                 counts,
-                noisy_confusion.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
+                model_quality.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
             )
             for client, counts in sorted(answers.items())
         ],
@@ -219,7 +218,7 @@ def _utility(
 
 def as_markdown(card: ModelCard) -> str:
     """Return the card as Markdown."""
-    return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
+    return terminal.as_markdown([Part(quoted(card.name), list(_blocks(card)))])
 
 
 WIDE = 0.5
@@ -233,7 +232,7 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
         if share is None or share.interval is None:
             return None
         low, high = share.interval
-        return "cannot tell" if high - low > WIDE else quality_blocks.share(share)
+        return "cannot tell" if high - low > WIDE else worth.share(share)
 
     cost = number(card.privacy.measures_epsilon)
     yield Prose(
@@ -281,9 +280,9 @@ def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
     return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
 
 
-def risks_by_vantage(privacy: Privacy) -> dict[str, risk_section.Risks]:
+def risks_by_vantage(privacy: Privacy) -> dict[str, target.Risks]:
     """Return the largest success of any attack by its baseline, by the name of the vantage."""
-    by_vantage: dict[str, risk_section.Risks] = {}
+    by_vantage: dict[str, target.Risks] = {}
     for row in privacy.towards:
         with suppress(InputError):  # steps that are unknown, or that no accountant covers
             mechanism = mechanism_towards(privacy, row)
@@ -298,7 +297,7 @@ def _risks(privacy: Privacy) -> Iterator[Block]:
             "For any attack on one person (re-identification, attribute inference, "
             "reconstruction): how often it is right without the model, and at most with it."
         )
-        yield risk_section.table(by_vantage)
+        yield target.table(by_vantage)
 
 
 def _rehearsed(rehearsal: Rehearsal) -> str:

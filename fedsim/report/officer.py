@@ -18,8 +18,8 @@ from fedsim.report.document.blocks import (
     Part,
     Prose,
 )
-from fedsim.report.sections import first, risks, target, vantage_words
-from fedsim.report.sections.facts import is_alarming
+from fedsim.report.sections import first, target, vantage_words
+from fedsim.report.sections.section import is_alarming
 
 FILE = "officer.html"
 
@@ -69,7 +69,7 @@ def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Doc
         alarming = is_alarming(report)
         before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
     states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
-    risk = risks.of_run(report)
+    risk = target.of_run(report)
     found = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
     return _document(report.name, first.first(report, about), found, states)
 

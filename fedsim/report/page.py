@@ -28,50 +28,40 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.wording import plain
 from fedsim.report.sections import (
+    attacks,
     beliefs,
-    configuration,
-    crafted,
     first,
     lower_bounds,
-    lowering,
-    membership,
-    one_run,
-    other_notions,
-    prediction,
-    risks,
     target,
     theory,
-    to_whom,
     training,
-    utility,
     verdict,
 )
-from fedsim.report.sections.facts import is_alarming
+from fedsim.report.sections.answer import labels
 from fedsim.report.sections.first import About
-from fedsim.report.sections.labels import labels
-from fedsim.report.sections.section import Section, Transcript
+from fedsim.report.sections.section import Section, Transcript, is_alarming
 
 SECTIONS = (
     verdict.SECTION,
-    to_whom.SECTION,
-    risks.SECTION,
+    verdict.TO_WHOM,
+    target.RISKS,
     beliefs.SECTION,
-    lowering.SECTION,
-    utility.SECTION,
+    verdict.LOWERING,
+    training.UTILITY,
     theory.SECTION,
-    one_run.SECTION,
-    crafted.SECTION,
-    other_notions.BAYESIAN,
+    attacks.ONE_RUN,
+    attacks.CRAFTED,
+    theory.BAYESIAN,
     training.SECTION,
-    configuration.SECTION,
-    to_whom.NUMBERS,
+    training.CONFIGURATION,
+    verdict.NUMBERS,
     theory.FURTHER,
-    other_notions.PAC,
+    theory.PAC,
     lower_bounds.SECTION,
-    prediction.SECTION,
-    prediction.PRECISION,
-    prediction.RESIDUALS,
-    membership.SECTION,
+    beliefs.PREDICTION,
+    beliefs.PRECISION,
+    beliefs.RESIDUALS,
+    attacks.MEMBERSHIP,
 )
 """A section is a module of `fedsim.report.sections` and a line here. Sections for specialists stand
 in a folded part behind the others."""

@@ -14,7 +14,7 @@ from fedsim.audits.results.model_card import ModelCard, Privacy, Towards
 from fedsim.config.federation import OWN
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.model_card import risks_by_vantage
-from fedsim.report.sections import risks as risk_section
+from fedsim.report.sections import target
 
 Entry = Mapping[str, Any]
 
@@ -216,7 +216,7 @@ def _parameters(privacy: Privacy) -> str:
             "Records that clients held back to measure the model cost epsilon "
             f"{number(privacy.measures_epsilon)} at delta 0."
         )
-    said.append(risk_section.sentence(risks_by_vantage(privacy)))
+    said.append(target.sentence(risks_by_vantage(privacy)))
     return " ".join(said)
 
 

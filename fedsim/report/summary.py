@@ -11,8 +11,9 @@ from fedsim.report.document import terminal
 from fedsim.report.document.blocks import tabulated
 from fedsim.report.document.first_screen import PASSED, counted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections import answer, first, lower_bounds, one_run, vantage_words
-from fedsim.report.sections.facts import (
+from fedsim.report.sections import answer, attacks, first, lower_bounds, vantage_words
+from fedsim.report.sections.answer import labels
+from fedsim.report.sections.section import (
     advantage_limit,
     baseline,
     is_client,
@@ -23,7 +24,6 @@ from fedsim.report.sections.facts import (
     worths_in_full,
     yeom_bound,
 )
-from fedsim.report.sections.labels import labels
 from fedsim.report.sections.theory import released
 
 Line = tuple[str, str, str, str]
@@ -141,5 +141,5 @@ def _of_epsilon(report: Report) -> Iterator[Line]:
         answer = number(None if epsilon is None else epsilon.mean)
         yield "ε Bayesian DP", answer, "", f"ε {number(report.bounds.tight_epsilon)}"
     if found := report.one_run:
-        for name, value in one_run.summary(found):
+        for name, value in attacks.summary(found):
             yield name, value, "", f"ε {number(found.canary_epsilon)}"

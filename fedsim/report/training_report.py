@@ -22,7 +22,6 @@ from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.privacy.identifiability import rho_alpha
 from fedsim.report import model_card, model_quality
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -38,7 +37,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, check
+from fedsim.report.document.first_screen import FAILED, check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures

@@ -56,9 +56,9 @@ def audit_app(app: Path, every: OfEvery) -> int:
     """
     check_out(every.out)
     from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
-    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import statement  # noqa: PLC0415
 
-    code = digests.of_app(app)  # before the app runs, which may change its own files
+    code = statement.of_app(app)  # before the app runs, which may change its own files
     taken = every.options.taken("a Flower app")
     with _running("app", taken.get("trials", TRIALS), "honest run") as (show, progress):
         outcome = audit_directory(
@@ -253,10 +253,10 @@ def loop(
     )
     every = OfEvery(of_loop, out, json_, strict, gate.parsed(fail_if, "loop audit"))
     from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
-    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     check_out(every.out)
-    code = digests.of_function(function)  # before the function runs
+    code = statement.of_function(function)  # before the function runs
     taken = every.options.taken("a training loop")
     with _running("loop", taken.get("trials", TRIALS), "pilots") as (show, progress):
         outcome = audit_loop(

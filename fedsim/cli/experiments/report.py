@@ -16,9 +16,8 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.following import replay
-from fedsim.report.tracking.numbers import Tracking
-from fedsim.report.tracking.trackers import opened
+from fedsim.report.tracking.progress import replay
+from fedsim.report.tracking.trackers import Tracking, opened
 
 
 def compare(

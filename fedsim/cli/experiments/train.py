@@ -25,8 +25,7 @@ from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import rehearsed
-from fedsim.report.tracking.following import Onlookers
-from fedsim.report.tracking.progress import conclude, conclude_training
+from fedsim.report.tracking.progress import Onlookers, conclude, conclude_training
 
 
 def train(

@@ -12,7 +12,6 @@ from fedsim.common.strict_json import report_json
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.client.report import Report, shares
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -27,11 +26,11 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import OPEN, settled
+from fedsim.report.document.first_screen import OPEN, settled, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.sections import risks, target
+from fedsim.report.sections import target
 
 CONFIDENTIAL = (
     "Keep this report on this machine. Its numbers about single records have no noise, and they "
@@ -244,7 +243,7 @@ def _said(training: Report) -> Iterator[str]:
         )
         return
     found, attack = training["exposure"], training["attack"]
-    if said := risks.sentence({"any other party": training["risks"]}):
+    if said := target.sentence({"any other party": training["risks"]}):
         yield f"{said} This holds for each record, by the noise that was charged."
     if found is None:
         yield (

@@ -4,6 +4,7 @@ The report is for the owner of one node, on its machine. It must not leave the m
 about single records have no noise.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from adversaries import registry
+from adversaries.attacks import roc
 from adversaries.errors import InputError
+from adversaries.statistics import gaussian
 from fedsim.config import Config, Scalar
 from fedsim.config.federation import OWN
+from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.client.seen_models import SeenTraining
@@ -27,10 +32,116 @@ from fedsim.game import federation, record_display
 from fedsim.game.federation import Federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import saved_model
+from fedsim.learning.training.clipped_block import MARGIN
 from fedsim.learning.training.tasks import task_of
 from fedsim.privacy import identifiability, risks
-from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.client import exposure
+from fedsim.privacy.mechanism import Mechanism, sensitivity
+
+Floats = npt.NDArray[np.float64]
+
+WHOLE = (1 - MARGIN) * (1 - 1e-6)
+"""A gradient counts as clipped from this share of the bound on, because of rounding."""
+
+SHOWN = 10
+"""Number of most exposed records that are named."""
+
+NEEDED = 20
+"""An attack needs at least this many records on each side."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Exposure of a client's n records by a training.
+
+    Attributes:
+        rounds: rounds whose models were kept, int64 [k].
+        clipped: share of the records whose gradients were clipped, float64 [k].
+        mu: signal of every record, float64 [n].
+        everybody: mu of a record that is clipped in every one of these rounds.
+    """
+
+    rounds: npt.NDArray[np.int64]
+    clipped: Floats
+    mu: Floats
+    everybody: float
+
+
+def measurable(scheme: Scheme) -> bool:
+    """Return whether the noise of a training hides the gradients of single records."""
+    single = scheme.privacy.unit == "record" and scheme.training.local_steps == 1
+    return single and scheme.training.clipping
+
+
+def measure(
+    training: SeenTraining, known: Federation, partition: int, noise_multiplier: float
+) -> Exposure:
+    """Return the exposure towards the adversary who sees most of the client's messages."""
+    config = training.config
+    faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
+    clipping_norm = config.training.clipping_norm
+    std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
+    features, labels = known.members(known.owned_by(partition))
+    each = torch.arange(len(labels), device=known.device)[None, :, None]
+    squares, clipped = np.zeros(len(labels)), list[float]()
+    for round in training.models:
+        model = torch.from_numpy(training.model(round)).to(known.device)[None]
+        norms = known.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
+        squares += (norms / std) ** 2
+        clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
+    rounds = np.array(list(training.models), dtype=np.int64)
+    everybody = math.sqrt(len(rounds)) * clipping_norm / std
+    return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody)
+
+
+def as_json(found: Exposure, delta: float) -> dict[str, Any]:
+    """Return the exposure as JSON values."""
+    # Many gradients may be clipped, and then have equal lengths up to rounding.
+    order = np.argsort(-np.round(found.mu, 9), kind="stable")
+
+    def said(mu: float) -> dict[str, float]:
+        return {
+            "mu": mu,
+            "epsilon": gaussian.epsilon(mu, delta),
+            "advantage": gaussian.advantage(mu),
+        }
+
+    return {
+        "rounds": found.rounds.tolist(),
+        "clipped_share": found.clipped.tolist(),
+        "median": said(float(np.median(found.mu))),
+        "highest": said(float(found.mu[order[0]])),
+        "allowed": said(found.everybody),
+        "most_exposed": [
+            {"record": int(place), **said(float(found.mu[place]))} for place in order[:SHOWN]
+        ],
+    }
+
+
+def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
+    """Return how well losses separate a client's records from others; None with too few records.
+
+    Args:
+        own: losses of the client's records at a released model, [n].
+        others: losses of records that took no part, [h].
+
+    Returns:
+        The area under the ROC curve, where 1/2 is guessing, and the advantage at the best
+        threshold. One model gives no interval.
+
+    Source:
+        Yeom et al., "Privacy risk in machine learning", 2018.
+    """
+    if min(own.size, others.size) < NEEDED:
+        return None
+    scores = -np.concatenate([own, others])
+    found = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
+    return {
+        "members": own.size,
+        "others": others.size,
+        "area": found.area,
+        "advantage": float((found.true_positive - found.false_positive).max()),
+    }
+
 
 Report = dict[str, Any]
 
@@ -148,9 +259,9 @@ def _measured(
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
     exposed = None
-    if exposure.measurable(config.scheme):
-        found = exposure.measure(training, known, node.partition, mine[0].noise_multiplier)
-        exposed = exposure.as_json(found, node.terms.delta_limit)
+    if measurable(config.scheme):
+        found = measure(training, known, node.partition, mine[0].noise_multiplier)
+        exposed = as_json(found, node.terms.delta_limit)
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
     yield {
         "run": training.run,
@@ -215,7 +326,7 @@ def _attack(
     else:
         module = saved_model.load(model)
         own, other = (_losses(module, *records) for records in ((features, labels), apart))
-    result = exposure.attacked(*(each.double().cpu().numpy() for each in (own, other)))
+    result = attacked(*(each.double().cpu().numpy() for each in (own, other)))
     return None if result is None else {"model": of, **result}
 
 

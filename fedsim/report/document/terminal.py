@@ -1,7 +1,8 @@
-"""Blocks on the terminal. Text is never rich's markup, since it may be foreign."""
+"""Blocks on the terminal, and as Markdown. On the terminal, text is never rich's markup."""
 
+import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import StringIO
 
 import rich.table
@@ -9,8 +10,10 @@ from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from fedsim.common import foreign_text
 from fedsim.report.document.blocks import (
     Block,
+    Bullets,
     Cell,
     Code,
     Heading,
@@ -18,6 +21,7 @@ from fedsim.report.document.blocks import (
     Link,
     Listing,
     Mark,
+    Part,
     Prose,
     Table,
     Words,
@@ -122,3 +126,43 @@ def _plain(words: Words) -> str:
         case Code() | Link() | Mark():
             return words.text
     return "".join(map(_plain, words))
+
+
+MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
+"""Characters with a meaning in Markdown."""
+
+
+def as_markdown(blocks: Iterable[Block], level: int = 1) -> str:
+    """Return blocks as Markdown, with an empty line between them."""
+    return "\n".join(_rendered(block, level) for block in blocks)
+
+
+def quoted(text: str) -> str:
+    """Return foreign text in one line, escaped for Markdown."""
+    line = html.escape(" ".join(foreign_text.shown(text).split()), quote=False)
+    return MARKUP.sub(r"\\\1", line)
+
+
+def _rendered(block: Block, level: int) -> str:
+    match block:
+        case Part():
+            return f"{'#' * level} {block.title}\n\n{as_markdown(block.blocks, level + 1)}"
+        case Heading():
+            return f"{'#' * level} {block.text}\n"
+        case Prose():
+            return f"{_markdown_words(block.text)}\n"
+        case Bullets():
+            return "".join(f"- {_markdown_words(item)}\n" for item in block.items)
+        case Table():
+            rows = [[line.name, *line.cells] for group in block.groups for line in group.lines]
+            cells = [[_markdown_words(cell.text) for cell in row] for row in rows]
+            lines = [f"| {' | '.join(row)} |" for row in [list(block.headings), *cells]]
+            lines.insert(1, "|---" * len(block.headings) + "|")
+            return "".join(f"{line}\n" for line in lines)
+    raise TypeError(f"{type(block).__name__} has no place in Markdown")
+
+
+def _markdown_words(words: Words) -> str:
+    if not isinstance(words, str):
+        raise TypeError(f"{type(words).__name__} has no place in Markdown")
+    return words

@@ -1,5 +1,6 @@
 """Checks a signed statement against its files, and against reports derived again."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,12 +9,23 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.common import private_files, reading
+from fedsim.common.report_directory import EVIDENCE
 from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.evidence import derivation, digests, envelope
+from fedsim.report.evidence import derivation, envelope
 from fedsim.report.evidence.envelope import Envelope, Statement
-from fedsim.report.evidence.statement import Signed, said
+from fedsim.report.evidence.statement import (
+    Signed,
+    is_below,
+    located,
+    made,
+    of_code,
+    of_file,
+    own_code,
+    said,
+    versions,
+)
 
 AS_SIGNED, NOTED = "as signed", "noted"
 """Words for results taken from the signer, and for remarks."""
@@ -80,7 +92,7 @@ def verify(
     predicate = statement.predicate
     names = [*(each.name for each in statement.subject), predicate.report]
     for name in [*names, predicate.transcript or predicate.report]:
-        if not digests.is_below(name):
+        if not is_below(name):
             raise InputError(f"'{path}' names '{name}', which is not a file below its folder")
     folder = (path.parent if root is None else root).absolute()
     signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
@@ -123,7 +135,7 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
     for subject in statement.subject:
         names.add(subject.name)
         try:
-            found = digests.of_file(signed.root, subject.name)
+            found = of_file(signed.root, subject.name)
         except OSError as error:
             why = error.strerror or reading.reason(error)
             yield Check(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
@@ -206,11 +218,10 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
     told = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
-        own = {} if config is None else digests.own_code(to_run_config(config))
-        here = digests.of_code(own)
+        here = of_code({} if config is None else own_code(to_run_config(config)))
     except InputError:  # the user's own code is not allowed here, or is missing
-        here = digests.of_code({})
-    yours = {f"code of {name}": digest for name, digest in here.items()} | digests.versions()
+        here = of_code({})
+    yours = {f"code of {name}": digest for name, digest in here.items()} | versions()
     theirs = {f"code of {name}": digest for name, digest in told.code.items()} | told.versions
     different = sorted(name for name in {*yours, *theirs} if yours.get(name) != theirs.get(name))
     if not different:
@@ -224,3 +235,66 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
     return [
         Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}", NOTED)
     ]
+
+
+def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
+    """Write evidence of the results of a run or an audit.
+
+    Args:
+        signed: the directory of a finished run or audit, or an audited transcript.
+        key: file of an Ed25519 private key, PEM or OpenSSH.
+        out: file of the evidence; None for evidence.json in the directory.
+
+    Returns:
+        The file of the evidence, and why the report could not be derived again before signing
+        ("" if it was).
+
+    Raises:
+        InputError: there is nothing to sign, the key cannot be used, or the file exists.
+    """
+    private = envelope.read_private(key)
+    found = located(signed)
+    place = private_files.as_named(found.evidence if out is None else out)
+    if not place.name.endswith(EVIDENCE):
+        raise InputError(
+            f"--out '{place.name}' must end in {EVIDENCE}, so that it is recognised as evidence"
+        )
+    if os.path.lexists(place):
+        raise InputError(f"'{place}' exists already; delete it, or name a new file with --out")
+    sealed = envelope.seal(made(found), private)
+    try:
+        private_files.write(place, sealed)
+    except OSError as error:
+        raise InputError(f"cannot write '{place}': {error.strerror}") from None
+    return place, found.unmade
+
+
+def verify_in(
+    evidence: Path, key: Path | None = None, files: Path | None = None, as_signed: bool = False
+) -> Verification:
+    """Check evidence against the signed files.
+
+    Args:
+        evidence: a file that `sign` wrote, or its directory.
+        key: file of the trusted signer's public key; None if no key is known.
+        files: folder of the signed files; None for the folder of the evidence.
+        as_signed: accept the report as signed, without deriving it again.
+
+    Raises:
+        InputError: there is no evidence or more than one, or the key cannot be used.
+    """
+    public = None if key is None else envelope.read_public(key)
+    return verify(_within(evidence), public, files, as_signed)
+
+
+def _within(place: Path) -> Path:
+    """Return the evidence file: the path itself, or the only one in a directory."""
+    if not place.is_dir():
+        return place
+    found = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))
+    if len(found) != 1:
+        raise InputError(
+            f"'{place}' holds {len(found)} files whose names end in {EVIDENCE}; name the one to "
+            "verify"
+        )
+    return found[0]

@@ -237,3 +237,23 @@ def privacy_profile(
         axes.set_xlim(epsilons[0], epsilons[-1])
         axes.set_ylim(0, None)
     return figure
+
+
+def success(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """Return a figure of the largest success by baseline, both on logarithmic axes.
+
+    Args:
+        curves: pairs of baseline and largest success, in (0, 1], by the name of the curve.
+    """
+    with page_style():
+        figure, axes = new_axes()
+        for place, (name, pairs) in enumerate(curves.items()):
+            baselines, largest = np.array(sorted(pairs)).T
+            colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
+            axes.plot(baselines, largest, color=colour, marker=marker, markersize=4, label=name)
+        ends = np.array([baselines[0], baselines[-1]])
+        axes.plot(ends, ends, color=MUTED, linestyle="--", label="without the training")
+        axes.set(xscale="log", yscale="log")
+        axes.set(xlabel="success without the training", ylabel="success with it, at most")
+        axes.legend()
+    return figure

@@ -9,7 +9,6 @@ from fedsim.audits.judgement.judge import Verdict
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -24,7 +23,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import check, power
+from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent
 

@@ -25,7 +25,6 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -46,7 +45,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import check, power
+from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures

@@ -22,7 +22,6 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -40,7 +39,7 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, check, power
+from fedsim.report.document.first_screen import FAILED, OPEN, check, power, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures

@@ -6,7 +6,6 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import NOT_CONTRADICTED, VantageVerdict
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -21,10 +20,20 @@ from fedsim.report.document.blocks import (
     Table,
     Words,
 )
-from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check, power
+from fedsim.report.document.first_screen import (
+    FAILED,
+    NOT_STATED,
+    OPEN,
+    PASSED,
+    check,
+    power,
+    share,
+    shares,
+)
 from fedsim.report.document.wording import number, percent, would_have_seen
-from fedsim.report.sections import answer, lowering, vantage_words
-from fedsim.report.sections.facts import (
+from fedsim.report.sections import answer, vantage_words
+from fedsim.report.sections.answer import labels
+from fedsim.report.sections.section import (
     advantage_limit,
     challenge_of,
     confidence_of,
@@ -32,9 +41,9 @@ from fedsim.report.sections.facts import (
     is_pac,
     trials_of,
 )
-from fedsim.report.sections.labels import labels
 from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
+from fedsim.report.sections.verdict import choose
 
 HEADINGS = "Who looks", "Right in at most", "Belief at most"
 
@@ -224,7 +233,7 @@ def _steps(report: Report) -> list[Words]:
     ]
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
         found.append("Do not release the models of all trials: together they cost more than one.")
-    if command := lowering.choose(report):
+    if command := choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
         finds = " has the settings; this command finds the least noise for a limit: "
         found.append([to, finds, Code(command)])

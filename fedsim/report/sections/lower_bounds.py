@@ -19,8 +19,10 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.wording import DASH, number, percent
 from fedsim.report.figures import bound_figures
-from fedsim.report.sections.facts import (
+from fedsim.report.sections.section import (
     TITLES,
+    Section,
+    Transcript,
     confidence_of,
     is_clipped,
     is_halves,
@@ -28,7 +30,6 @@ from fedsim.report.sections.facts import (
     is_sampled,
     score_caution,
 )
-from fedsim.report.sections.section import Section, Transcript
 
 
 def beside_theory(

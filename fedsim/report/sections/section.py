@@ -1,11 +1,15 @@
-"""What a section of a report is, and what its figures are drawn from."""
+"""Sections of a run's page: what they are, what their figures are drawn from, and facts for all."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Block, Figure
+from fedsim.report.document.wording import DASH, number, plain
+from fedsim.report.document.worth import WORDS, Worth, fault_of
 from fedsim.report.figures.canvas import Bools, Floats
 
 
@@ -59,3 +63,177 @@ class Section:
     def heading(self, report: Report) -> str:
         """Return the heading of the section in a report."""
         return self.title if isinstance(self.title, str) else self.title(report)
+
+
+TITLES = {
+    "clopper_pearson": "Clopper–Pearson",
+    "clopper_pearson_split": "Clopper–Pearson, split trials",
+    "clopper_pearson_bonferroni": "Clopper–Pearson, paid ranks",
+    "betting": "Betting, whenever one looks",
+    "jeffreys": "Jeffreys (credible)",
+    "mu_gdp": "μ of Gaussian privacy",
+    "gaussian": "Gaussian",
+    "gaussian_unequal": "Gaussian, unequal variances",
+    "privacy_profile": "Privacy profile",
+    "trade_off": "Sampled trade-off curve",
+}
+"""Of the lower bounds on epsilon."""
+
+
+def is_pac(report: Report) -> bool:
+    """Return whether stated candidates shaped the noise, which is no differential privacy."""
+    return report.mechanism.noise == "pac"
+
+
+def is_halves(report: Report) -> bool:
+    """Return whether the secret was one of several random halves of the data, and not D or D'."""
+    return is_pac(report) and report.pac.prior == "halves"
+
+
+def is_client(report: Report) -> bool:
+    """Return whether the target is all data of a client."""
+    return report.unit == "client"
+
+
+def is_clipped(report: Report) -> bool:
+    """Return whether clipping bounded what one record can change."""
+    return report.mechanism.clipping
+
+
+def is_sampled(report: Report) -> bool:
+    """Return whether a record joins a round only with a probability below 1."""
+    return report.mechanism.sampling_rate < 1
+
+
+def takes_local_steps(report: Report) -> bool:
+    """Return whether clients took several steps on their own in a round."""
+    return report.mechanism.local_steps > 1
+
+
+def is_alarming(report: Report) -> bool:
+    """Return whether anything contradicts theory."""
+    return bool(report.contradictions)
+
+
+def advantage_limit(report: Report) -> float:
+    """Return the limit of the advantage: rho_alpha, or the bound of PAC privacy."""
+    return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
+
+
+def success(report: Report) -> float | None:
+    """Return the share of trials that the adversary won; ties are not won."""
+    wins = report.empirical.wins
+    return None if wins is None else wins / report.trials
+
+
+def success_ends(report: Report) -> Ends | None:
+    """Return the interval of the share of trials won."""
+    ends = report.empirical.advantage_interval
+    return None if ends is None else ((1 + ends[0]) / 2, (1 + ends[1]) / 2)
+
+
+def challenge_of(report: Report) -> str:
+    """Return the target in words, such as "the challenge record"."""
+    challenge = report.challenge
+    if is_client(report):
+        return f"all {challenge.records} records of client {challenge.client}"
+    what = "gradient" if challenge.kind == "gradient" else "record"
+    if challenge.records == 1:
+        return f"the challenge {what}"
+    return f"{challenge.records} challenge {what}s"
+
+
+def trials_of(report: Report) -> str:
+    """Return how many trials there were, such as "1 trial"."""
+    return f"{report.trials} trial{'s' * (report.trials != 1)}"
+
+
+def confidence_of(report: Report) -> str:
+    """Return the confidence of every interval as the start of a phrase, such as "95% "."""
+    return f"{100 * report.empirical.confidence:g}% "
+
+
+def is_scored(report: Report) -> bool:
+    """Return whether log-odds are the score of an attack that counts draws, of unknown law."""
+    return report.prediction.method == "none" and not is_halves(report)
+
+
+def score_caution(report: Report) -> str:
+    """Return " " and a sentence where log-odds are no likelihood ratios, else ""."""
+    if report.vantage == "released-model":
+        return " For the released model it describes an attack's score, which has no bound."
+    if takes_local_steps(report):
+        return " With local steps it describes the score of a linearised attack, without a bound."
+    if is_scored(report):
+        return " It describes the score of an attack, which has no bound."
+    return ""
+
+
+def standard_errors_apart(report: Report) -> str:
+    """Return in brackets how far prediction and measurement differ, and the p; "" if unknown."""
+    measured, predicted = report.empirical.advantage, report.prediction.advantage
+    distance = report.prediction.distance
+    if measured is None or predicted is None or distance is None or not distance.standard_error:
+        return ""
+    error = math.hypot(distance.standard_error, report.prediction.standard_error or 0.0)
+    apart = abs(measured - predicted) / error
+    return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
+
+
+def yeom_bound(report: Report) -> str:
+    """Return Yeom's bound on membership inference as text; it is proven for pure epsilon."""
+    return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, of pure ε"
+
+
+def measure(report: Report) -> str:
+    """Return the name of the measure that leads of the model's worth, such as "accuracy"."""
+    return WORDS[report.utility.task].measure
+
+
+def worths(report: Report) -> str:
+    """Return the measure's mean as text, before the first and after the last round."""
+    found, words = report.utility, WORDS[report.utility.task]
+    if not found.accuracy.mean:
+        return DASH
+    first, last = (words.value(found.accuracy.mean[at], found.loss.mean[at]) for at in (0, -1))
+    return f"{first} → {last}"
+
+
+def baseline(report: Report) -> str:
+    """Return the score of a model that has learnt nothing, as text."""
+    return WORDS[report.utility.task].baseline(_worth(report))
+
+
+def worths_in_full(report: Report) -> str:
+    """Return the measure beside its baseline and other measures, with a warning if needed."""
+    if not report.utility.accuracy.mean:
+        return DASH
+    words, found = WORDS[report.utility.task], _worth(report)
+    said = f"{worths(report)} ({words.beside(found)})"
+    quality, losses = report.utility.quality, report.utility.loss.mean
+    fault = fault_of(quality.confusion if quality else [], losses[-1], losses[0])
+    warning = words.unless_learnt(found, fault)
+    return f"{said}. {warning.removesuffix('.')}" if warning else said
+
+
+def _worth(report: Report) -> Worth:
+    found = report.utility
+    return Worth(
+        accuracy=found.accuracy.mean[-1] if found.accuracy.mean else None,
+        loss=found.loss.mean[-1] if found.loss.mean else None,
+        majority=found.majority,
+        balanced_accuracy=found.balanced_accuracy,
+        area_under_curve=found.area_under_curve,
+        baseline_loss=found.baseline_loss,
+        least_recall=None if found.quality is None else found.quality.least_recall,
+    )
+
+
+def clients_of(report: Report) -> str:
+    """Return what the noise hides: "a client's data" or "the record"."""
+    return "a client's data" if is_client(report) else "the record"
+
+
+def at_delta(delta: float) -> str:
+    """Return at which delta an epsilon is stated, as text."""
+    return f"at δ = {plain(delta)}"

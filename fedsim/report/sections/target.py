@@ -1,4 +1,4 @@
-"""The section about the target: how it was chosen, and its record where that is public."""
+"""Sections about the target, and how likely its re-identification is."""
 
 import base64
 import io
@@ -10,20 +10,24 @@ from markupsafe import Markup
 from PIL import Image
 
 from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import VantageBounds
 from fedsim.report.document.blocks import (
     Block,
     Cell,
+    Figure,
     Group,
     Line,
     Mark,
     Part,
     Picture,
+    Place,
     Prose,
     Table,
+    tabulated,
 )
-from fedsim.report.document.wording import number, percent
-from fedsim.report.sections.facts import is_client
-from fedsim.report.sections.vantage_words import holds_for
+from fedsim.report.document.wording import number, percent, span
+from fedsim.report.sections.section import Section, Transcript, confidence_of, is_client, is_pac
+from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
 Shown = Mapping[str, Any]
 """A record of public data, as `fedsim.game.record_display.shown`."""
@@ -124,3 +128,130 @@ def _png(pixels: np.ndarray) -> str:
     buffer = io.BytesIO()
     Image.fromarray(255 - pixels if pixels.ndim == 2 else pixels).save(buffer, "PNG")
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+Risks = Sequence[tuple[float, float]]
+"""Success of an attack without the model, and its largest success with it."""
+
+EXAMPLE = 0.001
+"""The baseline that the sentence is about."""
+
+MEANING = (
+    "These are limits of theory for any attack on one person: re-identification, attribute "
+    "inference or reconstruction. The first column is how often an attempt succeeds without what "
+    "the training discloses, such as 1 in n for naming one of n people. The others are how often "
+    "it succeeds, at most, after one training, by what each party sees."
+)
+
+
+def in_cases(baseline: float) -> str:
+    """Return a share as text, such as "1 in 1,000"."""
+    return f"1 in {round(1 / baseline):,}"
+
+
+def sentence(risks: Mapping[str, Risks]) -> str:
+    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown.
+
+    Args:
+        risks: by whom they are: the server, a participant, and so on.
+    """
+    limits: dict[str, list[str]] = {}
+    for name, pairs in risks.items():
+        at_most = dict(pairs).get(EXAMPLE)
+        if at_most is not None:
+            said = f"at most {at_most / EXAMPLE:.3g} of {1 / EXAMPLE:,.0f}"
+            limits.setdefault(said if at_most < 1 else "no limit", []).append(name)
+    if not limits:
+        return ""
+    each = "; ".join(f"{said} for {' and '.join(names)}" for said, names in limits.items())
+    return (
+        f"An attempt about one person that succeeds in {in_cases(EXAMPLE)} cases without what the "
+        f"training discloses succeeds with it in: {each}."
+    )
+
+
+def table(risks: Mapping[str, Risks]) -> Table:
+    """Return the risks by baseline, a column for each name."""
+    rows = [
+        [in_cases(baseline), *("no limit" if one >= 1 else percent(one) for one in largest)]
+        for baseline, largest in _by_baseline(risks)
+    ]
+    return tabulated(("Success without the training", *risks), rows)
+
+
+def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
+    columns = list(risks.values())
+    return [
+        (baseline, [column[place][1] for column in columns])
+        for place, (baseline, _) in enumerate(columns[0])
+    ]
+
+
+def _limited(report: Report) -> list[VantageBounds]:
+    """Return the vantage points with risks; none for reports of earlier versions and PAC noise."""
+    return [] if is_pac(report) else [row for row in report.bounds.vantages if row.risks]
+
+
+def _words(report: Report) -> list[Block]:
+    rows = _limited(report)
+    if not rows:
+        return []
+    audited = next(row for row in rows if row.vantage == report.vantage)
+    return [
+        Prose(f"{of_run(report)} {MEANING}"),
+        Prose(holds_for(report)),
+        table(_by_name(rows)),
+        *_measured(report, dict(audited.risks)),
+        Place("risks"),
+    ]
+
+
+def of_run(report: Report) -> str:
+    """Return the sentence about all vantage points of a run; "" without limits."""
+    return sentence({WHO[row.vantage]: row.risks for row in _limited(report)})
+
+
+def _by_name(rows: Sequence[VantageBounds]) -> dict[str, Risks]:
+    return {NAMES[row.vantage].capitalize(): row.risks for row in rows}
+
+
+def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
+    """Return the measured true-positive rates beside what theory allows."""
+    rates = report.empirical.true_positives
+    if not rates:
+        return []
+    rows = [
+        [
+            percent(one.rate),
+            f"cannot tell, needs {2 * one.needed:,} trials"
+            if one.interval is None
+            else span(one.interval, percent),
+            percent(allowed.get(one.rate)),
+        ]
+        for one in rates
+    ]
+    said = (
+        "The played game is membership inference about the target. Its intervals hold together at "
+        f"{confidence_of(report).strip()}; the false-positive rate is the baseline of the table "
+        "above."
+    )
+    headings = ("False positives", "True positives, measured", "At most, by theory")
+    return [Prose(said), tabulated(headings, rows)]
+
+
+def _figures(report: Report, _: Transcript) -> list[Figure]:
+    from fedsim.report.figures import bound_figures  # noqa: PLC0415  (matplotlib is slow to import)
+
+    rows = [row for row in _limited(report) if row.risks[0][1] < 1]
+    if not rows:
+        return []
+    caption = (
+        "Largest success of any attack with what the training discloses, against its success "
+        "without. The dashed line is an attack that learns nothing from the training."
+    )
+    return [
+        Figure("risks", bound_figures.success(_by_name(rows)), "Success of any attack.", caption)
+    ]
+
+
+RISKS = Section("How likely is re-identification?", _words, _figures)

@@ -17,7 +17,7 @@ from fedsim.audits.results.verdicts import (
 )
 from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_seen
-from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
+from fedsim.report.sections.section import TITLES, clients_of, is_clipped, is_pac, score_caution
 
 NAMES = {
     "server": "server",

@@ -19,7 +19,6 @@ from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import html
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -40,7 +39,7 @@ from fedsim.report.document.blocks import (
     Words,
     tabulated,
 )
-from fedsim.report.document.first_screen import settled
+from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event, Look

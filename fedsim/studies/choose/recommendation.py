@@ -5,7 +5,6 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -16,10 +15,10 @@ from fedsim.report.document.blocks import (
     Words,
     tabulated,
 )
-from fedsim.report.document.first_screen import OPEN, PASSED, settled
+from fedsim.report.document.first_screen import OPEN, PASSED, settled, share
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections.facts import advantage_limit
 from fedsim.report.sections.first import bar
+from fedsim.report.sections.section import advantage_limit
 from fedsim.studies.choose.choose_words import values
 from fedsim.studies.choose.grid import Outcome
 

@@ -23,7 +23,6 @@ from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -39,7 +38,7 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import study_figures

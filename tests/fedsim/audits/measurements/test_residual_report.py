@@ -28,7 +28,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.report import page
 from fedsim.report.document.wording import number
-from fedsim.report.sections import prediction as section
+from fedsim.report.sections import beliefs
 
 Make = Callable[..., Config]
 
@@ -106,14 +106,14 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert sampling.batches == 24
     assert sampling.rate == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling.p_value > 1e-3
-    _, listing = section.RESIDUALS.words(report)
+    _, listing = beliefs.RESIDUALS.words(report)
     told = dict(listing.entries)
     assert (
         f"p = {number(report.residuals.noise.p_value)}"
         in told["Noise, divided by the claimed noise"]
     )
     assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
-    assert section.RESIDUALS.words(replace(report, residuals=None)) == []
+    assert beliefs.RESIDUALS.words(replace(report, residuals=None)) == []
 
 
 def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(

@@ -26,7 +26,7 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge
 from fedsim.report import page as report
-from fedsim.report.sections import prediction as section
+from fedsim.report.sections import beliefs
 from fedsim.report.writing import write_report as report_of
 
 Make = Callable[[dict[str, Scalar]], Config]
@@ -90,7 +90,7 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
     gaussian = found["empirical"]["lower_bounds"]["gaussian"]
     assert gaussian["epsilon"] == 0
     assert gaussian["reason"]
-    (listing,) = section.PRECISION.words(decode(found))
+    (listing,) = beliefs.PRECISION.words(decode(found))
     page = dict(listing.entries)
     assert page["Trials"] == "8 of 8 planned"
     assert page["Random numbers of the two worlds"] == "common"

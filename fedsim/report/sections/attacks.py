@@ -1,0 +1,272 @@
+"""Sections about single attacks: a crafted target, canaries, and membership inference."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from adversaries.statistics.one_run import CanaryEstimate
+from fedsim.audits.measurements.one_run_report import NAMES, leading
+from fedsim.audits.results.measured import Crafted, LowerBound, MembershipAttack, OneRun
+from fedsim.audits.results.report import Report
+from fedsim.audits.run import empirical
+from fedsim.report.document.blocks import (
+    Block,
+    Cell,
+    Entries,
+    Figure,
+    Group,
+    Line,
+    Listing,
+    Place,
+    Prose,
+    Table,
+)
+from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.report.figures import belief_figures
+from fedsim.report.sections.section import Section, Transcript, at_delta, is_client
+
+BOUNDS = {
+    "identification": "ε of one record at least, by identification",
+    "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
+    "identification_gaussian": "The same, were the log-odds normal",
+    "released_model": "ε of one record at least, from the released model alone",
+    "released_model_mu_gdp": "The same of a Gaussian mechanism, at its own threshold",
+}
+"""How the page words the lower bounds."""
+
+MADE = (
+    "The target was crafted to be noticed: the bounds say how identifiable a record "
+    "can be under this noise, not how identifiable a record of these data is."
+)
+
+COPIED = (
+    "D and D′ differ in all copies at once. The bounds of this page are for the group, except "
+    "where they name one record: group privacy derives these."
+)
+
+
+def _crafted_entries(found: Crafted) -> Entries:
+    copies, delta = found.copies, at_delta(found.delta)
+    return [
+        ("Target", f"{copies} × {found.description}"),
+        *([] if found.label is None else [("Its label", str(found.label))]),
+        ("First model", found.initialisation),
+        (f"ε of one record {delta}", number(found.epsilon)),
+        *([] if copies == 1 else [(f"ε of all {copies} {delta}", number(found.group_epsilon))]),
+        *(
+            (BOUNDS[name], f"{number(bound.epsilon)} ({bound.reason or bound.method})")
+            for name, bound in found.lower_bounds.items()
+        ),
+    ]
+
+
+def _title(report: Report) -> str:
+    copied = report.challenge.kind == "record"
+    return "Copies of one record" if copied else "What was put into D to be noticed"
+
+
+def _crafted(report: Report) -> list[Block]:
+    found = report.crafted
+    if found is None:
+        return []
+    return [
+        *([Prose(MADE)] if found.kind != "record" else []),
+        *([Prose(COPIED)] if found.copies != 1 else []),
+        Listing(_crafted_entries(found)),
+        Place("poison"),
+    ]
+
+
+def _crafted_figures(report: Report, seen: Transcript) -> list[Figure]:
+    if report.crafted is None or seen.poison_scores is None:
+        return []
+    details = report.crafted.lower_bounds["released_model"].details
+    threshold = details.get("threshold", math.inf)
+    return [
+        Figure(
+            "poison",
+            belief_figures.poison_scores(
+                seen.worlds, seen.poison_scores, threshold if math.isfinite(threshold) else None
+            ),
+            "Score of the released models.",
+            "How far each trial's last model moved in the direction of the crafted target. Half of "
+            "the trials chose the threshold; the bound counts the other half.",
+        )
+    ]
+
+
+CRAFTED = Section(_title, _crafted, _crafted_figures)
+
+
+def headline(found: OneRun) -> LowerBound:
+    """Return the leading bound of the headline's trial."""
+    return found.bounds[leading(found.kind)]
+
+
+def headline_name(found: OneRun) -> str:
+    """Return the name of the leading bound."""
+    return f"one-run {NAMES[leading(found.kind)]}"
+
+
+def summary(found: OneRun) -> Entries:
+    """Return the numbers for the terminal."""
+    values = {name: number(bound.epsilon) for name, bound in found.bounds.items()}
+    values["estimate"] = DASH if found.estimate.reason else number(found.estimate.epsilon)
+    return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
+
+
+def _one_run_entries(found: OneRun) -> Entries:
+    limit = number(found.canary_epsilon)
+    rows = [
+        ("ε claimed, towards a participant", number(found.claimed_epsilon)),
+        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(found.canary_mu)})"),
+    ]
+    for name, bound in found.bounds.items():
+        right, guesses = plain(bound.details["right"]), plain(bound.details["guesses"])
+        said = (
+            f"{number(bound.epsilon)} with {percent(bound.confidence)} confidence: {right} of "
+            f"{guesses} guesses right. Assumes {bound.assumes}."
+        )
+        rows.append((f"ε at least, {NAMES[name]}", said))
+    estimated = _estimated(found.estimate, found.confidence)
+    rows.append(("ε estimated, no confidence statement", estimated))
+    for name, spread in (found.spread or {}).items():
+        between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
+        said = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
+        rows.append((f"Over {found.trials} trials, {NAMES[name]}", said))
+    return rows
+
+
+def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
+    if estimate.reason:
+        return f"none: {estimate.reason}"
+    ends = estimate.epsilon_interval
+    between = span((ends.low, ends.high), number)
+    return (
+        f"{number(estimate.epsilon)} (μ = {number(estimate.mu)}; {between} "
+        f"at {percent(confidence)}). Presumes {estimate.assumes}"
+    )
+
+
+SCORED = {
+    "sums": "its signal in the aggregates of all rounds",
+    "loss": "the fall of its loss from the first model, which never saw it, to the last",
+}
+"""How canaries are scored, by `canaries.score`."""
+
+
+def _reading(found: OneRun) -> list[str]:
+    """Return sentences about the canaries, their scores, and the headline."""
+    clients = ", ".join(map(str, found.clients))
+    less = ", without the part of the data that the auditor knew" if found.known_data else ""
+    return [
+        f"{found.count} canaries of kind “{found.kind}” were planted at clients {clients}. A fair "
+        "coin decided for each canary whether it took part in the whole training. The score of a "
+        f"canary is {SCORED[found.score]}{less}. The headline is trial {found.headline_trial}, as "
+        "decided before the run; every other trial is another such audit.",
+        found.note,
+        *([found.alarm] if found.alarm else []),
+    ]
+
+
+def _one_run(report: Report) -> list[Block]:
+    found = report.one_run
+    if found is None:
+        return []
+    return [*map(Prose, _reading(found)), Listing(_one_run_entries(found)), Place("one-run")]
+
+
+def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:
+    found = report.one_run
+    if found is None:
+        return []
+    scores = found.scores
+    return [
+        Figure(
+            "one-run",
+            belief_figures.canary_scores(
+                np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
+            ),
+            "Canaries in and out.",
+            f"Scores of the canaries of trial {found.headline_trial}. With less overlap, more "
+            "canaries are guessed.",
+        )
+    ]
+
+
+ONE_RUN = Section("One-run audit", _one_run, _one_run_figures)
+
+
+ATTACKS = {
+    empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
+    empirical.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
+}
+"""The short and the long names of the two that learn from no shadow models."""
+
+CLIENT_ATTACK = (
+    "Yeom on the\ntarget client",
+    "Yeom on the target client: by the mean loss of its records",
+)
+"""The attack on the challenge where that is not a record."""
+
+SHORT = {"trajectory": "LiRA on all\nglobal models"}
+"""The attacks by losses that the figure shows, by their short names."""
+
+MEANING = (
+    "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's attack "
+    "compares a record's loss with the mean loss of the training data. Attacks on the challenge "
+    "play the adversary's own game. All except the two of Yeom learn from one half of the trials, "
+    "as shadow models, and are measured on the other half."
+)
+
+
+def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, MembershipAttack]:
+    """Return the attacks that stand beside the adversary in a figure, by their short names.
+
+    The attack on all records is left out: the bound is not about it.
+    """
+    return {
+        names(name, client)[0]: found
+        for name, found in attacks.items()
+        if name == empirical.CHALLENGE or name in SHORT
+    }
+
+
+def names(name: str, client: bool) -> tuple[str, str]:
+    """Return the short and the long name of an attack."""
+    if name == empirical.CHALLENGE and client:
+        return CLIENT_ATTACK
+    if attack := LOSS_ATTACKS.get(name):
+        return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"
+    own = name.rpartition(":")[2].replace("_", " ")
+    return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the challenge"))
+
+
+def _line(report: Report, name: str, found: MembershipAttack) -> Line:
+    detail = span(found.advantage_interval, number)
+    return Line(
+        Cell(names(name, is_client(report))[1]),
+        [
+            Cell(number(found.advantage), detail, style="value"),
+            # What goes by no threshold has no rates, and what gives no scores no area.
+            Cell(percent(found.tpr)),
+            Cell(percent(found.fpr)),
+            Cell(number(found.area)),
+        ],
+    )
+
+
+def _membership(report: Report) -> list[Block]:
+    blocks: list[Block] = []
+    if report.membership_inference:
+        lines = [_line(report, name, found) for name, found in report.membership_inference.items()]
+        headings = "Attack", "Advantage", "True positives", "False positives", "AUC"
+        blocks = [Prose(MEANING), Table(headings, [Group("", lines)])]
+    if report.membership_missing is not None:
+        blocks.append(Prose(report.membership_missing, small=True))
+    return blocks
+
+
+MEMBERSHIP = Section("Membership inference", _membership, specialist=True)
