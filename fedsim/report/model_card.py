@@ -22,8 +22,8 @@ from fedsim.audits.results.model_card import (
     Towards,
     Utility,
 )
-from fedsim.audits.results.quality import Proportion
-from fedsim.audits.run import cautions
+from fedsim.audits.results.numbers import Proportion
+from fedsim.audits.run import guarantee
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
@@ -152,7 +152,7 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
     """Return the privacy of a training's rounds, and whether it is guaranteed."""
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
-    failings = cautions.dp_failings(config)
+    failings = guarantee.dp_failings(config)
     privacy, training, federation = config.privacy, config.training, config.federation
     chosen, trust = privacy.accountant, federation.trust.model
 
@@ -176,7 +176,7 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
 
     return Privacy(
         guaranteed=not failings,
-        note=" ".join(failings) or cautions.SYSTEM_NOISE,
+        note=" ".join(failings) or guarantee.SYSTEM_NOISE,
         unit=privacy.unit,
         neighbouring=privacy.neighbouring.value,
         delta=privacy.delta,

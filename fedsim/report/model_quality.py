@@ -7,7 +7,7 @@ import numpy as np
 
 from adversaries.statistics.intervals import binomial_high, binomial_low, significance
 from fedsim.audits.results.model_card import Utility
-from fedsim.audits.results.quality import OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy import discrete_laplace
 from fedsim.report.document import worth

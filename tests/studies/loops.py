@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from tables import Table, Value
 
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
 from fedsim.audits.loop.process import LoopProcess, Order

@@ -19,14 +19,16 @@ from scipy.stats import chi2
 
 from adversaries.statistics.intervals import Interval, significance
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import (
+from fedsim.audits.app.guarantee import Guarantee
+from fedsim.audits.app.process import (
     UNBOUNDED_WEIGHT,
+    App,
     CentralNoise,
     Configuration,
+    Execution,
     Observation,
+    Script,
 )
-from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.process import App, Execution, Script
 from fedsim.audits.judgement.claim import Scope
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.mechanism import Neighbouring

@@ -14,14 +14,12 @@ import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.audits.app import attack, training
+from fedsim.audits.app import attack, rules
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import Configuration, Observation, claim_of
 from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.process import App, AppProcess, Order
+from fedsim.audits.app.process import App, AppProcess, Configuration, Observation, Order, claim_of
 from fedsim.audits.app.rules import findings
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.run import detectable
 from fedsim.audits.sandbox.channel import started
@@ -115,7 +113,7 @@ class AppAudit(Judged):
 
         Theory and attack know an update's way after training, but no noise within training.
         """
-        return training.unseen(self.configuration, self.claim)
+        return rules.unseen(self.configuration, self.claim)
 
     @property
     def _own_noise(self) -> bool:

@@ -27,8 +27,8 @@ from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
-from fedsim.audits.app import introspection, refusals, scripted_reply, training
-from fedsim.audits.app.configuration import Statement, Training
+from fedsim.audits.app import introspection, loading, rules
+from fedsim.audits.app.introspection import flat, flat_record, scripted
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
     ORDER,
@@ -37,11 +37,12 @@ from fedsim.audits.app.process import (
     Execution,
     Round,
     Script,
+    Statement,
+    Training,
     Vector,
     direction,
 )
-from fedsim.audits.app.scripted_reply import flat, flat_record, scripted
-from fedsim.audits.recorded import client_noise
+from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.config import Scalar
@@ -87,7 +88,7 @@ class AuditedApp:
         try:
             with (
                 _hooks(recorder, grid),
-                refusals.older_stack(self._app.mods),
+                loading.older_stack(self._app.mods),
                 quiet,
                 _without_logs(),
             ):
@@ -115,7 +116,7 @@ class AuditedApp:
         if script is None:
             if self._recorder.random is None:
                 again = self._seed + 1
-                answer = scripted_reply.rehearsed(call_next, message, context, again)
+                answer = introspection.rehearsed(call_next, message, context, again)
                 reply, self._recorder.random = answer
             else:
                 reply = call_next(message, context)
@@ -210,7 +211,7 @@ class _Recorder:
         self._kinds: Counter[str] = Counter()  # of messages that clients answered
         self._failed = ""  # first failure of a client
         self.local: LocalDpMod | None = None
-        self._epsilons: list[client_noise.Epsilon] = []
+        self._epsilons: list[recorded_noise.Epsilon] = []
         self._rounds: list[Round] = []
         self._model: Vector = np.empty(0)
         self._replies: dict[int, RecordDict] = {}
@@ -227,7 +228,7 @@ class _Recorder:
     def failure(self, error: BaseException, app: FlowerApp) -> Exception:
         """Return the error to raise for a failure of the app: its earliest cause."""
         if self._kinds and not app.trains:  # why it failed does not matter
-            return InputError(refusals.untrained(self._kinds))
+            return InputError(loading.untrained(self._kinds))
         why = f"the app failed: {type(error).__name__}: {error}"
         return self._explained(f"{why}; before that, {self._failed}" if self._failed else why, app)
 
@@ -240,10 +241,10 @@ class _Recorder:
         if not self._replies:  # all clients of a round receive the same model
             self._model = flat(message.content)
             if not self._model.size:
-                raise InputError(refusals.NO_NUMBERS)
+                raise InputError(loading.NO_NUMBERS)
         self._replies[partition] = copy.copy(reply.content)
         for metrics in reply.content.metric_records.values():
-            epsilon = client_noise.reported_epsilon(metrics)
+            epsilon = recorded_noise.reported_epsilon(metrics)
             self._epsilons += [] if epsilon is None else [epsilon]
 
     def attach(self, strategy: Strategy) -> None:
@@ -298,7 +299,7 @@ class _Recorder:
         if self._failed and not self._rounds and app.trains:
             raise self._explained(self._failed, app)
         if self._strategy is None or not self._rounds:
-            raise InputError(refusals.untrained(self._kinds))
+            raise InputError(loading.untrained(self._kinds))
         mods = (*app.mods, self.local) if self.local is not None else app.mods
         configuration = introspection.configuration_of(self._strategy, mods, len(self._rounds))
         largest = max(self._epsilons, default=None)
@@ -312,7 +313,7 @@ class _Recorder:
             if self.random is None
             else Training(
                 self.random,
-                training.libraries(app.root),
+                rules.libraries(app.root),
                 None if largest is None else largest.value,
                 "" if largest is None else largest.metric,
             ),

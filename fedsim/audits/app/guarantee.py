@@ -13,12 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import nlargest
 
 from adversaries.statistics import gaussian
-from fedsim.audits.app.configuration import (
-    UNBOUNDED_WEIGHT,
-    CentralNoise,
-    Configuration,
-    Observation,
-)
+from fedsim.audits.app.process import UNBOUNDED_WEIGHT, CentralNoise, Configuration, Observation
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity

@@ -24,10 +24,8 @@ import torch
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.audits.live.canary_watch import CanaryWatch
-from fedsim.audits.live.live_rounds import Belief, Look, Training
-from fedsim.audits.live.looks import Looks
-from fedsim.audits.live.text_watch import TextWatch
+from fedsim.audits.live.live_rounds import Belief, Look, Looks, Training
+from fedsim.audits.live.watches import CanaryWatch, TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor

@@ -13,16 +13,14 @@ from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import LONGEST_TIME, check
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee, scoring
 from fedsim.audits.loop.guarantee import Observation
 from fedsim.audits.loop.measurement import Features, Learnt
-from fedsim.audits.loop.power import Power, power
 from fedsim.audits.loop.process import LoopProcess, Order
 from fedsim.audits.loop.rules import findings
-from fedsim.audits.loop.support import MeasuredNoise, measured, not_judged
+from fedsim.audits.loop.support import MeasuredNoise, Power, measured, not_judged, power
 from fedsim.audits.measurements.noise_family import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed

@@ -18,10 +18,9 @@ from scipy.stats import binom
 from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
-from fedsim.audits.loop import noise
+from fedsim.audits.loop import measurement
 from fedsim.audits.loop.contract import UNREAD
-from fedsim.audits.loop.measurement import SHOWN, Seen, StepSeen
-from fedsim.audits.loop.noise import NOTHING, NoiseSums
+from fedsim.audits.loop.measurement import NOTHING, SHOWN, NoiseSums, Seen, StepSeen
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
@@ -149,7 +148,7 @@ class Observation:
     @cached_property
     def noise(self) -> NoiseSums:
         """Noise of every step of all independent runs."""
-        runs = noise.total(noise.summed(run.steps) for run in self.independent)
+        runs = measurement.total(measurement.summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
     @cached_property
@@ -163,19 +162,19 @@ class Observation:
         if not whole.steps:
             return {}
         every = sum(whole.energies), whole.freedom
-        ratios = {f"in the model{OVERALL}": noise.interval(*every, NOISE_TAIL)}
-        tensors = noise.of_tensors(whole)
+        ratios = {f"in the model{OVERALL}": measurement.interval(*every, NOISE_TAIL)}
+        tensors = measurement.of_tensors(whole)
         for place, each in enumerate(tensors):
             name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
-            ratios[name] = noise.interval(*each, NOISE_TAIL / len(tensors))
+            ratios[name] = measurement.interval(*each, NOISE_TAIL / len(tensors))
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) > 1:
             return ratios
         for place, together in enumerate(zip(*runs, strict=True)):
-            part = noise.summed(together)
+            part = measurement.summed(together)
             if part.steps:
                 of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
-                ratios[f"in step {place + 1}"] = noise.interval(*of_step)
+                ratios[f"in step {place + 1}"] = measurement.interval(*of_step)
         return ratios
 
     @property
@@ -187,7 +186,7 @@ class Observation:
         off = [
             (where, each)
             for where, each in self.noise_ratios.items()
-            if each.high < 1 - noise.TOLERANCE
+            if each.high < 1 - measurement.TOLERANCE
         ]
         whole = [each for each in off if each[0].endswith(OVERALL)]
         chosen = whole if whole and self.one_scale else off
@@ -196,7 +195,7 @@ class Observation:
     @cached_property
     def one_scale(self) -> bool:
         """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
-        return noise.shape_p_value(self.noise) >= ALPHA
+        return measurement.shape_p_value(self.noise) >= ALPHA
 
     def batches(self) -> dict[str, str]:
         """Return how the batches contradict Poisson sampling at the accountants' rate.

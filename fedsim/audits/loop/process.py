@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from fedsim.audits.loop.measurement import Features, Learnt, Seen
-from fedsim.audits.loop.noise import NOTHING, NoiseSums
+from fedsim.audits.loop.measurement import NOTHING, Features, Learnt, NoiseSums, Seen
 from fedsim.audits.sandbox.channel import Channel, Reply
 
 World = Literal["present", "absent", "twin", "stranger"]

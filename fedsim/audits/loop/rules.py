@@ -7,7 +7,7 @@ is one function and one entry in `RULES`.
 import math
 from collections.abc import Callable
 
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.loop.guarantee import Observation
 
 

@@ -19,8 +19,16 @@ import numpy.typing as npt
 
 from fedsim.audits.loop import contract
 from fedsim.audits.loop.contract import Function, carried, loaded, tensors
-from fedsim.audits.loop.measurement import FULL, Features, Form, Learnt, Seen
-from fedsim.audits.loop.noise import NoiseSums, summed, total
+from fedsim.audits.loop.measurement import (
+    FULL,
+    Features,
+    Form,
+    Learnt,
+    NoiseSums,
+    Seen,
+    summed,
+    total,
+)
 from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
 from fedsim.audits.loop.watching import Watch, wrap
 from fedsim.audits.loop.worlds import Data, Pair, drawn, pairs

@@ -17,10 +17,10 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
 from adversaries.statistics.rate_bounds import trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements.check import Check
 from fedsim.audits.measurements.noise_family import noise_family
 from fedsim.audits.results import measured
 from fedsim.audits.results.theory import Prediction
+from fedsim.audits.results.verdicts import Check
 from fedsim.config import Config
 from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays

@@ -13,8 +13,7 @@ import numpy as np
 from adversaries.attacks import residuals
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.measurements.check import Check
-from fedsim.audits.results.residuals import (
+from fedsim.audits.results.theory import (
     DirectionTest,
     NoiseTest,
     Residuals,
@@ -22,6 +21,7 @@ from fedsim.audits.results.residuals import (
     ScaleTest,
     ShapeTest,
 )
+from fedsim.audits.results.verdicts import Check
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS

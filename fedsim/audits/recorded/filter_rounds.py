@@ -19,10 +19,9 @@ from scipy.stats import chi2
 
 from adversaries.attacks.noisy_means import std_interval
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.left_over import Layout, believable
-from fedsim.audits.recorded.recorded_noise import number
-from fedsim.audits.recorded.transcript_findings import Asked, Notes
+from fedsim.audits.recorded.recorded_noise import Asked, Notes, number
 from fedsim.federation.transcripts.records import ObservedRound
 
 GRID = 1e-4

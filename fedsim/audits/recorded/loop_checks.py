@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.recorded_noise import Step
 from fedsim.audits.recorded.transcript_release import EXCESS
 

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import left_over, loop_checks, noise_level
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import Step, step_of
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
+from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, Step, step_of
 from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.accounting import accountant

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.run import detectable
 
 Ends = Mapping[str, float]

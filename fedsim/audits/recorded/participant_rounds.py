@@ -13,12 +13,11 @@ from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import left_over, transcript_release
 from fedsim.audits.recorded.filter_rounds import FILTER, ShareRounds, SvtRounds
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import claimed_local_std, number
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
+from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_local_std, number
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 TOWARDS = "the server, which sees this client's noised update by itself"

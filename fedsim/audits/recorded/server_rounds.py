@@ -12,11 +12,10 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding, Severity
+from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import left_over, noise_level, transcript_release
 from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import claimed_std, number
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
+from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_std, number
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
 

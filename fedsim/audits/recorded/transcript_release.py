@@ -12,11 +12,11 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding, alarms
+from fedsim.audits.judgement.claim import Finding, alarms
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.left_over import SIMULATION_SEED
 from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
-from fedsim.audits.recorded.transcript_findings import Asked
+from fedsim.audits.recorded.recorded_noise import Asked
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 BYSTANDERS = 20

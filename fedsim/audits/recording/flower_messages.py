@@ -17,7 +17,7 @@ from fedsim.audits.app.introspection import (
     own_code,
     weighting_key,
 )
-from fedsim.audits.recorded import client_noise
+from fedsim.audits.recorded import recorded_noise
 from fedsim.federation.transcripts.records import UNITS, ObservedRound, Reply, Scalar, Value
 
 
@@ -121,7 +121,7 @@ def client_mechanism(
         keys |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
     if reply.has_error():
         return keys
-    epsilon = client_noise.reported_epsilon(_metrics(reply))
+    epsilon = recorded_noise.reported_epsilon(_metrics(reply))
     if epsilon is not None:
         keys |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
     return keys

@@ -10,10 +10,10 @@ from adversaries.statistics.agreement import Comparison
 from adversaries.statistics.design import Design
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements import membership_audit, prediction
+from fedsim.audits.measurements import membership_audit, vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.theory import Prediction
-from fedsim.audits.run import cautions, guarantee
+from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.config import Config
 from fedsim.federation.runs import precision, spending
@@ -128,14 +128,14 @@ class AuditedRun:
     def vantage_bounds(self) -> list[VantageBounds]:
         """What theory allows at every vantage."""
         return [
-            row if self.config.training.clipping else replace(row, note=cautions.UNCLIPPED)
+            row if self.config.training.clipping else replace(row, note=guarantee.UNCLIPPED)
             for row in identifiability.vantage_bounds(self.releases, self.delta)
         ]
 
     @cached_property
     def predictions(self) -> Mapping[Vantage, Prediction]:
         """What theory predicts, at every vantage that was measured."""
-        return prediction.predictions(self.config, self.transcript)
+        return vantage_report.predictions(self.config, self.transcript)
 
     @property
     def prediction(self) -> Prediction:

@@ -16,9 +16,9 @@ from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from fedsim.audits.measurements.check import Check
 from fedsim.audits.results import measured
 from fedsim.audits.results.measured import Crafted
+from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD

@@ -1,6 +1,7 @@
 """Measurements at the configured vantage, Yeom's membership inference included."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,7 @@ from scipy.special import logit
 
 from adversaries.attacks import membership
 from adversaries.statistics import estimators
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, mean_interval
 from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
@@ -22,9 +23,7 @@ from fedsim.audits.results.measured import (
     TruePositives,
     Utility,
 )
-from fedsim.audits.results.numbers import Ends
-from fedsim.audits.results.quality import Quality
-from fedsim.audits.run import quality
+from fedsim.audits.results.numbers import Ends, OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
@@ -32,6 +31,66 @@ from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
+
+Floats = npt.NDArray[np.float64]
+
+
+def over_trials(
+    confusions: Floats, calibrations: Floats, names: Sequence[str], confidence: float
+) -> Quality:
+    """Return the quality of the final models of E trials on the same records.
+
+    The intervals are over trainings like these, on these records.
+
+    confusions: [E, c, c], a row for each label.
+    calibrations: [E, b, 3], from `fedsim.learning.training.quality.calibrations`.
+    names: names of the c classes.
+    confidence: confidence of every interval, in (0, 1).
+    """
+    of_class, answers = confusions.sum(2), confusions.sum(1)
+    right = confusions.diagonal(axis1=1, axis2=2)
+    records, sure, correct = np.moveaxis(calibrations, 2, 0)
+
+    return Quality(
+        confidence,
+        [
+            OfClass(
+                name,
+                int(of_class[0, label]),
+                proportion(right[:, label], of_class[:, label], confidence),
+                proportion(right[:, label], answers[:, label], confidence),
+            )
+            for label, name in enumerate(names)
+        ],
+        confusions.mean(0).tolist(),
+        [
+            SureRecords(
+                float(records[:, place].mean()), float(sure[:, place].sum() / total), accuracy
+            )
+            for place, total in enumerate(records.sum(0))
+            if (accuracy := proportion(correct[:, place], records[:, place], confidence))
+        ],
+    )
+
+
+def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | None:
+    """Return the ratio of two means over trials, with Student's interval of its linearisation.
+
+    None where the denominator is 0. Source: Cochran, "Sampling techniques" (1977), section 2.11,
+    the variance of a ratio of means.
+
+    counted, of: [E].
+    confidence: in (0, 1).
+    """
+    if not of.sum():
+        return None
+    value = float(counted.sum() / of.sum())
+    apart = (counted - value * of) / of.mean()
+    if len(of) < 2 or np.ptp(apart) < 1e-12:  # values that did not vary do not show their variance
+        return Proportion(value, None)
+    interval = mean_interval(apart, confidence)
+    return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))
+
 
 SENSITIVITY_NOTE = (
     "Local sensitivities are measured on the data. They show how tight the theory is, and are "
@@ -152,7 +211,7 @@ def _quality(run: AuditedRun) -> Quality | None:
     names = run.facts.get("class_names", [])
     if len(names) != classes:
         names = [str(label) for label in range(classes)]
-    return quality.over_trials(confusions, calibrations, names, run.confidence)
+    return over_trials(confusions, calibrations, names, run.confidence)
 
 
 def _mean(transcript: Arrays, name: str) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedsim.audits.results.quality import Proportion, Quality
+from fedsim.audits.results.numbers import Proportion, Quality
 from fedsim.learning.training import quality
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import (

@@ -16,7 +16,7 @@ from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT

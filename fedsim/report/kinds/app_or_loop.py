@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import first_screen

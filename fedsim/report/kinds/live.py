@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import RenderableType
 from scipy.special import expit
 
-from fedsim.audits.judgement.judge import stated
+from fedsim.audits.judgement.claim import stated
 from fedsim.audits.live.live_rounds import Belief, Look
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,

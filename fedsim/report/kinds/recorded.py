@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from adversaries.statistics import gaussian
-from fedsim.audits.judgement.judge import stated
+from fedsim.audits.judgement.claim import stated
 from fedsim.audits.recorded.server_rounds import TOWARDS
 from fedsim.audits.recorded.transcript_release import least_protected, worst
 from fedsim.audits.results import verdicts

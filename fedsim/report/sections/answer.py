@@ -7,7 +7,7 @@ from scipy.special import expit
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
-from fedsim.audits.run.cautions import ONE_TRAINING
+from fedsim.audits.run.guarantee import ONE_TRAINING
 from fedsim.report.document.blocks import Label
 from fedsim.report.document.wording import at_least, number, percent, plain
 from fedsim.report.sections import attacks

@@ -9,8 +9,7 @@ from scipy.special import logit
 from adversaries.statistics.forecast import trial_mu
 from fedsim.audits.measurements.residual_report import MEANING, ratio_text
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.residuals import Residuals
-from fedsim.audits.results.theory import Fit
+from fedsim.audits.results.theory import Fit, Residuals
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Prose
 from fedsim.report.document.wording import DASH, number, plain, span
 from fedsim.report.figures import belief_figures, bound_figures, training_figures

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bayesian, OverTrials
-from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
 from fedsim.report.document.wording import DASH, INFINITE, number, percent, plain, span
 from fedsim.report.figures import bound_figures

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.results import report as results
-from fedsim.audits.results.quality import OfClass
+from fedsim.audits.results.numbers import OfClass
 from fedsim.common import private_files
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Scalar

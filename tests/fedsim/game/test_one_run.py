@@ -15,7 +15,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.one_run import binomial_bound, f_dp_bound
 from adversaries.statistics.order_statistics import order_bound
 from fedsim import client_app, server_app
-from fedsim.audits.measurements import check, one_run_report
+from fedsim.audits.measurements import one_run_report
+from fedsim.audits.results import verdicts
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -375,7 +376,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         found = one_run_report.report(config.game, arrays, claimed, 1e-5, 0.95)
         assert found is not None
         assert found.spread is None  # one trial has none
-        alarms[noise] = check.alarms(one_run_report.checks(found))
+        alarms[noise] = verdicts.alarms(one_run_report.checks(found))
     assert not alarms[2.0]
     assert "more than the claimed noise allows" in alarms[0.2]["one_run"]
 

@@ -9,8 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop

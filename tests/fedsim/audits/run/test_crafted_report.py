@@ -14,8 +14,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.lower_bounds import clopper_pearson_split
 from adversaries.statistics.rate_bounds import mu_gdp_bound
 from fedsim import client_app, server_app
-from fedsim.audits.measurements import check
 from fedsim.audits.results import report as results
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import Crafted
 from fedsim.audits.run import crafted_report
 from fedsim.config import Config, Scalar, to_run_config
@@ -190,7 +190,7 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     claimed = Crafted("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
 
     def raised(claim: Crafted, played: Design) -> dict[str, str]:
-        return check.alarms(crafted_report.checks(claim, transcript, played))
+        return verdicts.alarms(crafted_report.checks(claim, transcript, played))
 
     assert "poison_score" in raised(claimed, Design())
     exactly = found["released_model"].epsilon
