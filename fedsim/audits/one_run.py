@@ -57,17 +57,14 @@ class OneRun:
 
     @property
     def title(self) -> str:
-        """Number of canaries, and delta, as text."""
         included = int(self.included.sum())
         return f"{self.scores.size} canaries, {included} of them in, δ = {self.delta:g}"
 
     @property
     def caption(self) -> str:
-        """Note on bounds and estimate."""
         return f"Bounds and interval at {self.confidence:.1%}; the estimate proves nothing."
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return how, epsilon, guesses and assumptions of every bound and of the estimate."""
         lines = []
         for bound in self.bounds.values():
             details = bound.details
@@ -114,10 +111,7 @@ def estimate(
 
 
 def drawn(game: GameRules, federation: "Federation") -> dict[str, Any]:
-    """Return the canaries of an experiment, their clients, and the coins of every trial.
-
-    Raises InputError if it plants none, or cannot plant them.
-    """
+    """Return the canaries of an experiment, their clients, and the coins of every trial."""
     from fedsim.game import one_run  # noqa: PLC0415
 
     canaries = game.canaries
@@ -165,16 +159,7 @@ def scored(path: Path, data_root: Path | None = None) -> "Scored":
 
 
 def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
-    """Return a trial, the coins bool [m] and the scores float64 [m] of its canaries.
-
-    Args:
-        path: a CSV with the columns `included` and `score`, and perhaps `trial` and `canary`.
-        trial: trial to read, from 0; None for the lowest in the file.
-
-    Raises:
-        InputError: the file cannot be read, lacks the trial, or has a bad line: a coin other than 0
-            or 1, a score that is not finite, or a canary for the second time.
-    """
+    """Return a trial, the coins bool [m] and the scores float64 [m] of its canaries."""
     try:
         # Spreadsheets start their files with a byte order mark.
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -210,10 +195,7 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
 def _line(
     row: Mapping[str | None, Any], place: str, seen: set[tuple[int, str]]
 ) -> tuple[int, bool, float]:
-    """Return trial, coin and score of a row, and add its trial and canary to `seen`.
-
-    Raises InputError that names the place.
-    """
+    """Return trial, coin and score of a row, and add its trial and canary to `seen`."""
     if not {"included", "score"} <= row.keys():
         return 0, False, 0.0  # the caller refuses the header
     if None in row:

@@ -50,10 +50,7 @@ WHO_SEES_MORE = ("server", "participant", "released-model")
 
 
 def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
-    """Return the settings in which runs differ, with their values by run; privacy comes first.
-
-    Returns {} if a configuration cannot be read.
-    """
+    """Return the settings in which runs differ, with their values by run; privacy comes first."""
     settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
     if not all(settings.values()):
         return {}
@@ -73,10 +70,7 @@ def _rank(key: str) -> tuple[int, str]:
 
 
 def named(rows: Sequence[Row]) -> dict[int, str]:
-    """Return the name of every run by its number: the first setting that differs in all runs.
-
-    Without such a setting, the name is the number.
-    """
+    """Return the name of every run by its number: the first setting that differs in all runs."""
     numbers = dict.fromkeys(row["number"] for row in rows)
     for key, values in differing(rows).items():
         if len(set(values.values())) == len(numbers) > 1:
@@ -85,7 +79,6 @@ def named(rows: Sequence[Row]) -> dict[int, str]:
 
 
 def heading(rows: Sequence[Row]) -> str:
-    """Return what the runs differ in, as a heading."""
     differs = differing(rows)
     if not differs:
         return f"{len({row['number'] for row in rows})} runs side by side"
@@ -103,12 +96,6 @@ def _settings_of(directory: Path) -> dict[str, Any]:
 
 
 def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
-    """Return the first screen of a comparison.
-
-    Args:
-        rows: of `comparison.side_by_side`.
-        names: of the runs, by their numbers.
-    """
     runs = {place: [row for row in rows if row["number"] == place] for place in names}
     order = _by_strictness(runs)
     said = sentences(rows, names)
@@ -145,12 +132,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
 
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
-    """Return how much stricter the strictest run is than the others, and its cost in accuracy.
-
-    Args:
-        rows: of `comparison.side_by_side`.
-        names: of the runs, by their numbers.
-    """
+    """Return how much stricter the strictest run is than the others, and its cost in accuracy."""
     runs = {place: [row for row in rows if row["number"] == place] for place in names}
     strictest, *others = _by_strictness(runs)
     return [
@@ -164,13 +146,11 @@ def _by_strictness(runs: Mapping[int, Sequence[Row]]) -> list[int]:
 
 
 def _limits(rows: Sequence[Row]) -> list[float]:
-    """Return the limits of a run at every vantage, the one that sees most first."""
     by_vantage = {row["vantage"]: float(row["limit"]) for row in rows}
     return [by_vantage.get(vantage, 1.0) for vantage in WHO_SEES_MORE]
 
 
 def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row]) -> str:
-    """Return a sentence on how much stricter one run is than another, and its cost."""
     pairs = zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)
     gap = next(((at, one, two) for at, one, two in pairs if one < two), None)
     cost = _cost(strict[0]["accuracy"], other[0]["accuracy"])
@@ -235,11 +215,7 @@ def compare(reports: Sequence[Report]) -> list[Row]:
 
 
 def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
-    """Return the rows of `compare`, each with its run's number, from 1, and directory.
-
-    Raises:
-        InputError: two paths lead to one directory.
-    """
+    """Return the rows of `compare`, each with its run's number, from 1, and directory."""
     seen: dict[Path, Path] = {}
     for directory in directories:
         if (place := directory.resolve()) in seen:
@@ -253,7 +229,6 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
 
 
 def table(rows: Sequence[Row]) -> RenderableType:
-    """Return the comparison, of `side_by_side`, as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
     runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
@@ -284,7 +259,6 @@ def table(rows: Sequence[Row]) -> RenderableType:
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
-    """Return what the terminal shows: the comparison, and which run is stricter."""
     said = [Prose(each) for each in sentences(rows, named(rows))]
     return terminal.shown(table(rows), *said)
 
@@ -307,7 +281,6 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
 
 
 def belief(row: Row) -> list[str]:
-    """Return the limit of the belief, and in brackets the largest share that passes it."""
     limit = percent(row["rho_beta"])
     return [limit, f"({percent(row['tail_limit'])})"] if row["tail_limit"] < 1 else [limit]
 
@@ -348,7 +321,6 @@ def _rows(report: Report) -> Iterator[Row]:
 
 
 def _released(row: Row) -> str:
-    """Return what all trainings of a row's run released together; "" with noise of a seed."""
     if not (found := row["released"]):
         return ""
     count = "its one training" if found["trainings"] == 1 else f"all {found['trainings']} trainings"
@@ -359,7 +331,6 @@ def _released(row: Row) -> str:
 
 
 def _words(report: Report, found: VantageVerdict) -> str:
-    """Return a state in the words of the run's page, and whether the prediction failed."""
     place = report.vantages[found.vantage].empirical
     apart = place is not None and place.near_prediction is False
     return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"
@@ -375,12 +346,10 @@ HEADINGS = (
 
 
 def blocks(rows: Sequence[Row]) -> list[Block]:
-    """Return the comparison as a page shows it."""
     return [tabulated(HEADINGS, map(_page_cells, rows)), Prose(f"{TAIL}.")]
 
 
 def write(rows: Sequence[Row], directory: Path) -> Path:
-    """Write report.html and report.json, and return the page."""
     runs = {row["number"]: row for row in rows}
     names = named(rows)
     links: list[Words] = [
@@ -405,7 +374,6 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
 
 
 def _settings(rows: Sequence[Row]) -> list[Block]:
-    """Return every setting in which the runs differ."""
     if not (found := differing(rows)):
         return []
     numbers = list(dict.fromkeys(row["number"] for row in rows))
@@ -415,7 +383,6 @@ def _settings(rows: Sequence[Row]) -> list[Block]:
 
 
 def _link(row: Row, directory: Path) -> str:
-    """Return where the report of a row's run lies, as seen from the page."""
     report = Path(row["directory"]).absolute() / "report.html"
     return Path(os.path.relpath(report, directory.absolute())).as_posix()
 

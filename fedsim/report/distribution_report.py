@@ -45,7 +45,6 @@ BAR = 12
 
 
 def assemble(config: Config) -> dict[str, Any]:
-    """Return the data of a configuration and their partition. Raises InputError."""
     split, client_of = distribution.held(config, every_client=True)
     dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
@@ -85,12 +84,10 @@ def assemble(config: Config) -> dict[str, Any]:
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page's path."""
     return report_directory.write_report(directory, report, render_html(report))
 
 
 def _verdict(report: Report) -> str:
-    """Return sentences about how much the clients differ."""
     sizes, partition = report["sizes"], report["partition"]
     by_key = (
         f" No value of '{partition['key']}' ({partition['key_values']} in D) is split."
@@ -106,7 +103,6 @@ def _verdict(report: Report) -> str:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     (title, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
@@ -129,7 +125,6 @@ def summary(report: Report) -> RenderableType:
 
 
 def blocks(report: Report) -> list[Block]:
-    """Return facts about the data, how much the clients differ, and every table."""
     found: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
     for title, headings, body in _tables(report):
         found += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
@@ -137,7 +132,6 @@ def blocks(report: Report) -> list[Block]:
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import training_figures  # noqa: PLC0415
 
@@ -165,7 +159,6 @@ MOST = 5
 
 
 def _first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: how much the clients differ, and what to look at."""
     dataset, clients = report["dataset"], report["clients"]
     largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
     rows = [
@@ -261,7 +254,6 @@ def _clients(
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
-    """Return facts about the data, as names and texts."""
     dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
     test = f", and {dataset['test_records']} for tests" if dataset["test_records"] else ""
     shape = "x".join(map(str, dataset["shape"]))
@@ -284,7 +276,6 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _part(part: Report) -> str:
-    """Return the size of a part and the balance of its labels, as text."""
     labels = np.array(part["labels"])
     if not part["records"]:
         return "0"
@@ -328,12 +319,10 @@ def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
 
 
 def _most(labels: list[int]) -> str:
-    """Name a client's commonest labels."""
     order = np.argsort(-np.array(labels), kind="stable")[:TOP]
     return ", ".join(str(label) for label in order if labels[label])
 
 
 def _largest(client: Report) -> str:
-    """Return the key values with most of a client's records, and their counts."""
     named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
     return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named

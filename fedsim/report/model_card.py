@@ -113,14 +113,12 @@ def write(
 
 
 def read(directory: RunDirectory) -> ModelCard:
-    """Return the card of a finished training."""
     values = directory.read_json(CARD)
     with directory.reading(CARD):
         return TypeAdapter(ModelCard).validate_python(values)
 
 
 def summary(card: ModelCard) -> RenderableType:
-    """Return a card's epsilons and quality, for the terminal."""
     privacy = card.privacy
     names = list(privacy.towards[0].epsilon)
     rows = [
@@ -136,7 +134,6 @@ def summary(card: ModelCard) -> RenderableType:
 
 
 def _besides(privacy: Privacy) -> str:
-    """Return the cost of the clients' measures, as sentences; "" without measures."""
     if not privacy.measures_epsilon:
         return ""
     cost = f"ε = {number(privacy.measures_epsilon)} (δ = 0)"
@@ -149,7 +146,6 @@ def _besides(privacy: Privacy) -> str:
 
 
 def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
-    """Return the privacy of a training's rounds, and whether it is guaranteed."""
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
     failings = guarantee.dp_failings(config)
@@ -217,7 +213,6 @@ def _utility(
 
 
 def as_markdown(card: ModelCard) -> str:
-    """Return the card as Markdown."""
     return terminal.as_markdown([Part(quoted(card.name), list(_blocks(card)))])
 
 
@@ -226,8 +221,6 @@ WIDE = 0.5
 
 
 def _at_clients(card: ModelCard) -> Iterator[Block]:
-    """Yield recall and precision of each class at each client that answered, and their cost."""
-
     def cell(share: Proportion | None) -> str | None:
         if share is None or share.interval is None:
             return None
@@ -257,7 +250,6 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
 
 
 def _accounted(privacy: Privacy) -> Iterator[Block]:
-    """Yield the steps from which a reader can compute epsilon again."""
     if not any(row.steps for row in privacy.towards):
         return
     yield Prose("ε follows from δ and these Gaussian steps:")
@@ -275,7 +267,6 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
 
 
 def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
-    """Return the mechanism of the steps that a card states. Raises InputError without steps."""
     groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
     return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
 
@@ -291,7 +282,6 @@ def risks_by_vantage(privacy: Privacy) -> dict[str, target.Risks]:
 
 
 def _risks(privacy: Privacy) -> Iterator[Block]:
-    """Yield how often any attack succeeds at most, towards each vantage."""
     if by_vantage := risks_by_vantage(privacy):
         yield Prose(
             "For any attack on one person (re-identification, attribute inference, "

@@ -20,14 +20,7 @@ from fedsim.report.document.worth import WORDS, Worth, fault_of
 def of_classes(
     counts: Sequence[Sequence[int]], names: Sequence[str], scale: float, confidence: float
 ) -> list[OfClass]:
-    """Return recall and precision of each class, with intervals that hold despite the noise.
-
-    Args:
-        counts: [c][c], a row for each label, each cell with discrete Laplace noise.
-        names: names of the c classes.
-        scale: scale of the noise.
-        confidence: confidence of each interval, in (0, 1).
-    """
+    """Return recall and precision of each class, with intervals that hold despite the noise."""
     cells = np.array(counts, dtype=np.int64)
     # Of the error at either end, half is for the sample and half for the noise: a quarter for the
     # cell itself and a quarter for the sum of the others.
@@ -36,7 +29,6 @@ def of_classes(
     others_reach = discrete_laplace.most(scale, len(cells) - 1, tail)
 
     def proportion(right: int, others: int) -> Proportion:
-        """Return the share of a noisy count in the total of itself and the noisy others."""
         fewest, most = max(0, right - reach), max(0, right + reach)
         few_others, many_others = max(0, others - others_reach), max(0, others + others_reach)
         low = float(binomial_low(fewest, fewest + many_others, 2 * tail))
@@ -61,11 +53,7 @@ CONFIDENCE = 0.95
 
 
 def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
-    """Yield the errors of a regression, or the quality of a classifier class by class.
-
-    Args:
-        named: returns the name of a class as text of the page.
-    """
+    """Yield the errors of a regression, or the quality of a classifier class by class."""
     if utility.errors:
         yield _errors(utility)
     if (quality := quality_in(utility)) is not None:
@@ -101,7 +89,6 @@ def quality_in(utility: Utility) -> Quality | None:
 
 
 def _errors(utility: Utility) -> Block:
-    """Return the errors of a regression, in the target's unit, with their intervals."""
     reach = utility.target[1] - utility.target[0]
     rows = [
         [title, number(value * unit), span((low * unit, high * unit), number)]
@@ -120,7 +107,6 @@ SELDOM, NEARLY_ALWAYS = 0.01, 0.98
 
 
 def learning(utility: Utility, task: str = "classification") -> str:
-    """Return a model's worth beside its baseline, with a warning if it is no better."""
     words = WORDS[task]
     quality = quality_in(utility)
     names = [each.name for each in fields(Worth) if hasattr(utility, each.name)]
@@ -139,7 +125,6 @@ def learning(utility: Utility, task: str = "classification") -> str:
 
 
 def _clipping(share: float | None, task: str) -> str:
-    """Return a hint if the clipping norm is far from the length of gradients; else ""."""
     if share is None or SELDOM < share < NEARLY_ALWAYS:
         return ""
     longer = (

@@ -45,14 +45,7 @@ LIMITS = (
 
 
 def write(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
-    """Write the two pages of a finished run or training, and return where they are.
-
-    Args:
-        limits: keys of the table `report`, in place of the configured ones; None for those.
-
-    Raises:
-        InputError: the run is not finished, or its files are damaged.
-    """
+    """Write the two pages of a finished run or training, and return where they are."""
     training = directory.config.run.job == "training"
     page = _of_training(directory) if training else _of_run(directory, limits)
     directory.write_text(FILE, html.render(page))

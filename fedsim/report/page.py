@@ -81,34 +81,25 @@ class Pictures:
 
     @cached_property
     def drawn(self) -> Mapping[Section, Sequence[Figure]]:
-        """The figures of every section."""
         seen = Transcript.of(self._transcript)
         return {section: section.figures(self._report, seen) for section in self.sections}
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """Every figure by its name."""
         return {figure.name: figure for figures in self.drawn.values() for figure in figures}
 
     @cached_property
     def files(self) -> dict[str, str | bytes]:
-        """SVG or PNG of every figure, by its name."""
         return {name: pictures.picture(figure.drawing) for name, figure in self.figures.items()}
 
     def embedded(self, figure: Figure) -> Picture:
-        """Return a figure as it stands in its file."""
         return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
 
 def render_html(
     report: Report, drawn: Pictures, one_of_several: bool = False, about: About | None = None
 ) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        one_of_several: whether the folder above has the page of a sweep or search.
-        about: facts that the report does not hold; None where they are unknown.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     note: list[str | Link] = [training.scope(report)]
     if one_of_several:
         note += [" ", Link("All runs of this sweep or search", "../report.html")]
@@ -151,13 +142,11 @@ def render_html(
 
 
 def about(directory: RunDirectory) -> About:
-    """Return facts from the files of a run that its report does not hold."""
     stated, facts = directory.config.run, directory.read_facts()
     return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
-    """Return the blocks of a section, with its figures in their places."""
     left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
     found: list[Block] = []
     for block in section.words(report):
@@ -171,7 +160,6 @@ def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
-    """Write every figure into a directory, as SVG or, if that is too large, PNG."""
     private_files.make_directory(directory)
     paths = []
     for name, picture in drawn.files.items():

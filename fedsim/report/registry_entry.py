@@ -60,18 +60,7 @@ MECHANISMS = (
 
 
 def entry(card: ModelCard, author: str, alarms: int, given: Mapping[str, str]) -> Entry:
-    """Return the registry's entry of a training.
-
-    Args:
-        card: of the trained model.
-        author: run.author; "" if it is not stated.
-        alarms: number of checks of the training that contradict the claimed noise.
-        given: facts of the owner, by the keys of `OWNERS` and `OPTIONAL`.
-
-    Raises:
-        InputError: the training has no guarantee, a required fact is missing, or a fact has no
-            place in the registry.
-    """
+    """Return the registry's entry of a training."""
     if not card.privacy.guaranteed:
         raise InputError(
             f"'{card.name}' has no guarantee of differential privacy, so the registry has no place "
@@ -151,7 +140,6 @@ def entry(card: ModelCard, author: str, alarms: int, given: Mapping[str, str]) -
 
 
 def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the owner's facts, completed from the card. Raises InputError if one is missing."""
     known = {**OWNERS, **OPTIONAL}
     if unknown := [key for key in given if key not in known]:
         raise InputError(
@@ -247,11 +235,7 @@ def as_yaml(value: Any, indent: int = 0) -> str:
 
 
 def complaints(made: Entry, schema: Mapping[str, Any]) -> Sequence[str]:
-    """Return why the registry's schema refuses an entry; [] if it accepts it.
-
-    Raises:
-        InputError: jsonschema is not installed.
-    """
+    """Return why the registry's schema refuses an entry; [] if it accepts it."""
     try:
         import jsonschema  # noqa: PLC0415
     except ImportError:

@@ -30,14 +30,7 @@ TABLES = ("training.", "model.", "privacy.", "federation.")
 
 
 def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
-    """Return the results of a training's rehearsal.
-
-    Args:
-        values: the training's configuration, by dotted key.
-
-    Raises:
-        InputError: the directory is not a finished rehearsal of this training.
-    """
+    """Return the results of a training's rehearsal."""
     played = RunDirectory.open(rehearsal)
     if played.config.run.job != "rehearsal":
         raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
@@ -66,11 +59,7 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
 
 
 def attach(directory: RunDirectory, found: Rehearsal) -> None:
-    """Write the results of a rehearsal to the place that the training's card reads.
-
-    Raises:
-        InputError: the training has its card already.
-    """
+    """Write the results of a rehearsal to the place that the training's card reads."""
     if directory.has(CARD):
         raise InputError(
             f"'{directory.path}' is finished, and its card does not change any more; give "
@@ -80,7 +69,6 @@ def attach(directory: RunDirectory, found: Rehearsal) -> None:
 
 
 def read(directory: RunDirectory) -> Rehearsal | None:
-    """Return the results of the rehearsal; None if the training has no rehearsal."""
     if not directory.has(FILE):
         return None
     values = directory.read_json(FILE)

@@ -31,7 +31,6 @@ Line = tuple[str, str, str, str]
 
 
 def summary(report: Report, verbose: bool = False) -> RenderableType:
-    """Return what the terminal shows at the end of a run."""
     said = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
     if verbose:
         said.append(_table(report))
@@ -43,7 +42,6 @@ def summary(report: Report, verbose: bool = False) -> RenderableType:
 
 
 def _verdicts(report: Report) -> Iterator[RenderableType]:
-    """Yield every vantage, the worst first: its state, four lines, the organisation's limits."""
     for verdict in report.verdicts:
         mark = vantage_words.mark(report, verdict)
         audited = " (audited)" if verdict.vantage == report.vantage else ""
@@ -68,7 +66,6 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
 
 
 def _checks(report: Report) -> Iterator[Text]:
-    """Yield how many checks passed, and each of the others."""
     checks = first.checks(report)
     yield Text(f"\n{counted(checks)}")
     for each in checks:
@@ -82,7 +79,6 @@ def _level(report: Report) -> str:
 
 
 def _table(report: Report) -> RenderableType:
-    """Return every measure beside its limit."""
     table = tabulated(("", "measured", "interval", "theory"), _lines(report))
     return terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
 
@@ -95,7 +91,6 @@ def _lines(report: Report) -> Iterator[Line]:
 
 
 def _of_decisions(report: Report) -> Iterator[Line]:
-    """Yield what counts how often somebody was right, or too sure."""
     measured, bounds = report.empirical, report.bounds
     limit = f"{'PAC' if is_pac(report) else 'ρα'} {number(advantage_limit(report))}"
     between = span(measured.advantage_interval, number)
@@ -111,7 +106,6 @@ def _of_decisions(report: Report) -> Iterator[Line]:
 
 
 def _of_vantages(report: Report) -> Iterator[Line]:
-    """Yield what was measured at each vantage, where there are several."""
     seen = [found for found in report.verdicts if found.measured is not None]
     for verdict in seen if len(seen) > 1 else ():
         name, row = verdict.vantage, report.vantages[verdict.vantage]
@@ -128,7 +122,6 @@ def _of_vantages(report: Report) -> Iterator[Line]:
 
 
 def _of_epsilon(report: Report) -> Iterator[Line]:
-    """Yield estimates of epsilon and the bounds that lead; the others are on the page."""
     for row in lower_bounds.estimates(report):
         yield f"ε′ {row.name}", row.answer, "", f"ε {row.limit}"
     shown = {report.empirical.headline.name, lower_bounds.ASSUMES_LEAST}

@@ -58,7 +58,6 @@ CONFIDENTIAL = (
 
 
 def write(directory: RunDirectory) -> Report:
-    """Write report.html and report.json of a training that has its card, and return the report."""
     card, report = model_card.read(directory), assemble(directory)
     with report_directory.refusing(directory.path):
         page = render_html(report, card)
@@ -67,7 +66,6 @@ def write(directory: RunDirectory) -> Report:
 
 
 def assemble(directory: RunDirectory) -> Report:
-    """Return the server's knowledge of a training that is not on its card."""
     rounds: dict[int, Report] = {}
     missing = []
     for event, _ in directory.events():
@@ -108,7 +106,6 @@ def _of_round(event: Report) -> Report:
 
 
 def render_html(report: Report, card: ModelCard) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
@@ -131,7 +128,6 @@ def render_html(report: Report, card: ModelCard) -> str:
 
 
 def first(report: Report, card: ModelCard) -> FirstScreen:
-    """Return the first screen of the page: the guarantee towards each vantage, and the checks."""
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
     said = [
@@ -229,7 +225,6 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
 
 
 def state(report: Report, card: ModelCard) -> StateWords:
-    """Return how the measured noise of the sums stands to the claimed noise."""
     if report["alarms"]:
         return verdicts.CONTRADICTS
     if not card.privacy.guaranteed:

@@ -16,19 +16,7 @@ def write_report(
     delta: float | None = None,
     limits: Mapping[str, Scalar] | None = None,
 ) -> Report:
-    """Write report.json, the figures and report.html of a run; return the report.
-
-    It is assembled from the run's facts, transcript and ledger.
-
-    Args:
-        confidence: in (0, 1), in place of the configured one; None for that.
-        delta: in (0, 1), in place of the configured one; None for that.
-        limits: keys of the table `report`, in place of the configured ones; None for those.
-
-    Raises:
-        InputError: confidence, delta or a limit is out of range; the run's files are damaged or
-            disagree.
-    """
+    """Write report.json, the figures and report.html of a run; return the report."""
     from fedsim.report import page as rendering  # noqa: PLC0415  (matplotlib is slow to import)
 
     report, transcript = assembled(directory, confidence, delta, limits)
@@ -48,7 +36,6 @@ def assembled(
     delta: float | None = None,
     limits: Mapping[str, Scalar] | None = None,
 ) -> tuple[Report, Arrays]:
-    """Return the report of a run and the arrays of its transcript, and write nothing."""
     for name, value in (("confidence", confidence), ("delta", delta)):
         if value is not None and not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

@@ -58,22 +58,14 @@ class Game:
     ratios: Floats
 
     def scores(self, scope: Scope) -> tuple[Bools, Floats]:
-        """Return worlds and scores of independent observations, each [T], or [T k] for a round.
-
-        Given the coin, the noise of each round is independent.
-        """
+        """Return worlds and scores of independent observations, each [T], or [T k] for a round."""
         if scope is Scope.RUN:
             return self.worlds, self.ratios.sum(axis=1)
         return np.repeat(self.worlds, self.ratios.shape[1]), self.ratios.ravel()
 
 
 def observe(audited: App, seed: int, confidence: float) -> Configuration:
-    """Run the app twice, honestly and with one huge update; return its configuration.
-
-    Args:
-        seed: the honest run uses the numbers of trial 0, the other run those of trial 1.
-        confidence: of all intervals for the realised noise together.
-    """
+    """Run the app twice, honestly and with one huge update; return its configuration."""
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
     if configuration.central is not None:
@@ -183,8 +175,6 @@ def play(
 
 
 class _Player:
-    """Runs the app with or without the target's update."""
-
     def __init__(
         self,
         audited: App,
@@ -205,7 +195,6 @@ class _Player:
         self._weighted_by = central.weighted_by if central else "num-examples"
 
     def run(self, number: int, world: bool) -> Execution:
-        """Return the execution of one trial in the world with the update, or without it."""
         absent = -self.length if self._neighbouring is Neighbouring.REPLACE else self._idle
         length = self.length if world else absent
         script = Script(0, length, self._weight, self._weighted_by, self._idle, self._seed)
@@ -213,7 +202,6 @@ class _Player:
 
 
 def _shifts(execution: Execution, vantage: Vantage) -> Floats:
-    """Return each round's shift along the direction, [k]; 0 where there was no message."""
     name = "message_shift" if vantage is Vantage.SERVER else "model_shift"
     return np.nan_to_num(np.array([getattr(each, name) for each in execution.rounds]))
 
@@ -241,5 +229,4 @@ def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
 
 
 def _app_seed(seed: int, number: int) -> int:
-    """Return the seed of the app's own randomness in one of its runs."""
     return int(generator(seed, Role.NOISE, trial=number).integers(2**32))

@@ -92,7 +92,6 @@ class AppAudit(Judged):
 
     @property
     def epsilon_of_run(self) -> float | None:
-        """Theory's epsilon of the whole run at the same delta; None where it cannot tell."""
         return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
 
     @property
@@ -109,10 +108,7 @@ class AppAudit(Judged):
 
     @property
     def training_unseen(self) -> str:
-        """Why the audit cannot judge the claim without training; "" if it can.
-
-        Theory and attack know an update's way after training, but no noise within training.
-        """
+        """Why the audit cannot judge the claim without training; "" if it can."""
         return rules.unseen(self.configuration, self.claim)
 
     @property
@@ -155,13 +151,7 @@ def audit(
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
-    """Return the outcome of an honest run, every rule, and the game played `trials` times.
-
-    Args:
-        audited: the app; it runs once honestly, once as a probe, and for every trial and pilot.
-        trials: at least `LEAST_TRIALS`.
-        confidence: of the intervals and lower bounds shown, in (0, 1).
-    """
+    """Return the outcome of an honest run, every rule, and the game played `trials` times."""
     check(trials, confidence, seed)
     configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
@@ -208,16 +198,7 @@ def audit(
 
 
 def check(trials: int, confidence: float, seed: int) -> None:
-    """Refuse numbers with which no audit can run, before any code of the app runs.
-
-    Args:
-        trials: scored runs of the app, at least `LEAST_TRIALS`.
-        confidence: in (0, 1).
-        seed: in [0, 2^64).
-
-    Raises:
-        InputError: a number is out of range.
-    """
+    """Refuse numbers with which no audit can run, before any code of the app runs."""
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
@@ -232,10 +213,7 @@ def _bounds(
     reason: str | None,
     level: float,
 ) -> dict[str, LowerBound]:
-    """Return the lower bounds that judge a claim; together they hold with confidence `level`.
-
-    reason: why the scores need not be normal; None if they are.
-    """
+    """Return the lower bounds that judge a claim; together they hold with confidence `level`."""
     kinds = lower_bounds.MechanismKind
     kind = kinds.OTHER if reason else kinds.GAUSSIAN
     each = (1 + level) / 2
@@ -243,7 +221,6 @@ def _bounds(
 
 
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
-    """Return why the scores need not be normal with one variance; None if they are."""
     seen = configuration.observation
     if guarantee is None:
         return "the noise of the strategy is unknown"
@@ -306,15 +283,6 @@ def audit_directory(
     """Return the audit of the app in a directory.
 
     The app's code runs in its own process, with the user's rights.
-
-    Args:
-        rounds: num-server-rounds; None for the app's own
-        claim: None for the app's own claim
-        time_limit: seconds that one run may take
-
-    Raises:
-        InputError: an option is out of range, options contradict each other, or the directory holds
-            no Flower app.
     """
     if clients < 2:
         raise InputError(f"--clients is {clients}; a federation needs at least 2")

@@ -53,8 +53,6 @@ MOST_QUESTIONS = 8
 
 
 class AuditedApp:
-    """A loaded app that can run many times. Made by `opened`."""
-
     def __init__(self, clients: int) -> None:
         self.clients = clients
         self._recorder: _Recorder | None = None
@@ -67,17 +65,7 @@ class AuditedApp:
         return self._app.name
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed.
-
-        Args:
-            seed: for Python's, NumPy's and PyTorch's global generators.
-            script: the clients' messages instead of training. None: an honest run, whose replies
-                are the templates of scripted ones.
-
-        Raises:
-            AppFailedError: the app fails, ends the process, or releases nothing.
-            InputError: this kind of app cannot be audited.
-        """
+        """Return the observations of one run of the app, after setting every global seed."""
         recorder = _Recorder(self.clients, script)
         self._recorder = recorder
         grid = _AuditGrid(self, recorder, self._app)
@@ -103,11 +91,7 @@ class AuditedApp:
         return recorder.finish(self._app)
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
-        """Return the answer to a message in place of the app's train function (a Flower mod).
-
-        Raises:
-            AppFailedError: a script runs, and no client replied in the honest run.
-        """
+        """Return the answer to a message in place of the app's train function (a Flower mod)."""
         assert self._recorder is not None
         partition, script = _partition(context), self._recorder.script
         kind = message.metadata.message_type
@@ -144,7 +128,6 @@ class AuditedApp:
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
-        """Keep the latest reply of the honest run to each type of message that is not training."""
         kind = message.metadata.message_type
         if not kind.startswith("train") and not reply.has_error():
             self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
@@ -152,10 +135,7 @@ class AuditedApp:
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory, and yield it ready to run; its modules are unloaded at the end.
-
-    overrides: dotted keys of the app's run configuration.
-    """
+    """Load the app in a directory and yield it ready to run. Its modules are unloaded at the end."""
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
@@ -163,8 +143,6 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
 
 
 class _AuditGrid(InProcessGrid):
-    """Shows replies to the recorder, and answers for clients where nothing is measured."""
-
     def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
         super().__init__(app.client_app, audited.clients, app.run_config)
         self._audited, self._recorder = audited, recorder
@@ -220,7 +198,6 @@ class _Recorder:
         self._replaced: list[tuple[Strategy, Any]] = []
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
-        """Count a message by kind, and keep the first failure of a client."""
         self._kinds[message.metadata.message_type] += 1
         if reply.has_error() and not self._failed:
             self._failed = f"client {partition} failed: {reply.error.reason}"
@@ -248,7 +225,6 @@ class _Recorder:
             self._epsilons += [] if epsilon is None else [epsilon]
 
     def attach(self, strategy: Strategy) -> None:
-        """Observe the aggregation of a strategy, and of the strategy inside its noise wrapper."""
         self._strategy = strategy
         wrapper = introspection.central_wrapper(strategy)
         if any(strategy is each for each, _ in self._replaced):
@@ -295,7 +271,6 @@ class _Recorder:
                 strategy.aggregate_train = own
 
     def finish(self, app: FlowerApp) -> Execution:
-        """Return the observations. Raises an error that says why, if there was no round."""
         if self._failed and not self._rounds and app.trains:
             raise self._explained(self._failed, app)
         if self._strategy is None or not self._rounds:
@@ -344,7 +319,6 @@ class _Recorder:
 
 @contextlib.contextmanager
 def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
-    """Observe Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
     call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
 
     def local(self: LocalDpMod, *arguments: Any) -> Message:
@@ -387,7 +361,6 @@ def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
 
 
 def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
-    """Yield every class that defines its own `start`."""
     if "start" in strategy.__dict__:
         yield strategy
     for derived in strategy.__subclasses__():
@@ -411,7 +384,6 @@ def _without_logs() -> Iterator[None]:
 
 
 def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
-    """Yield the answers to an order, and then to every request; each is a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
     with opened(Path(order.directory), order.clients, order.overrides) as app:
         yield Answer(name=app.name)

@@ -45,12 +45,10 @@ class Guarantee:
     noise_stds: tuple[float, ...]
 
     def mechanism(self, scope: Scope = Scope.RUN) -> Mechanism:
-        """Return the mechanism of the whole run, or of its least private round."""
         multipliers = self.multipliers if scope is Scope.RUN else (min(self.multipliers),)
         return Mechanism(tuple(Steps(z) for z in multipliers), self.neighbouring)
 
     def epsilon(self, delta: float, scope: Scope = Scope.RUN) -> float:
-        """Return epsilon at delta by the privacy loss distribution; inf without noise."""
         return PLD.epsilon(self.mechanism(scope), delta)
 
     def advantage(self, scope: Scope = Scope.RUN) -> float:
@@ -62,11 +60,7 @@ class Guarantee:
 
 
 def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vantage:
-    """Return the vantage that the claim names, else the one that the noise protects against.
-
-    This is a participant, who sees released models. It is the server, who sees every message, where
-    clients alone add noise.
-    """
+    """Return the vantage that the claim names, else the one that the noise protects against."""
     if claim is not None and claim.vantage is not None:
         return claim.vantage
     central = configuration.central
@@ -83,9 +77,6 @@ def guarantee(
     Before the app runs, the strategy's own statements are used, equal weights included. Towards a
     participant the clients' own noise counts where it protects better than the server's: processing
     a noisy message reveals no more than the message.
-
-    Args:
-        vantage: None for that of `vantage_of`.
     """
     vantage = vantage or vantage_of(configuration)
     rounds, local = configuration.rounds, configuration.local
@@ -106,7 +97,6 @@ def guarantee(
 
 
 def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
-    """Return the guarantee of the server's noise towards a participant."""
     rounds, seen = configuration.rounds, configuration.observation
     vantage = Vantage.PARTICIPANT
     if configuration.central is None:
@@ -140,10 +130,6 @@ def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
 
     It is 1/n under equal weights. Where clients state their weights, it is the part of a client
     that states a huge weight: almost 1.
-
-    Args:
-        seen: replies and weights of the honest run; None before it.
-        round: index from 0; after the observed rounds the last one counts.
     """
     if seen is None or not seen.participants:
         return 1 / central.sampled_clients
@@ -158,9 +144,6 @@ def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
     """Return realised over configured noise of every round; 1 where they do not contradict.
 
     Rounds are judged one by one: much noise in one round does not replace noise in another.
-
-    Args:
-        seen: has an interval for each round; without any the configured noise is used.
     """
     if seen is None or not seen.noise_ratios:
         return (1.0,) * rounds
@@ -180,7 +163,6 @@ def enough_noise(claim: Claim, steps: int) -> float:
 
 
 def _every_round(values: tuple[float, ...], rounds: int) -> tuple[float, ...]:
-    """Return one value for every round; the last one stands for later rounds."""
     return (*values[:rounds], *values[-1:] * (rounds - len(values)))
 
 

@@ -45,7 +45,6 @@ CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
 
 
 def chain(strategy: Strategy) -> list[Strategy]:
-    """Return the strategy and the strategies that it wraps, from the outermost inwards."""
     strategies = [strategy]
     while isinstance(inner := getattr(strategies[-1], "strategy", None), Strategy):
         if any(inner is each for each in strategies):
@@ -55,7 +54,6 @@ def chain(strategy: Strategy) -> list[Strategy]:
 
 
 def central_wrapper(strategy: Strategy) -> Any | None:
-    """Return the strategy's wrapper that adds central noise; None without one."""
     return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
 
 
@@ -73,18 +71,13 @@ def averages(strategy: Strategy) -> bool:
 
 
 def weighting_key(strategy: Strategy) -> str:
-    """Return the metric that weights the innermost strategy's mean; "" without one."""
     return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
 
 
 def configuration_of(
     strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
 ) -> Configuration:
-    """Return the configuration of a strategy and its clients' mods, before anything runs.
-
-    Args:
-        mods: functions or objects as given to `app.train(mods=...)`, outermost first.
-    """
+    """Return the configuration of a strategy and its clients' mods, before anything runs."""
     strategies, mods = chain(strategy), list(mods)
     return Configuration(
         rounds=rounds,
@@ -103,10 +96,7 @@ def configuration_findings(
     claim: Claim | None = None,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> list[Finding]:
-    """Return what the rules object to in a strategy and its clients' mods, before anything runs.
-
-    The rules judge only what can be read: the clients' messages are unknown yet.
-    """
+    """Return what the rules object to in a strategy and its clients' mods, before anything runs."""
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
 
@@ -148,12 +138,7 @@ Train = Callable[[Message, Context], Message]
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
-    """Return the honest reply with the script's arrays and weight in it.
-
-    Args:
-        template: a copy of the honest run's reply, which is changed in place.
-        script: gives the target its update and weight; all other clients send the idle update.
-    """
+    """Return the honest reply with the script's arrays and weight in it."""
     model = next(iter(message.content.array_records.values()))
     size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
     if partition == script.target:
@@ -172,7 +157,6 @@ def scripted(template: RecordDict, message: Message, script: Script, partition: 
 
 
 def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
-    """Return the model plus the update [P]."""
     moved, start = {}, 0
     for name, array in model.items():
         moved[name] = array
@@ -186,11 +170,7 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
 
 
 def flat(content: RecordDict) -> Vector:
-    """Return all floating-point numbers of a message's one model, float64 [P].
-
-    Raises:
-        AppFailedError: it holds several models, or none.
-    """
+    """Return all floating-point numbers of a message's one model, float64 [P]."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise AppFailedError(f"a message holds {len(records)} models; one can be audited")
@@ -198,7 +178,6 @@ def flat(content: RecordDict) -> Vector:
 
 
 def flat_record(record: ArrayRecord) -> Vector:
-    """Return all floating-point numbers of a model, float64 [P]."""
     floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
     return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
 

@@ -60,15 +60,7 @@ class FlowerApp:
 def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
-    """Import an app and yield it; its modules are unloaded at the end.
-
-    Args:
-        innermost: a mod that is put next to every train function, inside all mods of the app.
-
-    Raises:
-        InputError: there is no Flower app, a key is not declared, the app's code fails on import,
-            or a module from elsewhere has the name of an app's module.
-    """
+    """Import an app and yield it; its modules are unloaded at the end."""
     root = directory.expanduser().resolve()
     described = _read(root)
     run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
@@ -138,7 +130,6 @@ def _within(module: Any, root: Path) -> bool:
 
 
 def _no_app(root: Path) -> str:
-    """Return why a directory without a pyproject.toml is not an app."""
     for path in sorted(root.glob("*.py")):
         with path.open("rb") as file:
             start = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
@@ -152,12 +143,7 @@ def _no_app(root: Path) -> str:
 
 
 def missing(why: str, described: Mapping[str, Any]) -> str:
-    """Return why an import failed, as the end of a sentence; "" if no import did.
-
-    Args:
-        why: a failure in words, with the class of its error.
-        described: content of the app's pyproject.toml.
-    """
+    """Return why an import failed, as the end of a sentence; "" if no import did."""
     match = NO_MODULE.search(why)
     if match is None:
         return ""
@@ -182,7 +168,6 @@ def _installed(requirement: str) -> bool:
 
 @contextmanager
 def _importable(root: Path) -> Iterator[None]:
-    """Put the directory first on the path; at the end, remove it and unload its modules."""
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     try:
@@ -225,7 +210,6 @@ def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list
 
 @contextmanager
 def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module inside the block, and restore it afterwards."""
     original = getattr(holder, name)
     setattr(holder, name, replacement)
     try:
@@ -250,13 +234,7 @@ SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that sta
 
 @contextmanager
 def older_stack(mods: tuple[object, ...]) -> Iterator[None]:
-    """Refuse a server of the older stack as soon as it starts, inside the block.
-
-    mods: the clients' mods.
-
-    Raises:
-        InputError: the server makes a LegacyContext, or its `server_fn` returned components.
-    """
+    """Refuse a server of the older stack as soon as it starts, inside the block."""
 
     def refuse(strategy: Any) -> None:
         names = " > ".join(_chain(strategy)) or "a strategy"
@@ -282,7 +260,6 @@ def older_stack(mods: tuple[object, ...]) -> Iterator[None]:
 
 
 def _chain(strategy: Any) -> list[str]:
-    """Return the class names of a strategy and the strategies that it wraps, outermost first."""
     names: list[str] = []
     while strategy is not None and len(names) < 8:
         names.append(type(strategy).__name__)
@@ -291,10 +268,7 @@ def _chain(strategy: Any) -> list[str]:
 
 
 def untrained(kinds: Counter[str]) -> str:
-    """Return why a run in which no strategy trained cannot be audited.
-
-    kinds: number of messages that the server sent, by Flower's message type.
-    """
+    """Return why a run in which no strategy trained cannot be audited."""
     first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
     if not kinds:
         return f"{first}: its server sent no message"

@@ -84,12 +84,7 @@ class LocalNoise:
 
 @dataclass(frozen=True)
 class Statement:
-    """An answer of the app's accountant.
-
-    Attributes:
-        epsilon: epsilon spent so far, by Flower's own accounting.
-        releases: noisy aggregates that the accountant had counted.
-    """
+    """An answer of the app's accountant."""
 
     epsilon: float
     delta: float
@@ -167,11 +162,7 @@ class Configuration:
 
 
 def claim_of(configuration: Configuration) -> Claim | None:
-    """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon.
-
-    The accountant's claim is about released models, towards a participant. LocalDpMod's is about
-    every message, towards the server.
-    """
+    """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon."""
     seen = configuration.observation
     if seen is not None and seen.statements:
         last = seen.statements[-1]
@@ -183,7 +174,6 @@ def claim_of(configuration: Configuration) -> Claim | None:
 
 
 def local_claim(configuration: Configuration) -> Claim | None:
-    """Return LocalDpMod's claim about every message; None without one, or for an invalid delta."""
     local = configuration.local
     if local is None or not 0 < local.delta < 1:
         return None
@@ -281,17 +271,11 @@ class App(Protocol):
         """Number of clients of the app."""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed.
-
-        script: the clients' messages instead of training. None: an honest run, which must come
-        before the first scripted run.
-        """
+        """Return the observations of one run of the app, after setting every global seed."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The app to load, and how; the first message to the process."""
-
     directory: str
     clients: int
     overrides: dict[str, Scalar]
@@ -299,16 +283,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """A request for one run, after the order was answered."""
-
     seed: int
     script: Script | None
 
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """The answer to an order or a request; one of the fields is not None."""
-
     name: str | None = None
     execution: Execution | None = None
 
@@ -317,8 +297,6 @@ ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(A
 
 
 class AppProcess:
-    """An app that runs in another process."""
-
     def __init__(self, order: Order, channel: Channel) -> None:
         self._channel = channel
         self.clients = order.clients

@@ -45,7 +45,6 @@ def libraries(root: Path) -> tuple[str, ...]:
 
 @cache
 def _imported(file: str) -> frozenset[str]:
-    """Return the packages that a source file imports anywhere; () if it cannot be parsed."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -60,7 +59,6 @@ def _imported(file: str) -> frozenset[str]:
 
 
 def _signs(configuration: Configuration) -> str:
-    """Return the signs that clients train privately by themselves; "" without any."""
     seen = configuration.observation
     if seen is None or seen.training is None:
         return ""
@@ -125,7 +123,6 @@ class Subject:
 
 
 def _local_sensitivity(subject: Subject) -> Finding | None:
-    """LocalDpMod's sensitivity is separate from its clipping norm, and may be too small."""
     local = subject.configuration.local
     if local is None:
         return None
@@ -145,7 +142,6 @@ def _local_sensitivity(subject: Subject) -> Finding | None:
 
 
 def _local_formula(subject: Subject) -> Finding | None:
-    """LocalDpMod uses the classic formula, which is proved only for epsilon <= 1."""
     local = subject.configuration.local
     if local is None or local.epsilon <= 1 or not 0 < local.delta < 1 or not local.std:
         return None
@@ -164,7 +160,6 @@ def _local_formula(subject: Subject) -> Finding | None:
 
 
 def _weighted_average(subject: Subject) -> Finding | None:
-    """The noise is for a plain average of n updates, but clients choose their own weights."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
@@ -187,7 +182,6 @@ def _weighted_average(subject: Subject) -> Finding | None:
 
 
 def _sampled_clients(subject: Subject) -> Finding | None:
-    """The noise is divided by another number than the number of replies."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or seen is None or not seen.participants:
         return None
@@ -204,7 +198,6 @@ def _sampled_clients(subject: Subject) -> Finding | None:
 
 
 def _rebuilt_accountant(subject: Subject) -> Finding | None:
-    """The accountant counts fewer releases than there were."""
     seen = subject.configuration.observation
     if seen is None or not seen.statements:
         return None
@@ -222,7 +215,6 @@ def _rebuilt_accountant(subject: Subject) -> Finding | None:
 
 
 def _inner_strategy(subject: Subject) -> Finding | None:
-    """The noise is for an average, but is added to something else."""
     central = subject.configuration.central
     if central is None or central.plain_mean:
         return None
@@ -238,7 +230,6 @@ def _inner_strategy(subject: Subject) -> Finding | None:
 
 
 def _client_clipping(subject: Subject) -> Finding | None:
-    """The strategy leaves clipping to the clients, and they do not clip."""
     central, seen = subject.configuration.central, subject.configuration.observation
     if central is None or not central.client_clips or seen is None or not seen.client_norm_kept:
         return None
@@ -253,7 +244,6 @@ def _client_clipping(subject: Subject) -> Finding | None:
 
 
 def _adaptive_clipping(subject: Subject) -> Finding | None:
-    """Flower's adaptive clipping scales its noise to the norm of the next round."""
     central = subject.configuration.central
     if central is None or not central.adaptive:
         return None
@@ -273,7 +263,6 @@ def _adaptive_clipping(subject: Subject) -> Finding | None:
 
 
 def _realised_noise(subject: Subject) -> Finding | None:
-    """The added noise is not the configured noise."""
     seen = subject.configuration.observation
     if seen is None:
         return None
@@ -294,7 +283,6 @@ def _realised_noise(subject: Subject) -> Finding | None:
 
 
 def _seeded_noise(subject: Subject) -> Finding | None:
-    """The noise can be drawn again."""
     seen = subject.configuration.observation
     if seen is None or not seen.seeded or subject.configuration.central is None:
         return None
@@ -339,7 +327,6 @@ def _no_noise(subject: Subject) -> Finding | None:
 
 
 def _noise_below_claim(subject: Subject) -> Finding | None:
-    """The true noise is too little for the claim."""
     claim, guarantee = subject.claim, subject.guarantee
     if claim is None or guarantee is None or unseen(subject.configuration, claim):
         return None
@@ -362,7 +349,6 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
 
 
 def _local_below_claim(subject: Subject) -> Finding | None:
-    """LocalDpMod's own claim is false, where the verdict is on another claim."""
     own = local_claim(subject.configuration)
     if own is None or subject.claim in (None, own):
         return None
@@ -405,7 +391,6 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
 ) -> list[Finding]:
-    """Return the objections of every rule, in the order of `RULES`."""
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)

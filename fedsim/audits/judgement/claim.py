@@ -56,16 +56,7 @@ class Claim:
 
 
 def claim_given(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
-    """Return the claim that the user of an audit states; None for no claim.
-
-    Args:
-        epsilon: of the whole run, finite and at least 0.
-        delta: strictly between 0 and 1; needed with epsilon.
-        unit: "client" or "record"; None: unstated.
-
-    Raises:
-        InputError: epsilon or delta is missing.
-    """
+    """Return the claim that the user of an audit states; None for no claim."""
     if epsilon is None and delta is None and unit is None:
         return None
     if epsilon is None or delta is None:
@@ -156,12 +147,10 @@ class Finding:
         return self.severity == "alarm"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as report.json has it."""
         return vars(self) | {"rounds": list(self.rounds)}
 
 
 def alarms(findings: Iterable[Finding]) -> int:
-    """Return the number of findings that are alarms."""
     return sum(each.breaks for each in findings)
 
 
@@ -192,12 +181,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict on a claim, and its reasons.
-
-    Attributes:
-        reasons: why the claim is not judged, or the evidence against it; () where the report's
-            findings and numbers say so.
-    """
+    """A verdict on a claim, and its reasons."""
 
     verdict: Verdict
     reasons: tuple[str, ...] = ()

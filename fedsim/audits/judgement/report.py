@@ -77,25 +77,16 @@ class AuditOptions:
 
     @property
     def level(self) -> float:
-        """Confidence of every interval."""
         return CONFIDENCE if self.confidence is None else self.confidence
 
     @property
     def stated_at(self) -> float:
-        """Delta at which a recorded transcript's epsilons are stated: the claim's, if any."""
         if self.claim is not None:
             return self.claim.delta
         return ASSUMED if self.delta is None else self.delta
 
     def taken(self, audited: str) -> dict[str, Any]:
-        """Return the options that the user set and only this audit takes, by name.
-
-        Args:
-            audited: a key of `TAKEN`.
-
-        Raises:
-            InputError: an option belongs to another audit.
-        """
+        """Return the options that the user set and only this audit takes, by name."""
         own = {name for names in TAKEN.values() for name in names}
         chosen = {
             name: value
@@ -131,7 +122,6 @@ class AuditReport:
     report: Mapping[str, Any] = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """Return verdict, reasons and findings as a notebook shows them."""
         findings = self.report.get("findings") or ()
         lines = [*self.reasons, *(str(each["why"]) for each in findings)]
         reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -141,12 +131,7 @@ class AuditReport:
 def of_transcript(
     report: Mapping[str, Any], epsilon: float | None, proven: float | None
 ) -> AuditReport:
-    """Return the conclusion on a transcript.
-
-    Args:
-        epsilon: from the noise that was measured or that the server states; None where unknown.
-        proven: lower bound at the confidence of a conviction; None where unmeasured.
-    """
+    """Return the conclusion on a transcript."""
     claim = report["claim"]
     return AuditReport(
         verdict=Verdict.NO_CLAIM if claim is None else Verdict(claim["verdict"]),
@@ -186,7 +171,6 @@ class Judged(ABC):
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The largest lower bound; all hold together with `confidence`."""
         return largest(self.lower_bounds)
 
     @property
@@ -206,7 +190,6 @@ class Judged(ABC):
     def _document(
         self, kind: str, theory: Mapping[str, Any], measured: Mapping[str, Any], **own: Any
     ) -> dict[str, Any]:
-        """Return the report that both kinds share, with the parts of one kind added."""
         document = {
             "kind": kind,
             "verdict": self.verdict.value,
@@ -237,12 +220,10 @@ class Judged(ABC):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the claim."""
         return self.judgement.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the claim is not judged; () if it is, or if there is no claim."""
         return self.judgement.reasons
 
     @property
@@ -270,5 +251,4 @@ class Judged(ABC):
 
 
 def largest(bounds: Mapping[str, LowerBound]) -> LowerBound:
-    """Return the bound that proves the largest epsilon."""
     return max(bounds.values(), key=lambda bound: bound.epsilon)

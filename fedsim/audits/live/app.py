@@ -21,7 +21,6 @@ ROLE = "auditor"
 
 
 def is_auditor(context: Context) -> bool:
-    """Return whether a node was started as an auditor, by `role="auditor"` in its node config."""
     return context.node_config.get("role") == ROLE
 
 

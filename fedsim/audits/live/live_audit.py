@@ -86,13 +86,7 @@ class LiveAudit:
         self.noise: NoiseWatch | None = None
 
     def observe(self, observed: ObservedRound) -> Belief | Look | None:
-        """Return the results for the round whose sum a message brings; None without a sum.
-
-        They are beliefs about the challenge, or a look that needs no records.
-
-        Raises:
-            InputError: the transcript is not an auditor's, or the run cannot be audited.
-        """
+        """Return the results for the round whose sum a message brings; None without a sum."""
         request = _request(observed)
         keys = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
         if self.config is None or keys != self._configured:
@@ -148,19 +142,14 @@ class LiveAudit:
 
     @property
     def rounds(self) -> int:
-        """Last round of any training whose sum was received; 0 before the first."""
         return max((training.concluded for training in self._trainings.values()), default=0)
 
     @property
     def missed(self) -> int:
-        """Largest number of rounds of a training without a result."""
         return max((training.missed for training in self._trainings.values()), default=0)
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """Return the different noises of the rounds so far, over all batches of trials.
-
-        Batches differ where one lost clients, or has more rounds, than another.
-        """
+        """Return the different noises of the rounds so far, over all batches of trials."""
         if self.config is None:
             return ()
         neighbouring = self.config.privacy.neighbouring
@@ -173,7 +162,6 @@ class LiveAudit:
 
     @property
     def trials(self) -> int:
-        """Number of observed trials."""
         return sum(len(training.trials) for training in self._trainings.values())
 
     def everything(self) -> Mechanism | None:
@@ -201,7 +189,6 @@ class LiveAudit:
 
     @property
     def challenged(self) -> bool:
-        """Whether beliefs about a challenge are computed."""
         return self._challenge and not (self.config and self.config.run.job == "training")
 
     def canary_findings(self, confidence: float) -> dict[str, Any] | None:
@@ -234,7 +221,6 @@ class LiveAudit:
         }
 
     def text_findings(self, confidence: float) -> dict[str, Any] | None:
-        """Return what planted texts prove, at all looks together; None without any."""
         mechanisms = self.mechanisms()
         if self.texts is None or not mechanisms:
             return None
@@ -243,12 +229,10 @@ class LiveAudit:
         return self.texts.findings(noise, norm, delta, self._shares.level(confidence))
 
     def _batches(self, trials: range, first: int) -> int:
-        """Return the number of batches of the same size from trial `first` on."""
         return math.ceil((self.run.trials.count - first) / len(trials))
 
     @property
     def run(self) -> Config:
-        """The configuration, after the first message."""
         assert self.config is not None
         return self.config
 
@@ -261,7 +245,6 @@ class LiveAudit:
     def _conclude(
         self, training: Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | Look:
-        """Return the results from the sum of the previous round, whose participants are known."""
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
@@ -372,7 +355,6 @@ class LiveAudit:
         return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
 
     def _epsilon(self, training: Training) -> float:
-        """Return epsilon of the claimed noise of all rounds so far."""
         mechanism = Mechanism(tuple(training.groups), self.run.privacy.neighbouring)
         return PLD.epsilon(mechanism, self.run.privacy.delta)
 
@@ -399,7 +381,6 @@ class LiveAudit:
         )
 
     def _unseen(self, nominal: float, rounds: int) -> Steps:
-        """Return missed rounds, with as many missing clients as are tolerated."""
         return self._steps(nominal, self.run.federation.fewest_participants, rounds)
 
 
@@ -430,7 +411,6 @@ def check(config: Config) -> None:
 
 
 def _request(observed: ObservedRound) -> dict[str, Any]:
-    """Return the request of a message. Raises InputError if it is not an auditor's."""
     request = {
         name: observed.mechanism.get(f"request.{name}")
         for name in (

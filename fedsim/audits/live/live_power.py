@@ -36,13 +36,7 @@ SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 def lacking(
     audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float | None
 ) -> list[str]:
-    """Return why no measurement could have contradicted the noise; [] where one could.
-
-    Args:
-        worlds: bool [T]; None before they are published.
-        seen: bool, worlds of the observed trials; None unless both worlds occur.
-        bound: bound on the advantage by the noise; None where no round was observed.
-    """
+    """Return why no measurement could have contradicted the noise; [] where one could."""
     if audit.config is None or bound is None:
         return ["no round was observed from its beginning to its end"]
     reasons = [
@@ -61,10 +55,6 @@ def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> fl
 
     It holds with `detectable.POWER`, for the best of sums, canaries and worlds. It is None where no
     round was observed, and 0 where no shortfall can be named.
-
-    Args:
-        worlds: bool [T]; None before they are published.
-        seen: bool, worlds of the observed trials; None unless both worlds occur.
     """
     if audit.config is None or not audit.mechanisms():
         return None
@@ -94,7 +84,6 @@ def _by_canaries(audit: LiveAudit) -> float:
 
 
 def _by_worlds(audit: LiveAudit, published: int, seen: int) -> float:
-    """Return the share by the number of right beliefs."""
     config, mechanisms = audit.run, audit.mechanisms()
     played = precision.design(config.trials, config.audit.confidence, published)
     if played.common or audit.missed or any(each.sampled for each in mechanisms):
@@ -110,7 +99,6 @@ def _by_worlds(audit: LiveAudit, published: int, seen: int) -> float:
 
 
 def _of_worlds(audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float) -> str:
-    """Return why worlds could have contradicted nothing; "" if they could."""
     config = audit.run
     if config.trials.worlds == "d-only":
         return "worlds cannot tell, since all trials of the run are in one world"
@@ -127,7 +115,6 @@ def _of_worlds(audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound
 
 
 def _of_canaries(audit: LiveAudit) -> str:
-    """Return why canaries could have contradicted nothing; "" if they could."""
     watch = audit.canaries
     effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
     claimed = None if watch is None else watch.prediction()
@@ -148,7 +135,6 @@ def _of_canaries(audit: LiveAudit) -> str:
 
 
 def _of_noise(audit: LiveAudit) -> str:
-    """Return why the noise of the sums could have contradicted nothing; "" if it could."""
     if audit.noise is None:
         return "the noise of the sums is judged only in a run of one training"
     if audit.noise.telling:
@@ -157,7 +143,6 @@ def _of_noise(audit: LiveAudit) -> str:
 
 
 def _all_won(worlds: Bools, design: Design) -> float:
-    """Return the lower limit of the advantage if every trial were won."""
     won = np.where(worlds, 1.0, -1.0)
     return estimators.advantage(worlds, won, ALARM_CONFIDENCE, design).interval.low
 
@@ -170,7 +155,6 @@ def _tells(loud: int, quiet: int, claimed: float) -> bool:
 
 
 def _least(suffices: Callable[[int], bool]) -> str:
-    """Return the smallest even number that suffices, as text; larger numbers suffice too."""
     high = 4
     while not suffices(high):
         high *= 2

@@ -63,12 +63,7 @@ def assemble(
     claim: Claim | None = None,
     ended: bool = False,
 ) -> dict[str, Any]:
-    """Return the report so far, with infinity as `math.inf`.
-
-    Args:
-        worlds: bool [T], which trials trained on D; None before the server's run publishes them.
-            Without them it is unknown whether the beliefs are right.
-    """
+    """Return the report so far, with infinity as `math.inf`."""
     config = audit.config
     reported = None if worlds is None else len(worlds)
     if config is not None and reported is not None:
@@ -114,7 +109,6 @@ def assemble(
 
 
 def _check_count(trials: TrialsConfig, reported: int) -> None:
-    """Raise InputError if the published worlds cannot be those of the recorded run."""
     planned = trials.count
     # A run that stops early has fewer trials.
     if reported > planned or (reported < planned and not trials.until_halfwidth):
@@ -138,7 +132,6 @@ def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
 
 
 def _released(audit: LiveAudit) -> dict[str, Any] | None:
-    """Return epsilon of everything released; None where no guarantee covers it."""
     mechanism = audit.everything()
     if mechanism is None or audit.config is None or not adds_up(audit.config.privacy.noise_source):
         return None
@@ -164,7 +157,6 @@ def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
 def _empirical(
     audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
 ) -> dict[str, Any] | None:
-    """Return how right the beliefs were; None before the worlds are published."""
     scored = _scored(last, worlds)
     if scored is None or worlds is None or audit.config is None:
         return None
@@ -243,12 +235,7 @@ def judge(
     reported: int | None,
     ended: bool,
 ) -> dict[str, Any]:
-    """Return the claim with its verdict, and the reasons if it is not supported.
-
-    Args:
-        unmeasured: why no measurement could have contradicted the noise; empty where one could.
-        reported: number of trials that the run published; None before that.
-    """
+    """Return the claim with its verdict, and the reasons if it is not supported."""
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
     lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
@@ -259,7 +246,6 @@ def judge(
 
 
 def _incomparable(audit: LiveAudit, claim: Claim) -> str:
-    """Return why the claim cannot be compared with the observations; "" if it can."""
     if audit.config is None or audit.everything() is None:
         return "no round was observed from its beginning to its end"
     unit = audit.config.privacy.unit
@@ -269,7 +255,6 @@ def _incomparable(audit: LiveAudit, claim: Claim) -> str:
 
 
 def _against(audit: LiveAudit, claim: Claim) -> list[str]:
-    """Return how the configuration itself contradicts the claim."""
     mechanism = audit.everything()
     assert audit.config is not None and mechanism is not None
     reasons = guarantee.dp_failings(audit.config)
@@ -295,11 +280,7 @@ def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options with which no auditor's transcript can be audited.
-
-    Raises:
-        InputError: the confidence is out of range, or the canaries' seeds cannot be read.
-    """
+    """Refuse options with which no auditor's transcript can be audited."""
     significance(options.level)
     if options.canary_seed_file is not None:
         _planted(options.canary_seed_file)
@@ -307,11 +288,7 @@ def check(options: AuditOptions) -> None:
 
 @dataclass(frozen=True)
 class AuditorsTranscript:
-    """The audit of an auditor's transcript, with the further files that the auditor has.
-
-    Attributes:
-        run: directory with the worlds; None before the run ended.
-    """
+    """The audit of an auditor's transcript, with the further files that the auditor has."""
 
     path: Path
     options: AuditOptions
@@ -319,11 +296,7 @@ class AuditorsTranscript:
     run: RunDirectory | None
 
     def begin(self, observed: ObservedRound) -> None:
-        """Observe the first message, which brings the configuration.
-
-        Raises InputError for another run, or one that cannot be audited, before any file is
-        written.
-        """
+        """Observe the first message, which brings the configuration."""
         self.audit.observe(observed)
         if self.run is not None:
             _check_same(self.run, to_run_config(self.audit.run))
@@ -336,7 +309,6 @@ class AuditorsTranscript:
             )
 
     def report(self) -> AuditReport:
-        """Return the report so far. Raises InputError if the worlds are of another run."""
         worlds: npt.NDArray[np.bool_] | None = None
         if self.run is not None:
             worlds = run_transcript.read(self.run)["worlds"]
@@ -349,7 +321,6 @@ class AuditorsTranscript:
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
-    """Return the audit of a transcript, before anything of it is read."""
     options.taken("an auditor's transcript")
     check(options)
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
@@ -365,7 +336,6 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
 
 
 def audited(path: Path, options: AuditOptions) -> AuditReport:
-    """Return the report of a whole transcript of an auditor's node."""
     auditors = opened(path, options)
     with Reader(path) as reader:
         rounds: Iterable[ObservedRound] = iter(reader.rounds())
@@ -375,8 +345,6 @@ def audited(path: Path, options: AuditOptions) -> AuditReport:
 
 
 def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
-    """Raise InputError unless a run directory is that of the recorded run."""
-
     def compared(keys: Mapping[str, Scalar]) -> dict[str, Scalar]:
         # Paths and hardware do not change the worlds.
         return {
@@ -397,7 +365,6 @@ def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
 
 
 def _planted(path: Path) -> list[Canaries]:
-    """Return the canaries of consenting clients. Raises InputError for a file without any."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         planted = [_of_line(*line.split()) for line in lines if line.strip()]

@@ -83,7 +83,6 @@ class Belief:
     missed: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, with infinity as a float."""
         beliefs = expit(self.log_odds)
         return {
             "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
@@ -120,7 +119,6 @@ class Look:
     texts: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, with infinity as a float."""
         return {**vars(self), "trials": [self.trials.start, self.trials.stop]}
 
 
@@ -151,6 +149,5 @@ class Training:
     missed: int = 0
 
     def add(self, steps: Steps, rounds: int) -> None:
-        """Count equal rounds."""
         self.groups.append(steps)
         self.rounds += rounds

@@ -60,13 +60,7 @@ class CanaryWatch:
     def observe(
         self, trials: range, round: int, released: npt.NDArray[np.floating], std: float
     ) -> None:
-        """Score the canaries in the sums of a round.
-
-        Args:
-            round: number of the round, from 1.
-            released: [T, P], the sums.
-            std: claimed standard deviation of the noise; 0 reveals nothing.
-        """
+        """Score the canaries in the sums of a round."""
         if not std > 0:
             return
         training = self._trainings.get(trials.start)
@@ -81,22 +75,18 @@ class CanaryWatch:
 
     @property
     def coins(self) -> Bools:
-        """Whether each canary is included, over all trainings."""
         coins = [training.coins.ravel() for training in self._trainings.values()]
         return np.concatenate([np.zeros(0, bool), *coins])
 
     @property
     def scores(self) -> Floats:
-        """Score of each canary, over all trainings."""
         return self._of_each(lambda training: training.ratios / math.sqrt(training.power))
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Number of included and of excluded canaries."""
         return int(self.coins.sum()), int((~self.coins).sum())
 
     def effect(self, confidence: float) -> canaries.Effect | None:
-        """Return mu of one training so far, as the canaries show it; None without canaries."""
         return canaries.effect(self.coins, self.scores, confidence) if self._trainings else None
 
     def prediction(self) -> float | None:
@@ -129,7 +119,6 @@ class CanaryWatch:
         return float(expit(np.where(self.coins, ratios, -ratios)).mean())
 
     def _of_each(self, values: Callable[[_Training], Floats]) -> Floats:
-        """Return a value of every canary, of all trainings one after another."""
         parts = [values(training).ravel() for training in self._trainings.values()]
         return np.concatenate([np.zeros(0), *parts])
 
@@ -189,7 +178,6 @@ class TextWatch:
         self._texts = torch.cat(parts).to(self._device)
 
     def begin(self, trials: range, round: int, parameters: npt.NDArray[np.floating]) -> None:
-        """Begin a batch of trials with the models [T, P] before a round."""
         if parameters.shape[1] != (size := models.size(self._model)):
             raise InputError(
                 f"the recorded model has {parameters.shape[1]} trained parameters, but that of "
@@ -200,7 +188,6 @@ class TextWatch:
         self._trainings[trials.start] = _Texts(coins, round, losses, losses)
 
     def observe(self, trials: range, parameters: npt.NDArray[np.floating]) -> None:
-        """Score the models [T, P] at the end of a round."""
         self._trainings[trials.start].latest = self._losses(parameters)
 
     def findings(
@@ -209,12 +196,6 @@ class TextWatch:
         """Return what the texts of the first trial prove, as values with infinity as a float.
 
         One trial is an audit of its own; the best of several would prove less than it states.
-
-        Args:
-            noise: noise of the rounds so far, as the auditor faces it.
-            norm: C, the largest contribution of a text to a sum.
-            delta: at which epsilon is stated.
-            confidence: of the lower bound, in (0, 1).
         """
         trial = min(self._trainings)
         texts = self._trainings[trial]
@@ -242,7 +223,6 @@ class TextWatch:
 
 
 def _proven(coins: Bools, scores: Floats, delta: float, confidence: float) -> float:
-    """Return the epsilon that right guesses of coins bool [K] by scores float64 [K] prove."""
     return one_run.f_dp_bound(coins, scores, delta, confidence, one_run.SEVERAL).epsilon
 
 

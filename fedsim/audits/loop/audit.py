@@ -148,19 +148,7 @@ def audit_loop(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
-    """Return the audit of a training function, whose code runs in its own process.
-
-    Args:
-        function: "module:function" or "file.py:function"; see `contract`.
-        data: a bundled data set, or an NPZ file with features and labels.
-        target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
-        trials: judged runs; a quarter as many pilots run before them.
-        claim: None for the accountant's last answer.
-        time_limit: seconds for a request of up to `BATCH` runs.
-
-    Raises:
-        InputError: an option is out of range, or the function or the data cannot be loaded.
-    """
+    """Return the audit of a training function, whose code runs in its own process."""
     check(trials, confidence, seed)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
@@ -184,7 +172,6 @@ def audited(
     confidence: float,
     progress: Callable[[int], None],
 ) -> LoopAudit:
-    """Return the audit of a loaded training function; parameters as in `audit_loop`."""
     seeds = _Seeds(order.seed)
     pair, learnt = _betraying(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
@@ -240,7 +227,6 @@ def audited(
 def _observation(
     loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
 ) -> Observation:
-    """Return the observations of honest runs in all worlds of a pair."""
     return Observation(
         present=loop.observed(pair, "present", seeds),
         absent=loop.observed(pair, "absent", seeds[:WITHOUT]),
@@ -274,13 +260,10 @@ def _bounds(
 
 
 class _Seeds:
-    """Seeds of runs; each is used once."""
-
     def __init__(self, seed: int) -> None:
         self.seed, self.count = seed, 0
 
     def next(self, count: int) -> list[int]:
-        """Return this many new seeds."""
         numbers = range(self.count, self.count + count)
         self.count += count
         return [
@@ -288,7 +271,6 @@ class _Seeds:
         ]
 
     def worlds(self, count: int) -> scoring.Bools:
-        """Return the worlds of the next runs, half of each in random order."""
         drawn = generator(self.seed, Role.WORLD, trial=self.count)
         return drawn.permutation(np.arange(count) % 2 == 0)
 
@@ -309,7 +291,6 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
 def _measured(
     loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
 ) -> Runs:
-    """Return worlds [T] and features [T, features] of new runs."""
     rows: list[Features] = []
     worlds, numbers = seeds.worlds(count), seeds.next(count)
     for start in range(0, count, BATCH):
@@ -320,7 +301,6 @@ def _measured(
 
 
 def _claim_of(observation: Observation) -> Claim | None:
-    """Return the last answer of the loop's accountant as a claim; None without one."""
     answer = observation.present[0].statement
     if answer is None or not math.isfinite(answer.epsilon):
         return None

@@ -58,14 +58,7 @@ class Function:
 
 
 def loaded(name: str) -> Function:
-    """Import a training function.
-
-    Args:
-        name: "package.module:function", or "path/to/file.py:function".
-
-    Raises:
-        InputError: it cannot be imported, or is not a function of three parameters.
-    """
+    """Import a training function."""
     function = imported(name)
     if not callable(function):
         raise InputError(f"'{name}' is not a function; name one that takes features, labels, seed")
@@ -76,11 +69,7 @@ def loaded(name: str) -> Function:
 
 
 def imported(name: str) -> Any:
-    """Return the user's object with this name.
-
-    Raises:
-        InputError: there is no such file, or it cannot be imported.
-    """
+    """Return the user's object with this name."""
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():
         raise InputError(
@@ -111,11 +100,7 @@ def _on_path(place: str) -> str:
 
 
 def array(value: Any) -> Floats:
-    """Return the result of a function as float64: a model [P], or an array's own shape.
-
-    Raises:
-        AppFailedError: the result has another type, or numbers that are not finite.
-    """
+    """Return the result of a function as float64: a model [P], or an array's own shape."""
     if several(value):
         return _stacked([array(each) for each in value])
     state = getattr(value, "state_dict", None)
@@ -155,7 +140,6 @@ def several(value: Any) -> bool:
 
 
 def _stacked(models: list[Floats]) -> Floats:
-    """Return the models of a list as rows [k, P]."""
     if len({each.size for each in models}) > 1:
         raise AppFailedError("the loop returned models of several sizes; audit one at a time")
     rows = np.array(models)
@@ -168,7 +152,6 @@ def _stacked(models: list[Floats]) -> Floats:
 
 
 def tensors(value: Any) -> dict[str, Floats]:
-    """Return the tensors of a returned model by name, or the one returned array."""
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
         value = state()
@@ -204,7 +187,6 @@ def carried(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _attributes(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield buffers outside the state dict, and attributes of modules and parameters."""
     from torch.nn import Module  # noqa: PLC0415  (a loop that returns a module has loaded it)
 
     usual, shown = vars(Module()).keys(), model.state_dict(keep_vars=True)
@@ -234,7 +216,6 @@ def _checksum(value: Any) -> str:
 
 
 def _parts(value: Any, depth: int) -> Iterator[bytes | None]:
-    """Yield the content of a value as bytes, None for content that cannot be read."""
     if callable(getattr(value, "detach", None)):
         value = value.detach().cpu()
         if value.dtype.is_floating_point:  # NumPy has no bfloat16

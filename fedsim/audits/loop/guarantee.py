@@ -65,7 +65,6 @@ class Observation:
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
-        """Steps of the first run with the target."""
         return self.present[0].steps
 
     @cached_property
@@ -92,7 +91,6 @@ class Observation:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Settings of a step that differ between runs, in words."""
         steps = list(zip(*(each.steps for each in self.runs), strict=False))
         return tuple(
             setting
@@ -147,7 +145,6 @@ class Observation:
 
     @cached_property
     def noise(self) -> NoiseSums:
-        """Noise of every step of all independent runs."""
         runs = measurement.total(measurement.summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
@@ -203,9 +200,6 @@ class Observation:
         Where the sampler's own rate is lower, it is tested instead, and the accountant's rate holds
         too. The tests are exact, and hold together with `ALARM_CONFIDENCE`: of the batches' sizes,
         of the rate, and of every record's count. Records drawn more than once need no test.
-
-        Returns:
-            The fault, in words, by "repeats", "sizes", "rates".
         """
         runs = self.independent
         steps = [step for run in runs for step in run.steps]
@@ -268,7 +262,6 @@ class Observation:
 
 
 def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
-    """Return whether the divisor is the size of the batch."""
     sizes = {step.records for step in steps}
     return len(sizes) > 1 and all(
         step.records > 0 and math.isclose(step.divisor, step.records, rel_tol=1e-5)
@@ -302,10 +295,7 @@ def multiplier(step: StepSeen, observation: Observation) -> float:
 
 
 def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
-    """Return the Gaussian steps of a loop; None where theory cannot compose it.
-
-    scale: share of the configured noise.
-    """
+    """Return the Gaussian steps of a loop; None where theory cannot compose it."""
     multipliers = _multipliers(observation, scale)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
         return None
@@ -338,13 +328,7 @@ def _multipliers(observation: Observation, scale: float) -> list[float] | None:
 
 
 def epsilon(observation: Observation, delta: float, scale: float | None = None) -> float | None:
-    """Return epsilon of all steps by theory; None where theory does not know the loop.
-
-    Args:
-        delta: in (0, 1).
-        scale: share of the configured noise. None: all of it, or the least measured noise where
-            that is less.
-    """
+    """Return epsilon of all steps by theory; None where theory does not know the loop."""
     if scale is None:
         off = observation.noise_off
         scale = 1.0 if off is None else off[1].low

@@ -99,8 +99,6 @@ class StepSeen:
 
 @dataclass(frozen=True)
 class Statement:
-    """The last answer of an accountant."""
-
     epsilon: float
     delta: float
     steps: int
@@ -140,7 +138,6 @@ class Seen:
 
     @property
     def samplers(self) -> str:
-        """Kinds of sampler that drew the batches, in words."""
         return ", then ".join(dict.fromkeys(step.sampler for step in self.steps if step.sampler))
 
 
@@ -177,7 +174,6 @@ class NoiseSums:
 
     @property
     def freedom(self) -> int:
-        """Number of coordinates observed."""
         return self.steps * sum(self.sizes)
 
     @property
@@ -215,24 +211,17 @@ def total(parts: Iterable[NoiseSums]) -> NoiseSums:
 
 
 def at_least(energy: float, freedom: float, tail: float) -> float:
-    """Return the lower limit of realised over configured noise, wrong with probability `tail`.
-
-    energy: squared length of the noise, in units of the configured variance.
-    """
+    """Return the lower limit of realised over configured noise, wrong with probability `tail`."""
     return math.sqrt(energy / chi2.isf(tail, freedom))
 
 
 def interval(energy: float, freedom: float, tail: float) -> Interval:
-    """Return the interval of realised over configured noise, with error `tail` at either end."""
     high = math.sqrt(energy / chi2.ppf(tail, freedom))
     return Interval(at_least(energy, freedom, tail), high, 1 - 2 * tail)
 
 
 def least_seen(freedom: float, tail: float) -> float:
-    """Return the share of the configured noise below which an audit raises an alarm with 95 %.
-
-    tail: error of the test that raises it, at most 1e-4.
-    """
+    """Return the share of the configured noise below which an audit raises an alarm with 95 %."""
     share = math.sqrt(chi2.ppf(tail, freedom) / chi2.ppf(SEEN, freedom))
     return min(share, 1.0) * (1 - TOLERANCE)
 
@@ -241,10 +230,6 @@ def freedom_for(share: float, tail: float, miss: float) -> float:
     """Return how many numbers of correct noise show that it is at least a share of the configured.
 
     It is inf where no number would.
-
-    Args:
-        share: share to show, in (0, 1).
-        miss: probability that they do not show it.
     """
     if share >= 1:
         return math.inf
@@ -294,7 +279,6 @@ def worst(noise: NoiseSums, tail: float) -> float:
 
 
 def of_tensors(noise: NoiseSums) -> Sequence[tuple[float, int]]:
-    """Return the energy of each tensor and its number of coordinates, over all steps."""
     return [
         (energy, size * noise.steps)
         for energy, size in zip(noise.energies, noise.sizes, strict=True)

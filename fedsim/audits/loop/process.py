@@ -14,14 +14,7 @@ World = Literal["present", "absent", "twin", "stranger"]
 
 @dataclass(frozen=True)
 class Order:
-    """The function to load, and its data; the first message to the process.
-
-    Attributes:
-        records: size of D, which includes the target.
-        target: "crafted" or "real".
-        neighbouring: a value of `Neighbouring`.
-        seed: seed of the target and of the choice of records.
-    """
+    """The function to load, and its data; the first message to the process."""
 
     function: str
     data: str
@@ -51,15 +44,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """The answer of the process.
-
-    Attributes:
-        pairs: names of the pairs, in answer to an order.
-        many: whether the function trains several models at once, in answer to an order.
-        learnt: knowledge from pilots.
-        noise: noise of the steps of the measured runs, together.
-        changed: result of `Loop.changed`, in answer to a replay.
-    """
+    """The answer of the process."""
 
     pairs: tuple[str, ...] = ()
     many: bool = False
@@ -74,12 +59,7 @@ ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(A
 
 
 class LoopProcess:
-    """A training function that runs in another process.
-
-    Attributes:
-        runs: number of runs so far.
-        noise: noise of all runs whose features were measured.
-    """
+    """A training function that runs in another process."""
 
     def __init__(self, order: Order, channel: Channel) -> None:
         self._channel, self.runs, self.noise = channel, 0, NoiseSums()
@@ -87,11 +67,6 @@ class LoopProcess:
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
     def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
-        """Return the observations of a run for each seed in a world.
-
-        Raises:
-            AppFailedError: the loop fails, its process ends, or it exceeds the time limit.
-        """
         self.runs += len(seeds)
         request = Request("observe", pair, tuple(seeds), world)
         seen = self._channel.ask(request, ANSWER).seen
@@ -100,10 +75,6 @@ class LoopProcess:
         return seen
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
-        """Return the tensors that depend on the data while every released step stays the same.
-
-        None where a replay cannot tell.
-        """
         self.runs += 4
         return self._channel.ask(Request("replay", pair, (seed,)), ANSWER).changed
 

@@ -12,7 +12,6 @@ from fedsim.audits.loop.guarantee import Observation
 
 
 def _data_dependent(seen: Observation) -> Finding | None:
-    """Opacus derives rate, steps and divisor from the number of records, as 1/len(loader)."""
     if not seen.unlike:
         return None
     return Finding(
@@ -55,14 +54,12 @@ def _where(seen: Observation) -> str:
 
 
 def _fixed(records: int, size: int) -> bool:
-    """Return whether one record less changes neither the batches nor Opacus's divisor."""
     batches = math.ceil(records / size)
     fewer = math.ceil((records - 1) / size)
     return batches == fewer and records // batches == (records - 1) // batches
 
 
 def _data_dependent_records(seen: Observation) -> Finding | None:
-    """Statistics of all records reveal each of them, before any noise."""
     if seen.displaced <= 1:
         return None
     return Finding(
@@ -75,7 +72,6 @@ def _data_dependent_records(seen: Observation) -> Finding | None:
 
 
 def _sampler(seen: Observation) -> Finding | None:
-    """The batches are not the Poisson samples that accountants assume."""
     wrong = seen.batches()
     if not wrong:
         return None
@@ -90,7 +86,6 @@ def _sampler(seen: Observation) -> Finding | None:
 
 
 def _rebuilt(seen: Observation) -> Finding | None:
-    """An engine for every round counts only its own steps."""
     statement, told = seen.present[0].statement, sum(step.told for step in seen.steps)
     if statement is None or statement.steps >= told:
         return None
@@ -104,7 +99,6 @@ def _rebuilt(seen: Observation) -> Finding | None:
 
 
 def _multiplier(seen: Observation) -> Finding | None:
-    """The accountant records less privacy loss than the optimizer's noise causes."""
     wrong = [
         step
         for step in seen.steps
@@ -140,7 +134,6 @@ def _realised(seen: Observation) -> Finding | None:
 
 
 def _clipping(seen: Observation) -> Finding | None:
-    """The sum is not that of the records' clipped gradients."""
     wrong = [step for run in seen.present for step in run.steps if step.clipped is False]
     if not wrong:
         return None
@@ -153,7 +146,6 @@ def _clipping(seen: Observation) -> Finding | None:
 
 
 def _adaptive(seen: Observation) -> Finding | None:
-    """The clipping norm follows the data, and the noise on Opacus's count covers only a part."""
     if not any(step.adaptive for step in seen.steps):
         if "clipping norm" not in seen.varied:
             return None
@@ -204,7 +196,6 @@ def _untold(seen: Observation) -> Finding | None:
 
 
 def _unreleased(seen: Observation) -> Finding | None:
-    """A parameter or a buffer changes by more than the released steps."""
     if not seen.changed or seen.present[0].unnoised:  # those steps have their own finding
         return None
     shown = ", ".join(seen.changed[:3]) + (" and others" if len(seen.changed) > 3 else "")
@@ -231,7 +222,6 @@ def _seeded(seen: Observation) -> Finding | None:
 
 
 def _secure(seen: Observation) -> Finding | None:
-    """The noise comes from an ordinary generator, in floating point."""
     if not seen.steps or all(step.secure for step in seen.steps):
         return None
     return Finding(

@@ -83,7 +83,6 @@ class Direction:
         return self.rate * math.sqrt(steps * each)
 
     def features(self, released: Floats) -> Features:
-        """Return the features of a run with releases [k, P], in the order of `FEATURES`."""
         energy = float(np.log(max(np.square(released).sum(), 1e-300)))
         if released.shape[1] != len(self.unit):  # a model of another size reveals the world
             return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
@@ -186,7 +185,6 @@ class Loop:
         self.models: bool | None = None
 
     def observed(self, data: Data, seed: int) -> Seen:
-        """Return the observations of one run; the seed is also that of all global generators."""
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
         model = None if returned is None else contract.array(returned).ravel()
@@ -211,7 +209,6 @@ class Loop:
         return tuple(dict.fromkeys(name for each in names for name in each))
 
     def _ended(self, data: Data, seed: int, replayed: tuple[Floats, ...] = ()) -> dict[str, Floats]:
-        """Return the tensors at the end of a run: those that it returns, or the parameters."""
         returned = self._called(data, [seed], replayed)
         if returned is not None:
             return tensors(returned)
@@ -219,19 +216,16 @@ class Loop:
         return {} if state is None else {"of the optimizer's parameters": state}
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
-        """Return the releases of a run for each seed, each [k, P]."""
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
 
     @property
     def watched(self) -> bool:
-        """Whether the last run released steps of Opacus's optimizer."""
         return bool(self._watch.released) and not self.many
 
     @property
     def noise(self) -> NoiseSums:
-        """Noise of the steps of the last run; none for several models at once."""
         return NoiseSums() if self._function.many else summed(self._watch.steps)
 
     def _called(self, data: Data, seeds: Sequence[int], replayed: tuple[Floats, ...] = ()) -> Any:
@@ -250,7 +244,6 @@ class Loop:
         return self._called(data, seeds, replayed) if wrap(self._watch) else returned
 
     def _released(self, returned: Any, runs: int) -> list[Floats]:
-        """Return [k, P] of each run: the observed steps, else the returned rows."""
         if self.watched:
             steps = self._watch.released
             if len({each.size for each in steps}) > 1:
@@ -281,13 +274,7 @@ def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
 
 
 class Trials:
-    """Attacks on pairs of worlds.
-
-    Attributes:
-        directions: directions of the pairs whose pilots ran, by index.
-        learnt: the auditor's knowledge of these pairs, by index.
-        noise: noise of the runs that the last call of `features` measured.
-    """
+    """Attacks on pairs of worlds."""
 
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
         self._loop, self._pairs = loop, pairs
@@ -296,7 +283,6 @@ class Trials:
         self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Learn the direction of a pair, and return the distance of its worlds."""
         worlds = self._pairs[pair]
         present, twin = [], []
         for number, seed in enumerate(seeds):
@@ -313,7 +299,6 @@ class Trials:
         return direction.distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
-        """Return the features of a run for each world and seed."""
         data_of, direction = self._pairs[pair], self.directions[pair]
         measured, noises = dict[int, Features](), list[NoiseSums]()
         together = len(worlds) if self._loop.many else 1
@@ -330,7 +315,6 @@ class Trials:
 
 
 def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
-    """Yield the answers to an order, and then to every request; each is a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
     # Opacus repeats in every run a warning that a rule reports once.
     warnings.simplefilter("ignore")

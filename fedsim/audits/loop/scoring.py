@@ -35,15 +35,11 @@ class Score:
     threshold: float
 
     def of(self, features: Floats) -> Floats:
-        """Return scores [T] of features [T, features]."""
         return features @ np.array(self.weights) - self.threshold
 
 
 def separation(worlds: Bools, features: Floats) -> float:
-    """Return the distance of the worlds by the best feature, in standard deviations.
-
-    worlds: bool [T]. features: [T, features].
-    """
+    """Return the distance of the worlds by the best feature, in standard deviations."""
     with_it, without = features[worlds], features[~worlds]
     apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
     spread = np.sqrt((with_it.var(axis=0) + without.var(axis=0)) / 2)
@@ -63,8 +59,6 @@ def learnt(worlds: Bools, features: Floats, delta: float) -> Score:
     """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
 
     The candidates are each feature alone, and Fisher's discriminant of all.
-
-    worlds: bool [T]. features: [T, features].
     """
 
     def proven(scores: Floats, cut: float) -> float:
@@ -94,7 +88,6 @@ def _best(
     candidates: list[tuple[str, Floats]],
     worth: Callable[[Floats, float], float],
 ) -> Score:
-    """Return the score and threshold of most worth; of several, the one with the largest gap."""
     best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
     for name, weights in candidates:
         scores = features @ weights

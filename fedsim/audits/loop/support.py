@@ -49,11 +49,9 @@ class Power:
 
     @property
     def share(self) -> float:
-        """Share of the loop's noise below which it would have been convicted."""
         return min(1.0, self.apart / self.needed)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values, with None for an infinite distance."""
         needed = self.needed if math.isfinite(self.needed) else None
         return asdict(self) | {"needed": needed, "share": self.share, "seen_with": SEEN_WITH}
 
@@ -61,10 +59,7 @@ class Power:
 def power(
     learnt: Learnt, apart: float, trials: int, claim: Claim, neighbouring: Neighbouring
 ) -> Power:
-    """Return what an audit of `trials` judged runs could detect in a loop without observed noise.
-
-    claim: about the whole run.
-    """
+    """Return what an audit of `trials` runs could detect in a loop without observed noise."""
     needed = least_apart(trials, claim.epsilon, claim.delta)
     multiplier = of_steps = 0.0
     if math.isfinite(needed):
@@ -83,9 +78,6 @@ def least_apart(trials: int, epsilon: float, delta: float) -> float:
 
     The scores of the worlds are normal and mu apart, and the threshold is the best one. Each rate
     is at a quantile of its count, so that both hold with probability `POWER`.
-
-    Args:
-        trials: judged runs, half of them in each world.
     """
     if not _convicts(LARGEST, trials, epsilon, delta):
         return math.inf
@@ -166,7 +158,6 @@ class MeasuredNoise:
     runs_more: float = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values, with None for an infinite number of runs."""
         more = self.runs_more if math.isfinite(self.runs_more) else None
         return asdict(self) | {"runs_more": more, "seen_with": measurement.SEEN}
 
@@ -174,10 +165,7 @@ class MeasuredNoise:
 def measured(
     observation: Observation, delta: float, confidence: float, claim: float | None
 ) -> MeasuredNoise | None:
-    """Return the measured noise; None where no step with noise was observed.
-
-    claim: an epsilon; None without a claim.
-    """
+    """Return the measured noise; None where no step with noise was observed."""
     sums = observation.noise
     if not sums.steps or not observation.steps:
         return None
@@ -219,10 +207,7 @@ def not_judged(
     claim: float,
     trials: int,
 ) -> str:
-    """Return why a claim is not judged that nothing contradicts.
-
-    epsilon: by theory, None where it does not know the loop.
-    """
+    """Return why a claim is not judged that nothing contradicts."""
     if beside := observation.beside:
         return BESIDE.format("; ".join(beside))
     if observation.steps and not observation.one_scale:

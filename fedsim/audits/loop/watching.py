@@ -98,7 +98,6 @@ class Watch:
     def seen(
         self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
     ) -> Seen:
-        """Return the observations of the run; `model` is the one that the loop returned."""
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
         start = made if self.start is None else self.start
@@ -190,8 +189,6 @@ def _replace(owner: type, watch: Watch, **wrappers: Wrapper) -> None:
 
 
 def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an optimizer's `pre_step`, which clips, adds noise and divides."""
-
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if watch.within:  # a call to the class above, inside an observed step
@@ -234,7 +231,6 @@ def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replay(watch: Watch, params: list[Any]) -> None:
-    """Replace this run's gradient by the one that another run released, if there is one."""
     place = len(watch.released)
     sizes = [each.numel() for each in params]
     if place < len(watch.replayed) and watch.replayed[place].size == sum(sizes):
@@ -246,7 +242,6 @@ def _replay(watch: Watch, params: list[Any]) -> None:
 def _record(
     watch: Watch, optimizer: Any, parts: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
-    """Add a finished step to the watch, and count the records drawn for it."""
     drawn = Counter(place for _, batch in watch.drawn for place in batch)
     watch.counts.update(drawn)
     for number, batch in watch.drawn:
@@ -381,7 +376,6 @@ def _taken(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(sampler: Any) -> tuple[str, float]:
-    """Return the kind of a batch sampler, and the rate of a Poisson one."""
     while hasattr(sampler, "sampler") and type(sampler).__name__ not in SAMPLERS:
         sampler = sampler.sampler
     name = type(sampler).__name__

@@ -89,15 +89,7 @@ class Pair:
 
 
 def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tuple[Pair, ...]:
-    """Return the pairs among which pilots choose.
-
-    Args:
-        target: "crafted" for all crafted pairs, "real" for a record of the data.
-        neighbouring: whether D' lacks the target, or has another record in its place.
-
-    Raises:
-        InputError: the data have fewer than three records.
-    """
+    """Return the pairs among which pilots choose."""
     if len(data) < 3:
         raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
     if target == "real":
@@ -158,15 +150,7 @@ def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
 
 
 def drawn(source: str, records: int, seed: int) -> Data:
-    """Return the records of D, drawn from the data by the seed.
-
-    Args:
-        source: a bundled data set, an NPZ file, or "module:name" of a pair (features, labels), or
-            of a function that returns one.
-
-    Raises:
-        InputError: there is no such source, it has too few records, or its values are not numbers.
-    """
+    """Return the records of D, drawn from the data by the seed."""
     whole = _all(source)
     if not 0 < records <= len(whole):
         raise InputError(
@@ -209,7 +193,6 @@ def _own(source: str) -> Data:
 
 
 def _checked(features: Any, labels: Any, source: str) -> Data:
-    """Return features as float32, and labels as int64 or float32."""
     numbers = features.dtype.kind in "buif" and labels.dtype.kind in "buif"
     if not numbers or features.ndim < 2 or labels.shape != features.shape[:1]:
         raise InputError(

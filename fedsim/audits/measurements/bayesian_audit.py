@@ -90,10 +90,7 @@ def bayesian_report(
 
 
 def _why_unstated(earlier: int, delta: float, gamma: float, pairs: int) -> str:
-    """Return why this accountant can state no epsilon; "" where it can.
-
-    earlier: released rounds that have no distances.
-    """
+    """Return why this accountant can state no epsilon; "" where it can."""
     if earlier > 0:
         return (
             f"the {earlier} rounds that interrupted attempts released have no distances, so that "
@@ -133,7 +130,6 @@ def _over_trials(epsilons: Floats) -> OverTrials:
 def _note(
     neighbouring: Neighbouring, record_rate: float, epsilons: Floats, orders: npt.NDArray[Any]
 ) -> str:
-    """Return the cautions about epsilons and the orders at which they were found."""
     if np.isinf(epsilons).any():
         return "a step had no noise: epsilon is infinite"
     notes = []

@@ -61,8 +61,6 @@ MORE_NOISE = (
 
 
 class Proven(TypedDict):
-    """The parts of `empirical` in a report that come from the lower bounds."""
-
     lower_bounds: dict[str, measured.LowerBound]
     headline: measured.Headline
     agreement: measured.Agreement
@@ -80,7 +78,6 @@ class BoundsAudit:
 
     @property
     def worlds(self) -> Bools:
-        """Whether each trial trained on D, [T]."""
         return self.transcript["worlds"]
 
     @cached_property
@@ -90,13 +87,11 @@ class BoundsAudit:
 
     @cached_property
     def played(self) -> Design:
-        """Design of the trials."""
         config = self.config
         return precision.design(config.trials, config.audit.confidence, len(self.worlds))
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """Lower bounds that hold for no run of this configuration, with the reason of each."""
         return refused(self.config)
 
     @cached_property
@@ -253,7 +248,6 @@ def report(
     comparisons: list[Comparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
-    """Return the entries of `empirical` in the report that come from the bounds."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
@@ -268,16 +262,12 @@ def report(
 
 
 def headline(bounds: Mapping[str, LowerBound]) -> str:
-    """Return the name of the bound that leads a report, by the rule of `LEADING`."""
     holding = [name for name in LEADING if name in bounds and bounds[name].reason is None]
     return (holding or ["clopper_pearson"])[0]
 
 
 def refused(config: Config) -> dict[str, str]:
-    """Return the lower bounds that hold for no run of a configuration, with the reason of each.
-
-    The trials may still refuse the Gaussian bounds that this leaves.
-    """
+    """Return the lower bounds that hold for no run of a configuration, with the reason of each."""
     reasons: dict[str, str] = {}
     never_normal, common = _never_normal(config), config.trials.pairing == "common"
     for name, estimator in LOWER_BOUNDS.items():

@@ -39,7 +39,6 @@ WITHHELD = (
 
 
 def withheld(transcript: Arrays) -> bool:
-    """Return whether clients withheld the results of attacks on the final model."""
     return "true_positive_rate" not in transcript
 
 
@@ -63,7 +62,6 @@ def attacks(
 
 
 def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:
-    """Return why configured attacks were not played; None if they were, or without any."""
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD
@@ -115,11 +113,7 @@ def of_shadows(worlds: Bools) -> Bools:
 
 
 def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:
-    """Return the scores [G] of the games, and whether each is called a member, bool [G].
-
-    Args:
-        shadows: bool [T], the trials that thresholds are learnt on; the other trials are the games.
-    """
+    """Return the scores [G] of the games, and whether each is called a member, bool [G]."""
     learning, games = seen.of(shadows), seen.of(~shadows)
     scores = attack.score(games, learning)[:, 0]
     if attack.randomised:
@@ -131,7 +125,6 @@ def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Float
 
 
 def _knowledge(seen: Observations) -> frozenset[str]:
-    """Return the attack's knowledge of the models; it never has the losses of other records."""
     held = {"shadows"}
     held |= {"trajectory"} if seen.trajectory is not None else set()
     return frozenset(held | ({"population"} if seen.population is not None else set()))

@@ -47,7 +47,6 @@ def noise_family(mechanism: Mechanism) -> NoiseFamily:
 
 
 def scaled(mechanism: Mechanism, scale: float) -> Mechanism:
-    """Return the mechanism with all noise multipliers times a scale above 0."""
     groups = (
         replace(group, noise_multiplier=group.noise_multiplier * scale)
         for group in mechanism.groups
@@ -62,9 +61,6 @@ def miss_rate(mechanism: Mechanism, false_positive_rate: float) -> float:
     The trade-off curve is the highest of these lines (Dong, Roth and Su, "Gaussian differential
     privacy", 2019, Proposition 2.12). Fewer lines, and a pessimistic loss distribution, lie below
     the curve. The bound is 0 where the noise is too little for a loss distribution.
-
-    Args:
-        false_positive_rate: in [0, 1].
     """
     slopes, offsets = _lines(mechanism)
     return float(np.max(offsets - slopes * false_positive_rate, initial=0.0))

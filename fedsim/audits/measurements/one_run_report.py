@@ -42,11 +42,7 @@ NOTE = (
 def report(
     game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> OneRun | None:
-    """Return the `one_run` of report.json; None where no canaries were planted.
-
-    Args:
-        transcript: with `canary_scores` and `canaries_included` [T, m].
-    """
+    """Return the `one_run` of report.json; None where no canaries were planted."""
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None
@@ -123,12 +119,10 @@ def canary_mu(releases: Releases) -> float:
 
 
 def checks(audited: OneRun | None) -> list[Check]:
-    """Return the check of a one-run audit against its claim; [] without canaries."""
     return [Check("one_run", audited.alarm)] if audited else []
 
 
 def cautions(audited: OneRun | None) -> list[str]:
-    """Return the caution about the canaries; [] without canaries."""
     if not audited:
         return []
     return [
@@ -169,12 +163,7 @@ def alarm(
     delta: float,
     limit: float,
 ) -> str | None:
-    """Return the alarm of canaries that show more than the noise allows; None without one.
-
-    Args:
-        mine: coins of the canaries, bool [m], and their scores, float64 [m].
-        guesses: number of guesses of the attack; 0 for the best number.
-    """
+    """Return the alarm of canaries that show more than the noise allows; None without one."""
     # Each of two or three bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)
     proven = max(bound.epsilon for bound in _bounds(kind, mine, guesses, delta, sure).values())

@@ -51,11 +51,7 @@ SHARED = "the rounds share their noise, as with a seed that is used again"
 def report(
     scheme: Scheme, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
 ) -> Residuals | None:
-    """Return the tests of a run's residuals; None where the adversary formed none.
-
-    The interval holds with this confidence at any analysis at which the trials stopped. Shape is
-    None for a transcript without it, and sampling where every record takes part in every round.
-    """
+    """Return the tests of a run's residuals; None where the adversary formed none."""
     ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses a transcript with only some of these arrays.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
@@ -107,7 +103,6 @@ def report(
 
 
 def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
-    """Return the check of every test that was made; each alarm names the likely cause."""
     if tested is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)
@@ -131,7 +126,6 @@ def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[Check
 
 
 def ratio_text(ratio: float) -> str:
-    """Return a ratio of high precision as text."""
     return f"{ratio:.5g}"
 
 

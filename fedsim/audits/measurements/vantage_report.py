@@ -54,11 +54,7 @@ def report(
     delta: float,
     confidence: float,
 ) -> dict[str, AtVantage]:
-    """Return the `vantages` of report.json: bounds, prediction and measurement by vantage.
-
-    within_bound and near_prediction use `ALARM_CONFIDENCE`, so that an honest run rarely fails.
-    They are None without trials of both worlds.
-    """
+    """Return the `vantages` of report.json: bounds, prediction and measurement by vantage."""
     rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
@@ -217,11 +213,7 @@ SIMULATION_SEED = 0x5EED
 
 
 def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
-    """Return theory's prediction at every measured vantage, as `prediction` of report.json.
-
-    Raises:
-        InputError: the transcript lacks an array that a prediction under sampling needs.
-    """
+    """Return theory's prediction at every measured vantage, as `prediction` of report.json."""
     primary = config.federation.vantage
     views = {
         vantage: seen_from(transcript, vantage, primary)
@@ -232,7 +224,6 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]
 
 
 def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:
-    """Return theory's prediction at one vantage, and how well the run follows it."""
     prior = config.audit.prior
     if special := _special_prediction(
         prior, config.participation, config.privacy.neighbouring, transcript, vantage
@@ -304,7 +295,6 @@ def _scores(prior: float, participation: Participation, transcript: Arrays) -> F
 
 
 def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the arrays that predict sampled steps. Raises InputError if one is missing."""
     names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
     missing = [name for name in names if name not in transcript]
     if missing:

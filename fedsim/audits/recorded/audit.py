@@ -125,7 +125,6 @@ def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[s
 
 
 def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[list[str], Evidence]:
-    """Return the refutations of a claim about whole updates, and all evidence on it."""
     release, canary = recorded.measured.release, recorded.measured.canary
     refuted, unjudged = [], []
     if canary is not None and unit is None and "clipping" not in recorded.mechanism:
@@ -152,7 +151,6 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
 
 
 def _unjudgeable(release: Part) -> str:
-    """Return why a release cannot judge a claim; "" if it can."""
     claimed = None not in release["claimed_std"] and 0 not in release["claimed_std"]
     if release["noise"] == "none":
         return "" if claimed else NOISE_ELSEWHERE
@@ -235,10 +233,7 @@ class Auditor:
         self._vantage.observe(observed)
 
     def report(self, options: AuditOptions, missing: str = "the run goes on") -> dict[str, Any]:
-        """Return the report so far, with infinity as `math.inf`.
-
-        missing: why rounds may be missing, which a claim also covers.
-        """
+        """Return the report so far, with infinity as `math.inf`."""
         check(options)
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
@@ -269,10 +264,7 @@ class Auditor:
 
 
 def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> dict[str, Any]:
-    """Return the report of a whole transcript, as `Auditor.report`, with how its file ended.
-
-    transcript: in memory, or a `Reader`, which is read to its end one round at a time.
-    """
+    """Return the report of a whole transcript, as `Auditor.report`, with how its file ended."""
     check(options)
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
@@ -294,7 +286,6 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
 
 
 def concluded(report: dict[str, Any]) -> AuditReport:
-    """Return the conclusion of a report, as for every audit."""
     release, canary = report["release"], report["canary"]
     if release is not None:
         # A training loop has one unit of privacy, a federation one for each client.
@@ -304,7 +295,6 @@ def concluded(report: dict[str, Any]) -> AuditReport:
 
 
 def _missing(transcript: Transcript | Reader) -> str:
-    """Return why rounds may be missing from a transcript that was read to its end; "" if not."""
     if transcript.incomplete:
         return f"the transcript is incomplete ({transcript.incomplete})"
     # A client does not receive the end of a run.
@@ -314,7 +304,6 @@ def _missing(transcript: Transcript | Reader) -> str:
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options that no report can use, before a transcript is read. Raises InputError."""
     for name, value in (("delta", options.stated_at), ("confidence", options.level)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

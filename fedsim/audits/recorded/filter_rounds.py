@@ -61,8 +61,6 @@ TOO_FEW = (
 
 
 class SvtRounds:
-    """Measurements of the rounds of one site's SVTPrivacy filter."""
-
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._rounds: list[tuple[float, float, int, float]] = []
@@ -149,14 +147,11 @@ def _interval(length: float, count: int, confidence: float) -> tuple[float, floa
 
 
 class ShareRounds:
-    """Measurements of one site's filter whose noise is a share of its update."""
-
     def __init__(self) -> None:
         self._rounds: list[tuple[float, int]] = []
         self._fits = True
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read a round whose mechanism names share and percentile of the noise."""
         scaled = _scaled(observed)
         self._fits = self._fits and scaled is not None
         if scaled is not None:
@@ -192,7 +187,6 @@ class ShareRounds:
 
 
 def _scaled(observed: ObservedRound) -> Floats | None:
-    """Return the noise over its expected share of the update; None where it cannot be computed."""
     share, percentile = (
         number(observed.mechanism, f"gaussian_{name}") for name in ("sigma0", "max_percentile")
     )

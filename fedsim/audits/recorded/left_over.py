@@ -33,7 +33,6 @@ class Layout:
 
     @classmethod
     def of(cls, model: Arrays) -> "Layout":
-        """Return the layout of a model's floating-point arrays."""
         floats = {name: array for name, array in model.items() if array.dtype.kind == "f"}
         return cls(
             {name: array.shape for name, array in floats.items()},
@@ -41,7 +40,6 @@ class Layout:
         )
 
     def slices(self) -> dict[str, slice]:
-        """Return the place of each array in the vector, by name."""
         places, position = {}, 0
         for name, shape in self.shapes.items():
             places[name] = slice(position, position + math.prod(shape))
@@ -59,10 +57,7 @@ class Layout:
         return np.concatenate(parts, dtype=np.float64)
 
     def units(self, before: Floats, after: Floats) -> Floats:
-        """Return the unit in the last place [P] of each parameter, of the larger of two values.
-
-        before: the model of the round [P]. after: the aggregate, or the update as sent [P].
-        """
+        """Return the unit in the last place [P] of each parameter, of the larger of two values."""
         parts = [np.zeros(0)]
         for name, part in self.slices().items():
             sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
@@ -83,7 +78,6 @@ class Dither:
         self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # apart from bystanders'
 
     def draw(self, units: Floats) -> Floats:
-        """Return a dither for each coordinate of a fingerprint, uniform over one of its units."""
         size = units[:FINGERPRINT].size
         return units[:FINGERPRINT] * self._generator.uniform(-0.5, 0.5, size)
 
@@ -128,13 +122,7 @@ class Claims:
 
 
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
-    """Return one client's part in a mean.
-
-    Args:
-        weight: weight of the client, in [0, 1].
-        update: as it is averaged, clipped [P].
-        noise: the release less the mean [P].
-    """
+    """Return one client's part in a mean."""
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
 
@@ -148,12 +136,7 @@ def reduced(
     claims: Claims,
     mean: Floats | None = None,
 ) -> Release:
-    """Return the few numbers that are kept of a round.
-
-    Args:
-        noise: the release less the mean [P].
-        mean: the mean [P]; None where it does not matter whether the noise follows it.
-    """
+    """Return the few numbers that are kept of a round."""
     length = 0.0 if mean is None else math.sqrt(mean @ mean)
     along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)
     first = slice(FINGERPRINT)

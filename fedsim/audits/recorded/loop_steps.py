@@ -46,8 +46,6 @@ COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that r
 
 
 class LoopSteps:
-    """Measurements of a training loop's transcript, step by step."""
-
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._dither = Dither()
@@ -56,7 +54,6 @@ class LoopSteps:
         self._unsummed = False
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read the next step: subtract the clipped sum, and keep the rest."""
         place = len(self._steps) + 1
         step = step_of(place, observed)
         if step is None:
@@ -76,7 +73,6 @@ class LoopSteps:
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
     def measured(self, asked: Asked) -> Measured:
-        """Return noise and privacy of all steps so far; append findings."""
         findings = asked.findings
         unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
@@ -188,8 +184,6 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class _Account:
-    """The privacy of steps by their multipliers, at delta."""
-
     steps: Sequence[Step]
     checked: loop_checks.Checked
     delta: float
@@ -218,10 +212,7 @@ class _Account:
         return proven
 
     def recorded(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
-        """Return the accountants' epsilon: the last answer, and all steps together.
-
-        multipliers: as measured, composed at the rates that the accountants recorded.
-        """
+        """Return the accountants' epsilon: the last answer, and all steps together."""
         charged = [step.charged for step in self.steps]
         charges = [one for one in charged if one is not None]
         if len(charges) < len(charged):
@@ -237,11 +228,7 @@ class _Account:
 
 
 def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
-    """Return epsilon at delta of Gaussian steps on Poisson samples.
-
-    multipliers: z of every step; 0 for no noise.
-    rates: q of every step.
-    """
+    """Return epsilon at delta of Gaussian steps on Poisson samples."""
     if 0.0 in multipliers:
         return math.inf
     # Equal steps differ in the last digits, because they were computed differently.

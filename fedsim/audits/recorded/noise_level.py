@@ -64,7 +64,6 @@ class NoiseLevel:
 
     @property
     def too_low(self) -> list[int]:
-        """Positions of rounds that surely have less noise than their scale."""
         return [place for place, one in enumerate(self.sure_rounds) if one.high < 1]
 
     @property
@@ -83,7 +82,6 @@ class NoiseLevel:
         ]
 
     def sure_stds(self, releases: Sequence[Release]) -> list[Ends]:
-        """Return the noise of each round by itself, at the confidence of an alarm."""
         return [
             _ends(release.left_over, one, scale)
             for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
@@ -115,7 +113,6 @@ class NoiseLevel:
 
 
 def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
-    """Return the noise of releases, with intervals at this confidence and at that of an alarm."""
     claims = [release.claimed_std for release in releases]
     claimed = all(claims)
     # Without a claim, every round has the same scale.
@@ -144,10 +141,7 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
 
 
 def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
-    """Return the share of the configured noise in all rounds below which an alarm would be raised.
-
-    None where the noise is not compared with a configured noise.
-    """
+    """Return the share of the configured noise below which an alarm would be raised."""
     if level.verdict not in ("as claimed", "more"):
         return None
     pairs = zip(releases, level.scales, strict=True)
@@ -197,14 +191,12 @@ def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
 
 
 def _cut(interval: Interval, verdict: str) -> Interval:
-    """Return an interval of noise that may not have been added, or was not."""
     return Interval(0.0, interval.high if verdict == "hidden" else 0.0, interval.confidence)
 
 
 def _single(
     releases: Sequence[Release], scales: Sequence[float], confidence: float
 ) -> list[Interval]:
-    """Return an interval for each round; all hold together with this confidence (Bonferroni)."""
     each = 1 - (1 - confidence) / len(releases)
     return [
         _together([release], [scale], each) for release, scale in zip(releases, scales, strict=True)
@@ -223,12 +215,10 @@ def _together(releases: Sequence[Release], scales: Sequence[float], confidence: 
 
 
 def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
-    """Return a measured standard deviation with the ends of an interval over a scale."""
     return {"point": point, "low": interval.low * scale, "high": interval.high * scale}
 
 
 def independent(releases: Sequence[Release]) -> bool:
-    """Return whether no two rounds have a rest that is alike beyond chance."""
     return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
 
 

@@ -51,8 +51,6 @@ UNDECLARED = (
 
 
 class ParticipantRounds:
-    """Measurements of a participant's transcript, round by round; `node` is the participant."""
-
     def __init__(self, notes: Notes, node: int) -> None:
         self._notes = notes
         self._node = node
@@ -65,7 +63,6 @@ class ParticipantRounds:
         self._pending: ObservedRound | None = None
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read the next round, and with its model the outcome of the previous one."""
         pending = self._pending
         if pending is not None:
             after = observed.aggregate if observed.round == pending.round else None
@@ -88,7 +85,6 @@ class ParticipantRounds:
             self._observe_local(observed, observed.unprotected)
 
     def measured(self, asked: Asked) -> Measured:
-        """Return noise and canaries of all rounds so far; append findings."""
         findings = asked.findings
         release = canary = None
         if self._local:
@@ -156,7 +152,6 @@ class ParticipantRounds:
 
 
 def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[Finding]:
-    """Return the finding of noise that keeps less than LocalDpMod's configured epsilon."""
     claimed = number(mechanism, "local_epsilon")
     delta = number(mechanism, "local_delta")
     multiplier = release["proven"]["noise_multiplier"]
@@ -175,13 +170,7 @@ def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> li
 
 @dataclass(frozen=True)
 class Scored:
-    """A canary round with a known outcome.
-
-    Attributes:
-        round: its number in the transcript.
-        coin: whether the client sent the long canary instead of the short one.
-        score: shift of the model along the canary, from `canaries.score`.
-    """
+    """A canary round with a known outcome."""
 
     round: int
     coin: bool
@@ -189,13 +178,7 @@ class Scored:
 
 
 def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
-    """Return the measurement by a client's canaries, as report.json has it.
-
-    Args:
-        scored: rounds of one client, in order: each belief uses the earlier ones.
-        confidence: of the intervals and the bound of one round. The bound of all rounds under
-            "proven" holds with `ALARM_CONFIDENCE`.
-    """
+    """Return the measurement by a client's canaries, as report.json has it."""
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
     effect = canaries.effect(coins, scores, confidence)

@@ -59,7 +59,6 @@ def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def number(mechanism: Mapping[str, Any], name: str) -> float | None:
-    """Return a recorded number; None without a believable one."""
     value = mechanism.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -67,7 +66,6 @@ def number(mechanism: Mapping[str, Any], name: str) -> float | None:
 
 
 def unbelievable(value: Any) -> bool:
-    """Return whether a value is a number outside the believed range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     smallest, largest = CONFIGURED
@@ -132,10 +130,7 @@ class Step:
 
 
 def step_of(place: int, observed: ObservedRound) -> Step | None:
-    """Return a recorded step; None if its divisor is not a number above 0.
-
-    place: index of the step in the file, from 1.
-    """
+    """Return a recorded step; None if its divisor is not a number above 0."""
     mechanism = observed.mechanism
     divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")
     if not divisor or divisor < 0:
@@ -185,19 +180,13 @@ LEAST = 1e-4
 
 
 class Epsilon(NamedTuple):
-    """One client's reported epsilon of one round.
-
-    Attributes:
-        value: at least `LEAST`, at a delta that the client chose.
-        metric: its name among the client's metrics.
-    """
+    """One client's reported epsilon of one round."""
 
     value: float
     metric: str
 
 
 def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
-    """Return the largest epsilon among a client's metrics; None without one."""
     reported = [
         Epsilon(float(value), name)
         for name, value in metrics.items()
@@ -209,10 +198,7 @@ def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
 
 
 def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]:
-    """Return the clients' own epsilons of a round, by node.
-
-    node: the participant whose transcript it is; None for the server's.
-    """
+    """Return the clients' own epsilons of a round, by node."""
     reported = {node: reported_epsilon(reply.metrics) for node, reply in observed.replies.items()}
     if not reported:
         value = number(observed.mechanism, "client_epsilon")
@@ -240,7 +226,6 @@ class Reported:
 
     @property
     def named(self) -> str:
-        """The metrics, as a message quotes them."""
         return ", ".join(map(repr, self.metrics))
 
     def __str__(self) -> str:
@@ -258,7 +243,6 @@ class Reported:
 
 
 def composed(reports: Iterable[Sequence[Epsilon]]) -> Reported | None:
-    """Return the total of every client's reports, round by round; None without any."""
     clients, names = [], set[str]()
     for each in reports:
         series = [one.value for one in each]
@@ -279,7 +263,6 @@ class Notes:
         self._rounds: dict[tuple[Severity, str], list[int]] = {}
 
     def add(self, severity: Severity, text: str, round: int) -> None:
-        """Add a finding of a round."""
         self._rounds.setdefault((severity, text), []).append(round)
 
     def findings(self) -> list[Finding]:

@@ -96,15 +96,12 @@ class _Seen:
 
 
 class ServerRounds:
-    """Measurements of a server's transcript, round by round."""
-
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._weighting = Weighting()
         self._dither = Dither()
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read the next round: subtract the mean of the updates, and keep the rest."""
         seen = self._seen(observed)
         if seen is None:
             return
@@ -114,7 +111,6 @@ class ServerRounds:
             self._weighting.add(self._reduced(seen, weighted, means), means)
 
     def measured(self, asked: Asked) -> Measured:
-        """Return the noise of all rounds so far; append findings."""
         findings = asked.findings
         name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
@@ -137,7 +133,6 @@ class ServerRounds:
         return Measured(release)
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
-        """Return a round that can be audited; for others None, with a note that says why."""
         if observed.aggregate is None or not observed.replies:
             text = "no aggregate: the round released nothing"
             self._notes.add("note", text, observed.round)
@@ -159,7 +154,6 @@ class ServerRounds:
     def _means(
         self, seen: _Seen, weights: Mapping[str, Mapping[int, float]]
     ) -> dict[str, Floats] | None:
-        """Return the mean of the updates [P] under each weighting; None if one is invalid."""
         means = {name: np.zeros_like(seen.before) for name in weights}
         for node in seen.observed.replies:
             update = seen.update(node)
@@ -203,7 +197,6 @@ class ServerRounds:
         }
 
     def _count_std(self, observed: ObservedRound) -> float | None:
-        """Return the noise on the count of adaptive clipping; None for fixed clipping."""
         mechanism = observed.mechanism
         before, after = (number(mechanism, f"{of}clipping_norm") for of in ("", "noise_"))
         moved = after is not None and before != after
@@ -217,7 +210,6 @@ class ServerRounds:
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
-    """Return why the rest of the aggregates is not noise alone; "" if it is."""
     if all(release.noiseless for release in releases):
         return ""  # no rest: the aggregate is the mean, by whatever code
     aggregation = mechanism.get("aggregation")
@@ -228,7 +220,6 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
 
 
 def misfit(releases: Sequence[Release]) -> str:
-    """Return why noise and beliefs cannot be measured from the rest; "" if they can."""
     # Half of an alarm's error is for the size of the rate, half for the rest after it.
     doubt = (1 - ALARM_CONFIDENCE) / 2
     less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"
@@ -251,19 +242,11 @@ def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
 
 
 class Weighting:
-    """The releases of all rounds under either weighting, and the evidence against each."""
-
     def __init__(self) -> None:
         self.against = dict.fromkeys(WEIGHTINGS, 0.0)
         self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
 
     def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
-        """Read a round.
-
-        Args:
-            releases: by weighting; "examples" may be missing.
-            means: mean update [P] by weighting; their distance tells the weightings apart.
-        """
         for name, release in releases.items():
             self._releases[name].append(release)
         if len(releases) < len(WEIGHTINGS):
@@ -295,11 +278,9 @@ class Weighting:
         return ("examples" if likelier else "uniform"), "the aggregate"
 
     def releases(self, name: str) -> Sequence[Release]:
-        """Return the releases of all rounds under one weighting."""
         return self._releases[name]
 
     def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
-        """Return the finding of a client that weighs more than the 1/n that the noise assumes."""
         presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)

@@ -45,10 +45,7 @@ def measured(
     *,
     declared: bool = False,
 ) -> dict[str, Any]:
-    """Return noise and clients of a run's releases; append findings.
-
-    declared: whether the user declared clipping and noise, instead of Flower's own code.
-    """
+    """Return noise and clients of a run's releases; append findings."""
     delta, confidence, findings = asked.delta, asked.confidence, asked.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
@@ -96,7 +93,6 @@ def _claimed(releases: Sequence[Release]) -> bool:
 def noise_values(
     releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
-    """Return the configured and measured noise, in all and round by round."""
     claimed = _claimed(releases)
     ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
     return {
@@ -151,7 +147,6 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
 def noise_multipliers(
     releases: Sequence[Release], noises: Sequence[Ends]
 ) -> dict[str, float | None] | None:
-    """Return the multiplier of equal steps, by end of an interval; None if unknown."""
     multipliers = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
     return None if None in multipliers.values() else multipliers
 
@@ -159,7 +154,6 @@ def noise_multipliers(
 def _clients(
     releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
 ) -> list[dict[str, Any]]:
-    """Return for each client the guarantee of the measured noise, and the belief."""
     nodes = sorted({node for release in releases for node in release.contributions})
     return [_client(node, releases, noises, stds, delta) for node in nodes]
 
@@ -263,7 +257,6 @@ def _empirical(
 
 
 def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the client with the largest epsilon; of equals, the one with the largest belief."""
     return least_protected(release)[0]
 
 

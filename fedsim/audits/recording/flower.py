@@ -195,14 +195,11 @@ def canary_mod(
 
 
 class _ServerRecorder:
-    """Wraps three methods of a strategy to record its rounds."""
-
     def __init__(self, strategy: Strategy, sink: RoundSink, declared: Declared) -> None:
         self._strategy, self._sink, self._declared = strategy, sink, declared
         self._pending: dict[int, tuple[Arrays, tuple[int, ...], dict[str, Scalar]]] = {}
 
     def attach(self) -> None:
-        """Replace three methods of the instance by the ones below, which call them."""
         strategy: Any = self._strategy
         strategy.configure_train = partial(self._configure_train, strategy.configure_train)
         strategy.aggregate_train = partial(self._aggregate_train, strategy.aggregate_train)
@@ -211,7 +208,6 @@ class _ServerRecorder:
     def _configure_train(
         self, configure: Callable[..., Any], server_round: int, arrays: ArrayRecord, *rest: Any
     ) -> Any:
-        """Keep the model at the start of a round, and its participants."""
         # Before the call, which may change an adaptive clipping norm.
         mechanism = safely(messages.mechanism, self._strategy, self._declared) or {}
         sent = list(configure(server_round, arrays, *rest))
@@ -224,7 +220,6 @@ class _ServerRecorder:
     def _aggregate_train(
         self, aggregate: Callable[..., Any], server_round: int, replies: Iterable[Message]
     ) -> Any:
-        """Record the replies of a round's clients, and their aggregate."""
         replies = list(replies)
         key = weighting_key(self._strategy)
         # Before the call, which may clip the replies in place.
@@ -258,7 +253,6 @@ class _ServerRecorder:
         return aggregated, metrics
 
     def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
-        """Begin the transcript when the run starts, and end it with the run."""
         self._sink.begin(str(grid.run.run_id))
         for finding in safely(configuration_findings, self._strategy) or []:
             log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)

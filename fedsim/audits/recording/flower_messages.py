@@ -54,7 +54,6 @@ class Declared:
             raise InputError(f"unit is '{self.unit}'; it must be one of {', '.join(UNITS)}")
 
     def check(self, strategy: Strategy) -> None:
-        """Refuse declarations about a strategy that states the same itself. Raises InputError."""
         if self.clipping_norm is not None and configuration_of(strategy).central is not None:
             raise InputError(
                 f"{type(strategy).__name__} is Flower's own, and states its clipping and noise "
@@ -65,10 +64,7 @@ class Declared:
 def mechanism(
     strategy: Strategy, declared: Declared, replies: int | None = None
 ) -> dict[str, Scalar]:
-    """Return the noise configuration of a strategy at this moment, with the user's declarations.
-
-    replies: number of updates in the mean; None before they have arrived.
-    """
+    """Return the noise configuration of a strategy at this moment, with the user's declarations."""
     configuration = configuration_of(strategy)
     central = configuration.central
     mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
@@ -108,10 +104,7 @@ def mechanism(
 def client_mechanism(
     message: Message, reply: Message, local_dp: LocalDpMod | None
 ) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: the server's norm, its own noise and epsilon.
-
-    local_dp: the mod that adds its noise, None without one.
-    """
+    """Return what a client knows of the noise: the server's norm, its own noise and epsilon."""
     keys: dict[str, Scalar] = {}
     for config in message.content.config_records.values():
         norm = config.get("clipping_norm")
@@ -128,12 +121,10 @@ def client_mechanism(
 
 
 def evaluated(message: Message) -> ObservedRound:
-    """Return the observation of an evaluation: the global model after its round."""
     return ObservedRound(round_number(message), aggregate=arrays(message))
 
 
 def arrays(message: Message) -> dict[str, np.ndarray]:
-    """Return copies of the arrays of a message."""
     records = message.content.array_records
     if len(records) == 1:
         return of_record(next(iter(records.values())))
@@ -145,12 +136,10 @@ def arrays(message: Message) -> dict[str, np.ndarray]:
 
 
 def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
-    """Return copies of the arrays of a record."""
     return {key: np.array(array.numpy()) for key, array in record.items()}
 
 
 def reply_of(message: Message, weighting_key: str) -> Reply:
-    """Return a node's reply."""
     metrics = _metrics(message)
     weight = metrics.get(weighting_key)
     weight = float(weight) if isinstance(weight, int | float) else None
@@ -166,7 +155,6 @@ def _metrics(message: Message) -> dict[str, Value]:
 
 
 def round_number(message: Message) -> int:
-    """Return the round of a message of Flower's strategies. Raises ValueError without one."""
     for config in message.content.config_records.values():
         number = config.get("server-round")
         if isinstance(number, int):
@@ -175,7 +163,6 @@ def round_number(message: Message) -> int:
 
 
 def is_training(message: Message) -> bool:
-    """Return whether a message is a request to train."""
     return message.metadata.message_type.startswith("train")
 
 

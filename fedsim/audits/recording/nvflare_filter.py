@@ -67,7 +67,6 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         self.filter.handle_event(event_type, fl_ctx)
 
     def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
-        """Return the result of the filter for a site's DXO, and record it."""
         before = safely(_copied, dxo.data) or {}
         steps = dxo.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)
         result = self.filter.process_dxo(dxo, shareable, fl_ctx)
@@ -113,6 +112,5 @@ def _copied(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _number(site: str) -> int:
-    """Return the number at the end of a site's name; 0 without one."""
     number = re.search(r"\d+$", site)
     return int(number.group()) if number else 0

@@ -21,20 +21,7 @@ log = logging.getLogger("flwr")
 
 
 class RoundSink:
-    """The output of one recorder's rounds. After a failure, logged once, it ignores further rounds.
-
-    Args:
-        to: a function to call with every round, or the file of a transcript. A name with "{run}" is
-            opened by `begin`; any other name is opened at once.
-        app: name of the app.
-        resume: whether the file may exist.
-        vantage: as in `Facts`.
-        recorder: name of the recording function.
-        packages: packages whose versions the transcript states, beside Flower's and NumPy's.
-
-    Raises:
-        InputError: the file exists and may not, or cannot be written.
-    """
+    """The output of a recorder's rounds. After a failure, logged once, it ignores further rounds."""
 
     def __init__(
         self,
@@ -54,7 +41,6 @@ class RoundSink:
             self._open(Path(str(to)), "")
 
     def begin(self, run: str) -> None:
-        """Open the file of a run with this number, if its name has the run. Raises InputError."""
         if self._send is None:
             self._open(Path(str(self._to).replace(RUN, run)), run)
 
@@ -66,11 +52,9 @@ class RoundSink:
         self._send(observed)
 
     def guarded(self) -> "_Guard":
-        """Return a context in which an error ends only the recording."""
         return _Guard(self)
 
     def fail(self, error: Exception) -> None:
-        """End the recording. The first reason is the one that is kept."""
         if self._reason:
             return
         self._reason = f"{type(error).__name__}: {error}"
@@ -81,12 +65,7 @@ class RoundSink:
         self.end(self._reason)
 
     def end(self, reason: str, *, resumable: bool = False) -> None:
-        """State in the transcript that nothing follows.
-
-        Args:
-            reason: why rounds are missing, "" if none are.
-            resumable: whether the recording may be continued nevertheless.
-        """
+        """State in the transcript that nothing follows."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(Exception):  # a full disk: the missing last record shows the same
@@ -124,14 +103,7 @@ def append(
     recorder: str,
     observed: Callable[[], ObservedRound],
 ) -> None:
-    """Append one round to the transcript of a client, which may be a new process each time.
-
-    Args:
-        path: name of the file; "{node}" and "{run}" in it are replaced.
-        node: returns the client's number.
-        run: Flower's number of the run.
-        observed: returns the round. An error in it is logged once, and the app continues.
-    """
+    """Append one round to the transcript of a client, which may be a new process each time."""
     try:
         mine = node()
         place = Path(str(path).replace("{node}", str(mine)).replace(RUN, run))
@@ -150,13 +122,7 @@ def facts_of(
     run: str = "",
     packages: Iterable[str] = (),
 ) -> Facts:
-    """Return the first record of a transcript, with the versions of the packages that matter.
-
-    Args:
-        vantage: as in `Facts`.
-        node: the client's number, None for the server.
-        run: Flower's number of the run, "" if unknown.
-    """
+    """Return the first record of a transcript, with the versions of the packages that matter."""
     versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
     return Facts(vantage, recorder, app, node, run, versions)
 
@@ -175,7 +141,6 @@ _LOGGED: set[str] = set()
 
 
 def log_failure(subject: str, error: Exception) -> None:
-    """Log once that something could not be recorded."""
     if subject not in _LOGGED:
         _LOGGED.add(subject)
         log.error(

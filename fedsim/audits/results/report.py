@@ -327,11 +327,7 @@ def encode(report: Report) -> dict[str, Any]:
 
 
 def decode(values: Mapping[str, Any]) -> Report:
-    """Return the report that the values of report.json describe.
-
-    Raises:
-        ValueError: a key is missing, unknown or of another type; names the first one.
-    """
+    """Return the report that the values of report.json describe."""
     try:
         return _adapter().validate_json(json.dumps(values))
     except ValidationError as error:
@@ -339,18 +335,13 @@ def decode(values: Mapping[str, Any]) -> Report:
 
 
 def read(directory: RunDirectory) -> Report:
-    """Return report.json of a run.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
+    """Return report.json of a run."""
     values = directory.read_json("report.json")
     with directory.reading("report.json"):
         return decode(values)
 
 
 def schema() -> JsonSchemaValue:
-    """Return the JSON Schema of report.json."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_adapter().json_schema(),

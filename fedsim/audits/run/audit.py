@@ -64,7 +64,6 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
 
 
 def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
-    """Yield the checks of counted decisions; none if all trials are of one world."""
     if not two_sided(run.worlds):
         return
     sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
@@ -89,7 +88,6 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
 
 
 def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
-    """Yield the checks of log-odds as a likelihood; none if they are an attack's score."""
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
     if not at_server.is_exact(
         config.training.local_steps,
@@ -144,11 +142,7 @@ def assemble(
     delta: float,
     rows: Sequence[Row] = (),
 ) -> Report:
-    """Return the report of a run.
-
-    Args:
-        rows: rows of the run's ledger, which state what was released. Empty: what was planned.
-    """
+    """Return the report of a run."""
     run = AuditedRun(config, facts, transcript, confidence, delta, rows)
     report = _measured(run)
     made = checks(run, report)
@@ -245,7 +239,6 @@ def _bounds(run: AuditedRun) -> Bounds:
 
 
 def _cautions(run: AuditedRun, report: Report) -> list[str]:
-    """Return the cautions to read before the numbers; alarms come before them."""
     config, trials = run.config, run.trials
     return [
         *guarantee.cautions(config),
@@ -334,7 +327,6 @@ def _pac(run: AuditedRun) -> Pac:
 
 
 def without_rates(report: Report) -> Report:
-    """Return the report of one training, with None for every share of several trials."""
     return replace(
         report,
         empirical=replace(

@@ -55,22 +55,18 @@ class AuditedRun:
 
     @property
     def trials(self) -> int:
-        """Number of trainings, T."""
         return len(self.worlds)
 
     @property
     def rounds(self) -> int:
-        """Number of rounds of each training, k."""
         return int(self.transcript["log_odds"].shape[1])
 
     @property
     def noise_multiplier(self) -> float:
-        """The noise multiplier, as configured or calibrated."""
         return float(self.facts["noise_multiplier"])
 
     @property
     def vantage(self) -> Vantage:
-        """The configured vantage."""
         return self.config.federation.vantage
 
     @cached_property
@@ -103,12 +99,10 @@ class AuditedRun:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism that the configured vantage sees."""
         return self.releases.towards(self.vantage)
 
     @cached_property
     def together(self) -> Guarantee:
-        """The guarantee for everything that was released."""
         config, rows = self.config, self.rows
         return guarantee.of(
             config,
@@ -121,12 +115,10 @@ class AuditedRun:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """What theory allows at the configured vantage."""
         return identifiability.bounds(self.mechanism, self.delta, self.config.privacy.accountant)
 
     @cached_property
     def vantage_bounds(self) -> list[VantageBounds]:
-        """What theory allows at every vantage."""
         return [
             row if self.config.training.clipping else replace(row, note=guarantee.UNCLIPPED)
             for row in identifiability.vantage_bounds(self.releases, self.delta)
@@ -134,25 +126,20 @@ class AuditedRun:
 
     @cached_property
     def predictions(self) -> Mapping[Vantage, Prediction]:
-        """What theory predicts, at every vantage that was measured."""
         return vantage_report.predictions(self.config, self.transcript)
 
     @property
     def prediction(self) -> Prediction:
-        """What theory predicts at the configured vantage."""
         return self.predictions[self.vantage]
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """Comparisons of methods that trust the claimed noise with methods that do not."""
         return self.proven.comparisons(self.prediction)
 
     @cached_property
     def proven(self) -> BoundsAudit:
-        """What the trials prove of epsilon at the configured vantage."""
         return BoundsAudit(self.config, self.mechanism, self.transcript, self.delta)
 
     @cached_property
     def advantage(self) -> Advantage:
-        """The adversary's advantage at the configured vantage."""
         return estimators.advantage(self.worlds, self.final, self.confidence, self.played)

@@ -43,9 +43,6 @@ def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
 
     The variance is that of the advantage under common random numbers, over that of independent
     trials with the same rates: as measured, and as predicted where the log-odds are normal.
-
-    Args:
-        ends: ends of the advantage's interval; None without an interval.
     """
     config, trials, predicted = run.config.trials, run.trials, run.prediction.advantage
     schedule = interim_analyses(config, run.config.audit.confidence)
@@ -85,10 +82,6 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     has variance Adv (1 - Adv), and that of independent trials p1 (1 - p1) + p0 (1 - p0). From even
     odds the ratio is (2p - 1)/p; from other odds it is larger. It is 0 for an advantage below
     `NEGLIGIBLE`, where almost no trial depends on the observations.
-
-    Args:
-        advantage: Adv, in [0, 1].
-        prior: prior of D.
     """
     if not NEGLIGIBLE < advantage < 1:
         return 1.0 if advantage >= 1 else 0.0
@@ -112,7 +105,6 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
 
 
 def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
-    """Return the caution about a campaign that was extended to this many trials; else []."""
     first = trials_config.first
     if not 0 < first < trials or trials_config.until_halfwidth:
         return []
@@ -120,7 +112,6 @@ def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
 
 
 def imprecise(campaign: Campaign) -> list[str]:
-    """Return the caution about a campaign that ended before it was precise enough; else []."""
     if campaign.precise is not False:
         return []
     return [f"The advantage is not as precise as configured: {campaign.reason}."]

@@ -86,12 +86,6 @@ def bounds(
     by mu_k = k mu, reduced where the trials' mu vary slightly. "released_model" uses the poison's
     score, at a threshold that half of the trials choose. With "_mu_gdp", the counts bound mu of a
     Gaussian mechanism, and the score has the threshold that suits this bound.
-
-    Args:
-        transcript: worlds [T], log_odds [T, k] and perhaps poison_scores [T]; sensitivities and
-            noise_stds [T, k] where log-odds are normal.
-        not_normal: why log-odds are not normal; None where they are.
-        not_gaussian: why the steps do not compose to one Gaussian mechanism; None where they do.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
     level = played.level(confidence)
@@ -124,9 +118,6 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     If TPR >= t and FPR <= f hold together, the group's mu_k is at least Phi^-1(t) - Phi^-1(f). It
     is at most k times the mu of one record, so that epsilon(mu_k/k, delta) is a bound for one. Mu
     loses nothing when it is divided, unlike (epsilon, delta).
-
-    Args:
-        bound: a Clopper-Pearson bound at 0 < delta < 1, with the limits t and f in its details.
     """
     rates = bound.details
     true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)

@@ -41,11 +41,6 @@ def over_trials(
     """Return the quality of the final models of E trials on the same records.
 
     The intervals are over trainings like these, on these records.
-
-    confusions: [E, c, c], a row for each label.
-    calibrations: [E, b, 3], from `fedsim.learning.training.quality.calibrations`.
-    names: names of the c classes.
-    confidence: confidence of every interval, in (0, 1).
     """
     of_class, answers = confusions.sum(2), confusions.sum(1)
     right = confusions.diagonal(axis1=1, axis2=2)
@@ -78,9 +73,6 @@ def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | N
 
     None where the denominator is 0. Source: Cochran, "Sampling techniques" (1977), section 2.11,
     the variance of a ratio of means.
-
-    counted, of: [E].
-    confidence: in (0, 1).
     """
     if not of.sum():
         return None
@@ -105,7 +97,6 @@ POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 
 def measure(run: AuditedRun) -> Empirical:
-    """Return the measurements of the trials. Raises InputError as the estimators do."""
     config, worlds, advantage = run.config, run.worlds, run.advantage
     # Epsilon bounds the privacy loss: the log-odds without the prior.
     loss = run.final - logit(config.audit.prior)
@@ -148,7 +139,6 @@ def measure(run: AuditedRun) -> Empirical:
 
 
 def _true_positives(run: AuditedRun) -> list[TruePositives]:
-    """Return the true-positive rates; none where trials are of one world, or share their noise."""
     if run.played.common or not two_sided(run.worlds):
         return []
     found = []
@@ -180,7 +170,6 @@ def distance(run: AuditedRun) -> estimators.Distance | None:
 
 
 def utility(run: AuditedRun) -> Utility:
-    """Return accuracy and loss of the evaluated global models."""
     accuracies = run.transcript["accuracies"]
     return Utility(
         rounds=list(range(len(accuracies))),
@@ -199,7 +188,6 @@ def utility(run: AuditedRun) -> Utility:
 
 
 def _quality(run: AuditedRun) -> Quality | None:
-    """Return the quality of the final models by class; None where it was not measured."""
     if "confusions" not in run.transcript:
         return None
     # The two trials of a pair share random numbers, so that only one of them is independent.
@@ -220,7 +208,6 @@ def _mean(transcript: Arrays, name: str) -> float | None:
 
 
 def _series(curves: npt.NDArray[np.float64]) -> Series:
-    """Return mean, 5 % quantile and 95 % quantile of each row."""
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
     return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
 
@@ -277,7 +264,6 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
 
 
 def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
-    """Return the results of Yeom's attacks; {} where clients protect their records."""
     config, transcript = run.config, run.transcript
     if membership_audit.withheld(transcript):
         return {}

@@ -35,7 +35,6 @@ ONE_TRAINING = (
 
 
 def dp_failings(config: Config) -> list[str]:
-    """Return every reason why the run gives no guarantee."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
     failings = []
@@ -92,7 +91,6 @@ def dp_failings(config: Config) -> list[str]:
 
 
 def cautions(config: Config) -> list[str]:
-    """Return how the configuration changes the meaning of the numbers."""
     texts = []
     if caution := config.federation.trust.model.caution:
         texts.append(caution)
@@ -142,7 +140,6 @@ def cautions(config: Config) -> list[str]:
 
 
 def budget_cautions(budget: Budget) -> list[str]:
-    """Return the cautions about a training that ended early, or about interrupted attempts."""
     texts = []
     epsilon, spent = (
         f"epsilon {value:.4g} at delta {budget.delta:g}"
@@ -200,15 +197,7 @@ def of(
     vantage: Vantage | None = None,
     disclosed: bool | None = None,
 ) -> Guarantee:
-    """Return what a run guarantees by privacy.accountant at delta towards a vantage.
-
-    Args:
-        everything: releases of all trainings (`spending.describe_everything`); None for noise from
-            the seed.
-        vantage: None: the configured one.
-        disclosed: whether an adversary's node disclosed its results. None: what clients allow that
-            protect their records.
-    """
+    """Return what a run guarantees by privacy.accountant at delta towards a vantage."""
     where = config.federation.vantage if vantage is None else vantage
     chosen_accountant = accountant(config.privacy.accountant)
 
@@ -243,7 +232,6 @@ def of(
 
 
 def stated(released: Released) -> str:
-    """Return in words what all trainings released, and which parties knew the target."""
     count = released.trainings
     where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:

@@ -29,10 +29,7 @@ UNPROTECTED = (
 
 
 def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
-    """Return the cost of sending integers (`fedsim.game.mechanisms.fixed_point`).
-
-    None unless trust is distributed.
-    """
+    """Return the cost of sending integers (`fedsim.game.mechanisms.fixed_point`)."""
     grid = summing.grid(scheme, nominal, parameters)
     if grid is None:
         return None
@@ -50,11 +47,7 @@ def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Ro
 
 
 def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
-    """Return the rounds with missing clients, over all batches of trials; None if none may miss.
-
-    Each batch of trials and each attempt has its own rounds. Rounds that the seed repeats count
-    once.
-    """
+    """Return the rounds with missing clients, over all batches of trials; None if none may miss."""
     federation = scheme.federation
     tolerated = federation.tolerated_dropouts
     if not tolerated:
@@ -79,7 +72,6 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 def cautions(
     federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
 ) -> list[str]:
-    """Return the cautions about aggregation in the clear, missing clients and colluding clients."""
     texts, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
         texts.append(
@@ -115,7 +107,6 @@ MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local
 
 
 def data(run: AuditedRun) -> Data:
-    """Return the data, and which client holds what."""
     config, facts = run.config, run.facts
     return Data(
         name=facts["dataset"],
@@ -129,7 +120,6 @@ def data(run: AuditedRun) -> Data:
 
 
 def model(run: AuditedRun) -> Model:
-    """Return the trained model."""
     facts, configured = run.facts, run.config.model
     return Model(
         name=configured.name,
@@ -142,7 +132,6 @@ def model(run: AuditedRun) -> Model:
 
 
 def training(run: AuditedRun) -> Training:
-    """Return the training's settings."""
     return Training(**run.config.training.model_dump(exclude=MECHANISM_KEYS))
 
 
@@ -169,7 +158,6 @@ def mechanism(run: AuditedRun) -> Mechanism:
 
 
 def challenge(run: AuditedRun) -> Challenge:
-    """Return the challenge: the target, and what D' has in its place."""
     target = run.facts["challenge"]
     replacement = target["replacement"]
     if run.config.challenge.is_crafted and replacement is not None:
@@ -191,7 +179,6 @@ def challenge(run: AuditedRun) -> Challenge:
 
 
 def timing(run: AuditedRun) -> Timing:
-    """Return the wall-clock times, in seconds."""
     seconds = run.facts["timing"]
     return Timing(seconds["federation"], seconds["clients_computing"], seconds["total"])
 

@@ -76,7 +76,6 @@ def lowering(run: AuditedRun) -> list[Change]:
 
 
 def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
-    """Yield the key of each change, its current value, and its new value."""
     config = run.config
     noise = run.noise_multiplier
     yield "privacy.noise-multiplier", noise, MORE_NOISE * noise
@@ -91,7 +90,6 @@ def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
 
 
 def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
-    """Return what the changed experiment would release; None if the configuration refuses it."""
     noise: dict[str, Scalar] = {
         "privacy.noise-multiplier": run.noise_multiplier,
         "privacy.rho-beta": 0.0,
@@ -124,7 +122,6 @@ def _towards(
 
 
 def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
-    """Return what theory allows at a vantage."""
     epsilon = PLD.epsilon(mechanism, delta)
     return Towards(
         vantage.value,
@@ -142,7 +139,6 @@ ELSEWHERE = "advantage_"
 
 
 def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
-    """Return the verdict on every vantage, the worst first."""
     sight = [vantage.value for vantage in Vantage]
 
     def order(verdict: VantageVerdict) -> tuple[int, float, int]:
@@ -172,7 +168,6 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
 def state(
     report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
 ) -> State:
-    """Return the state of a measurement against theory."""
     mine = vantage == report.vantage
     alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
@@ -386,7 +381,6 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
 
 
 def _by_separation(run: AuditedRun, epsilon: float, trial_mu: Floats, error: float) -> float:
-    """Return the share for the Gaussian bound, which is reduced where sensitivities vary."""
     share = mixed_share(trial_mu, float(trial_mu.max()))
     if share > LARGEST_SHARE or not math.isfinite(epsilon):
         return 0.0

@@ -70,8 +70,6 @@ Answer = TypeVar("Answer", bound=Reply)
 
 
 class Channel:
-    """The other process. Made by `started`."""
-
     def __init__(
         self,
         kind: str,
@@ -83,13 +81,7 @@ class Channel:
         self._process, self._time_limit = process, time_limit
 
     def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
-        """Return the process's answer to a message.
-
-        Raises:
-            InputError: the process refused the request.
-            AppFailedError: the code fails, or the process ended, exceeded the time limit, or sent
-                something else.
-        """
+        """Return the process's answer to a message."""
         try:
             answer = answers.validate_json(self._exchange(_line(message)), strict=True)
         except ValidationError:
@@ -124,11 +116,9 @@ class Channel:
         return bytes(received)
 
     def no_measurement(self) -> AppFailedError:
-        """Return the error of an answer that is not a measurement."""
         return AppFailedError(NO_MEASUREMENT.format(self._kind))
 
     def _ended(self) -> str:
-        """Return how the process ended without an answer."""
         try:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -181,11 +171,7 @@ def started(
 
 
 def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
-    """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor.
-
-    Args:
-        answers: takes the first message and the later ones, and yields an answer to each.
-    """
+    """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor."""
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         channel.set_inheritable(False)
         try:
@@ -259,7 +245,6 @@ def _worded(line: bytes) -> tuple[str, str]:
 
 
 def set_seeds(seed: int) -> None:
-    """Set the global seeds of an app's noise: Python's, NumPy's and PyTorch's."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
     torch = sys.modules.get("torch")

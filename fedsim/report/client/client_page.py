@@ -47,7 +47,6 @@ Rows = list[list[str]]
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json, for their owner alone; return the page."""
     report_directory.create(directory)
     with report_directory.refusing(directory):
         page = render_html(report)
@@ -55,7 +54,6 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def verdict(report: Report) -> str:
-    """Return the cost of the client's answers so far, in a sentence."""
     budget = report["budget"]
     return (
         f"In {_counted(len(report['runs']), 'run')}, this client answered "
@@ -70,7 +68,6 @@ def _counted(count: int, what: str) -> str:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     parts: list[Block | RenderableType] = [
         Prose(verdict(report)),
         tabulated(RUNS, _run_rows(report)),
@@ -83,7 +80,6 @@ def summary(report: Report) -> RenderableType:
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     blocks: list[Block] = [
         Label("", CONFIDENTIAL, alarming=True),
         Heading("Releases"),
@@ -118,7 +114,6 @@ MOST = 5
 
 
 def _first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: the cost so far, and the rest of the budget."""
     budget = report["budget"]
     limit = advantage_of_epsilon(budget["epsilon_limit"], budget["delta"])
     runs = [
@@ -143,7 +138,6 @@ def _first(report: Report) -> FirstScreen:
 
 
 def _bars(training: Report) -> Iterator[Bar]:
-    """Yield a bar for the most exposed record of a training, and one for an attack on it."""
     if training["gone"]:
         return
     bound, found, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
@@ -235,7 +229,6 @@ def _how(one: Report) -> list[str]:
 
 
 def _said(training: Report) -> Iterator[str]:
-    """Yield sentences that explain the numbers of a training."""
     if training["gone"]:
         yield (
             f"{training['name']}: data-path no longer holds the records that took part, so their "

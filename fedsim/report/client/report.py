@@ -94,7 +94,6 @@ def measure(
 
 
 def as_json(found: Exposure, delta: float) -> dict[str, Any]:
-    """Return the exposure as JSON values."""
     # Many gradients may be clipped, and then have equal lengths up to rounding.
     order = np.argsort(-np.round(found.mu, 9), kind="stable")
 
@@ -165,11 +164,7 @@ class Node:
 
     @classmethod
     def of(cls, values: dict[str, Scalar], work: Path) -> "Node":
-        """Return the node of a node.toml.
-
-        Raises:
-            InputError: the file is not a client's, or has invalid terms.
-        """
+        """Return the node of a node.toml."""
         try:
             terms = consent.terms(values) if "partition-id" in values else None
         except RefusedError as error:
@@ -189,13 +184,7 @@ class Node:
 
 
 def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
-    """Return the releases of a client's node, and the exposure of its records.
-
-    Args:
-        others: path of records that took no part in any training; "" for none.
-        model: directory of the last training's released model; None for the last model that the
-            client received.
-    """
+    """Return the releases of a client's node, and the exposure of its records."""
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
     trainings = seen_models.read(node.terms.state)
@@ -220,7 +209,6 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
 
 
 def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
-    """Yield the answers to each run, and the cost of all runs by its end."""
     seen: list[Answer] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
@@ -248,7 +236,6 @@ def _measured(
     others: str,
     model: Path | None,
 ) -> Iterator[Report]:
-    """Yield the exposure by one training, if the ledger has it and its models were kept."""
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
@@ -278,7 +265,6 @@ def _measured(
 
 
 def _shown(known: Federation, partition: int, exposed: Report | None) -> Report | None:
-    """Return the most exposed record for its owner; None if no exposure was measured."""
     if exposed is None or known.split.dataset.name != OWN:
         return None
     most = exposed["most_exposed"][0]["record"]
@@ -286,7 +272,6 @@ def _shown(known: Federation, partition: int, exposed: Report | None) -> Report 
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
-    """Return the records that took part in a training; None if the data changed since."""
     try:
         known = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
@@ -304,7 +289,6 @@ def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
 def _attack(
     node: Node, training: SeenTraining, known: Federation, others: str, model: Path | None
 ) -> Report | None:
-    """Return how well losses separate the client's records from others; None without others."""
     config = training.config
     features, labels = known.members(known.owned_by(node.partition))
     if others and config.data.name == OWN:

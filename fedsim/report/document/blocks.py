@@ -18,11 +18,7 @@ Entries = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Mark:
-    """The state of a measurement against its limit.
-
-    Attributes:
-        kind: good, open (cannot tell), caution or alarm; the class on the page.
-    """
+    """A state; kind: good, open (cannot tell), caution or alarm, the class on the page."""
 
     kind: str
     text: str
@@ -37,11 +33,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Link:
-    """A link.
-
-    Attributes:
-        to: a path relative to the page, or # and an anchor of it.
-    """
+    """A link to a path relative to the page, or to # and an anchor of it."""
 
     text: str
     to: str
@@ -64,12 +56,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Row:
-    """A measurement, its limit, and their meaning.
-
-    Attributes:
-        limit: of theory, in words; a dash for no limit.
-        mark: ahead of the reading; None without a limit.
-    """
+    """A measurement, its limit in words, and their meaning; mark: None without a limit."""
 
     name: str
     answer: str
@@ -81,11 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph.
-
-    Attributes:
-        small: the paragraph is a remark on the block above it.
-    """
+    """A paragraph; small: a remark on the block above it."""
 
     kind: ClassVar = "prose"
     text: Words
@@ -94,11 +77,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Listing:
-    """Names and values.
-
-    Attributes:
-        several: show two columns.
-    """
+    """Names and values; several: in two columns."""
 
     kind: ClassVar = "listing"
     entries: Entries
@@ -107,11 +86,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes:
-        style: "value" for measurements, "limit" for other numbers, "" for words.
-    """
+    """A cell of a table; style: "value" for measurements, "limit" for other numbers, "" else."""
 
     text: Words
     detail: str = ""
@@ -121,11 +96,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table.
-
-    Attributes:
-        cells: one for each other heading of the table.
-    """
+    """A row of a table, with a cell for each other heading."""
 
     name: Cell
     cells: Sequence[Cell]
@@ -134,8 +105,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a table with their own heading."""
-
     title: str
     lines: Sequence[Line]
 
@@ -157,11 +126,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading, at the level of its part.
-
-    Attributes:
-        anchor: its id; "" to make one from the text.
-    """
+    """A heading, at the level of its part; anchor: its id, "" to make one from the text."""
 
     kind: ClassVar = "heading"
     text: str
@@ -170,8 +135,6 @@ class Heading:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences or links."""
-
     kind: ClassVar = "bullets"
     items: Sequence[Words]
     numbered: bool = False
@@ -179,12 +142,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Progress:
-    """A bar that shows how much is done.
-
-    Attributes:
-        share: in [0, 1].
-        text: description for readers who do not see the bar.
-    """
+    """A bar of the share that is done; text: for readers who do not see it."""
 
     kind: ClassVar = "progress"
     share: float
@@ -193,11 +151,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a section's figure.
-
-    Attributes:
-        otherwise: paragraph to show without the figure; "" for none.
-    """
+    """The place of a section's figure; otherwise: paragraph to show without it, "" for none."""
 
     kind: ClassVar = "place"
     figure: str
@@ -206,11 +160,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its title and caption.
-
-    Attributes:
-        name: of its file, without an ending; also the prefix of the ids in its SVG.
-    """
+    """A figure; name: of its file, without an ending, and prefix of the ids in its SVG."""
 
     kind: ClassVar = "figure"
     name: str
@@ -221,12 +171,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has been drawn.
-
-    Attributes:
-        name: of its file, without an ending; also the prefix of the ids in its SVG.
-        drawn: an SVG document, a PNG, or markup of a page.
-    """
+    """A figure that has been drawn, as an SVG document, a PNG, or markup of a page."""
 
     kind: ClassVar = "figure"
     name: str
@@ -237,12 +182,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """Blocks with their own heading.
-
-    Attributes:
-        folded: the part unfolds at a click.
-        heads: the title is in the list of contents.
-    """
+    """Blocks with their own heading; folded: at a click; heads: the title is in the contents."""
 
     kind: ClassVar = "part"
     title: str
@@ -279,12 +219,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """The figure of a first screen: a bar for each vantage point, from guessing to certainty.
-
-    Attributes:
-        caption: a sentence about what is shown; the legend follows it.
-        own: the organisation's own limit, as a share of right answers; None without one.
-    """
+    """A first screen's figure, from guessing to certainty; own: the organisation's limit."""
 
     kind: ClassVar = "bars"
     bars: Sequence[Bar]
@@ -369,11 +304,7 @@ class Document:
 def tabulated(
     headings: Sequence[str], rows: Iterable[Sequence[str | None]], style: str = "stacked"
 ) -> Table:
-    """Return a table of texts.
-
-    Args:
-        rows: the first text of each is its name; None is a dash.
-    """
+    """Return a table of texts; the first text of a row is its name, None is a dash."""
     lines = [
         Line(Cell(_or_dash(name)), [Cell(_or_dash(value), style="") for value in values])
         for name, *values in rows
@@ -386,7 +317,6 @@ def _or_dash(text: str | None) -> str:
 
 
 def of_row(row: Row) -> Line:
-    """Return a row as the line of a table: name, answer, limit, reading."""
     return Line(
         Cell(row.name),
         [

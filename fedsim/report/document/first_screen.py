@@ -59,24 +59,20 @@ def share(advantage: float) -> float:
 
 
 def shares(interval: Sequence[float] | None) -> tuple[float, float] | None:
-    """Return the ends of an interval of the advantage as shares of right answers."""
     return None if interval is None else (share(interval[0]), share(interval[1]))
 
 
 def drawn(block: Bars) -> Markup:
-    """Return the figure as HTML: a line of text and a bar for each vantage point, and the axis."""
     rows = [_row(bar, block.own) for bar in block.bars]
     return Markup("").join([*rows, _axis()])
 
 
 def caption(block: Bars) -> str:
-    """Return what stands above the figure: what it shows, and what its marks mean."""
     own = f" {OWN[:-1]}, {percent(block.own)}." if block.own is not None else ""
     return f"{block.caption} {LEGEND}{own}"
 
 
 def words(bar: Bar) -> str:
-    """Return the numbers of a bar as text, without a full stop."""
     said = []
     if bar.right is not None:
         between = f" ({span(bar.interval, percent)})" if bar.interval else ""
@@ -125,7 +121,6 @@ def _axis() -> Markup:
 
 
 def _at(share: float) -> float:
-    """Return where a share of right answers stands, in percent of the width."""
     within = min(max(share, GUESSING), 1.0)
     return EDGE + (100 - 2 * EDGE) * (within - GUESSING) / (1 - GUESSING)
 
@@ -176,11 +171,6 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
     """Return the check that an audit would have seen noise below half of the claim.
 
     An audit that would not have seen it has not failed; it cannot tell.
-
-    Args:
-        path: in report.json, of the largest share of the claimed noise that the audit would have
-            seen.
-        what: subject of the sentence.
     """
     text = f"{what} would have seen noise below half of what is claimed."
     return check(text, f"{path} < {HALF}", report, fails="")
@@ -193,14 +183,7 @@ def _complaint(condition: str, report: Mapping[str, Any]) -> str:
 def sign_off(
     *, data: str, date: str, limits: str, purpose: str = "", author: str = ""
 ) -> list[tuple[str, str]]:
-    """Return the entries of a sign-off block.
-
-    Args:
-        data: the data set and its version.
-        limits: of the study.
-        purpose: "" if not stated.
-        author: "" if not stated.
-    """
+    """Return the entries of a sign-off block."""
     return [
         ("Purpose", purpose or NOT_STATED),
         ("Data", data or NOT_STATED),
@@ -217,10 +200,7 @@ def today() -> str:
 
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
-    """Return the non-empty blocks of a first screen, by place.
-
-    The places "shown" and "told" are side by side on a wide screen.
-    """
+    """Return the non-empty blocks of a first screen, by place."""
     places: dict[str, list[Block]] = {
         "shown": [each for each in (first.figure, first.table) if each is not None],
         "told": [*_checks(first.checks), *_steps(first.steps)],
@@ -232,13 +212,11 @@ def parts(first: FirstScreen) -> dict[str, list[Block]]:
 
 
 def in_short(first: FirstScreen) -> list[Block]:
-    """Return answer, table, checks and next steps, for a notebook."""
     table = [] if first.table is None else [first.table]
     return [*map(Prose, first.answer), *table, *_checks(first.checks), *_steps(first.steps)]
 
 
 def counted(checks: Sequence[Check]) -> str:
-    """Return how many checks failed, cannot tell and passed, as a heading."""
     kinds = ["open" if one.mark.kind == "caution" else one.mark.kind for one in checks]
     counts = (f"{kinds.count(kind)} {name}" for kind, name in COUNTED.items() if kind in kinds)
     return f"Checks: {', '.join(counts)}"

@@ -355,7 +355,6 @@ PAGE = """\
 
 
 def render(document: Document) -> str:
-    """Return a document as one HTML page."""
     page = ENVIRONMENT.get_template("page").render(
         document=document,
         first=first_screen.parts(document.first),
@@ -366,7 +365,6 @@ def render(document: Document) -> str:
 
 
 def fragment(blocks: Sequence[Block], level: int = 2) -> Markup:
-    """Return blocks as a piece of a page."""
     # A macro of a template's module is known at run time alone.
     return Markup(vars(ENVIRONMENT.get_template("blocks").module)["laid_out"](blocks, level))
 
@@ -385,7 +383,6 @@ def _worded(text: Words) -> Markup:
 
 
 def _address(to: str) -> str:
-    """Return the address of a path, or of an anchor of the same page."""
     path, mark, anchor = to.partition("#")
     return f"{quote(path)}{mark}{anchor}"
 

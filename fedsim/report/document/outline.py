@@ -21,12 +21,7 @@ NAMES = {"table": "Table", "scroll": "Figure"}
 
 @dataclass(frozen=True)
 class _Heading:
-    """A heading of a page.
-
-    Attributes:
-        level: 2 to 4.
-        title: its text, as HTML.
-    """
+    """A heading of a page."""
 
     level: int
     anchor: str
@@ -72,7 +67,6 @@ def _heading(heading: _Heading) -> str:
 
 
 def _contents(headings: list[_Heading]) -> str:
-    """Return the list of contents, of headings of the second and third level."""
     if len(headings) < FEWEST:
         return ""
     entries = [
@@ -239,11 +233,7 @@ def explained(page: str) -> str:
 
 
 def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
-    """Return a text with a link at each symbol that has no link in an earlier text of the page.
-
-    Args:
-        found: terms so far, and whether they have a link; the terms of this text are added.
-    """
+    """Return a text with a link at each symbol that has no link in an earlier text of the page."""
 
     def link(form: re.Match[str]) -> str:
         term = TERMS[int(str(form.lastgroup)[1:])]
@@ -267,7 +257,6 @@ def _section(found: Collection[Term]) -> str:
 
 
 def _outside_tags(page: str) -> str:
-    """Return HTML with its text typeset, except for the title and the tags."""
     parts, done = [], 0
     for token in TOKEN.finditer(page):
         parts += [_typeset(page[done : token.start()]), token[0]]

@@ -36,19 +36,12 @@ COLOUR = re.compile(r"#[0-9a-f]{6}\b", re.I)
 
 
 def picture(figure: Figure) -> str | bytes:
-    """Return the figure as an SVG document, or as a PNG if that is too large."""
     svg = canvas.to_svg(figure)
     return svg if len(svg) <= LARGEST_SVG else canvas.to_png(figure)
 
 
 def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
-    """Return a `picture` as HTML: inline SVG with unique ids, or an embedded PNG.
-
-    Args:
-        drawn: an SVG document as text, or a PNG as bytes.
-        name: prefix of the ids, unique on the page.
-        text: alternative text.
-    """
+    """Return a `picture` as HTML: inline SVG with unique ids, or an embedded PNG."""
     if isinstance(drawn, str):
         return _svg(drawn, name, text)
     data = base64.b64encode(drawn).decode()
@@ -56,7 +49,6 @@ def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
 
 
 def numbers(drawn: str | bytes) -> Numbers:
-    """Return the numbers in a figure's file."""
     if isinstance(drawn, bytes):
         return decode(Image.open(io.BytesIO(drawn)).info["Description"])
     found = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
@@ -88,14 +80,12 @@ SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
 
 
 def seen(numbers: Numbers) -> str:
-    """Return the alternative text of a figure, a few sentences; "" without numbers."""
     said = [_course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))]
     more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
     return f"{'; '.join(said[:MOST_SAID])}{more}." if said else ""
 
 
 def unvarying(numbers: Numbers) -> str:
-    """Return a sentence in place of a figure in which nothing varies."""
     said: dict[str, str] = {}
     for one in numbers.series:
         name = one.name.removesuffix(", low").removesuffix(", high")
@@ -106,10 +96,7 @@ def unvarying(numbers: Numbers) -> str:
 
 
 def tables(numbers: Numbers) -> list[Block]:
-    """Return the numbers of a figure: a table for all series with the same places.
-
-    Series of more than `MOST_ROWS` values are summed up.
-    """
+    """Return the numbers of a figure: a table for all series with the same places."""
     listed: list[Block] = []
     long = []
     for (panel, across, at), group in groupby(

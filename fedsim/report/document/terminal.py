@@ -35,7 +35,6 @@ KEPT = 14
 
 
 def shown(*blocks: Block | RenderableType) -> RenderableType:
-    """Return blocks as the terminal shows them: in their order, without figures."""
     return Group(*map(_shown, blocks))
 
 
@@ -66,7 +65,6 @@ def _shown(block: Block | RenderableType) -> RenderableType:
 
 
 def listing(block: Listing, caption: str = "") -> rich.table.Table:
-    """Return names and values as the terminal shows them."""
     drawn = rich.table.Table(show_header=False, caption=caption or None)
     for name, value in block.entries:
         drawn.add_row(Text(name), Text(value))
@@ -113,7 +111,6 @@ def _is_number(lines: Sequence[str]) -> bool:
 
 
 def _widest(column: Sequence[Sequence[str]], numbers: bool) -> int:
-    """Return the length of the longest line of numbers, or of the longest word."""
     lines = [line for cell in column for line in cell]
     pieces = lines if numbers else [word for line in lines for word in line.split()]
     return max((len(piece) for piece in pieces if len(piece) <= KEPT), default=0)
@@ -133,12 +130,10 @@ MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
 
 
 def as_markdown(blocks: Iterable[Block], level: int = 1) -> str:
-    """Return blocks as Markdown, with an empty line between them."""
     return "\n".join(_rendered(block, level) for block in blocks)
 
 
 def quoted(text: str) -> str:
-    """Return foreign text in one line, escaped for Markdown."""
     line = html.escape(" ".join(foreign_text.shown(text).split()), quote=False)
     return MARKUP.sub(r"\\\1", line)
 

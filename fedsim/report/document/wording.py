@@ -13,7 +13,6 @@ LEAST_SHARE = 0.05
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
-    """Return an interval as "low to high"; "" for None."""
     return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
 
 
@@ -29,10 +28,7 @@ def number(value: float | None) -> str:
 
 
 def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> str:
-    """Return a warning if a model is no better than the majority class's share; "" otherwise.
-
-    fault: another sign that learning failed, which an accuracy above the majority may hide.
-    """
+    """Return a warning if a model is no better than the majority class's share; "" otherwise."""
     if accuracy is not None and accuracy <= majority:
         return (
             "The model has learnt nothing: it is right no more often than a model that always "
@@ -54,12 +50,7 @@ def beside_accuracy(
     area: float | None = None,
     least_recall: tuple[str, float] | None = None,
 ) -> str:
-    """Return the other measures of a classifier, as text.
-
-    Args:
-        majority: share of the most frequent class.
-        least_recall: the class with the least recall, and its recall.
-    """
+    """Return the other measures of a classifier, as text."""
     said = f"majority class {percent(majority)}"
     if balanced is not None:
         said += f", balanced accuracy {percent(balanced)}"
@@ -82,7 +73,6 @@ def percent(value: float | None) -> str:
 
 
 def setting(value: Any) -> str:
-    """Return a value of the configuration as text, true and false as yes and no."""
     if value is None:
         return DASH
     if isinstance(value, Mapping) and not value:
@@ -105,18 +95,11 @@ def plain(value: Any) -> str:
 
 
 def at_least(epsilon: float) -> str:
-    """Return a lower bound on epsilon as text, "nothing" for 0."""
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
 
 def would_have_seen(share: float | None, what: str = "audit") -> str:
-    """Return a sentence about the least shortfall of noise that an audit would have seen.
-
-    Args:
-        share: largest share of the claimed noise that the audit would have noticed; None for no
-            sentence.
-        what: "audit", or "attack" for one of several attacks in an audit.
-    """
+    """Return a sentence about the least shortfall of noise that an audit would have seen."""
     if share is None:
         return ""
     if share < LEAST_SHARE:

@@ -170,13 +170,7 @@ WORDS: dict[str, Words] = {
 
 
 def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: float | None) -> str:
-    """Return a sign that learning failed although the accuracy is above the majority, or "".
-
-    Args:
-        confusion: counts by class and by answer, or their means over models; empty if unknown.
-        loss: mean loss of the last model.
-        before: mean loss of the first model.
-    """
+    """Return a sign that learning failed although the accuracy is above the majority, or ""."""
     fault = quality.fault(confusion)
     if not fault and loss is not None and before is not None and loss > before:
         return "its loss is above the loss of the first model"
@@ -184,7 +178,6 @@ def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: f
 
 
 def _perplexity(loss: float) -> float:
-    """Return the exponential of a mean loss in nats; infinite where it overflows."""
     return math.exp(loss) if loss < 700 else math.inf
 
 
@@ -193,11 +186,7 @@ MANY_CLASSES = 30
 
 
 def blocks(found: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:
-    """Yield recall and precision of each class, the confusion matrix and the calibration curve.
-
-    Args:
-        named: returns how a page has the name of a class.
-    """
+    """Yield recall and precision of each class, the confusion matrix and the calibration curve."""
     names = [named(each.name) for each in found.classes]
     rows = [
         [name, f"{each.records:,}", share(each.recall), share(each.precision)]
@@ -220,7 +209,6 @@ def blocks(found: Quality, named: Callable[[str], str] = str) -> Iterator[Block]
 
 
 def share(found: Proportion | None) -> str | None:
-    """Return a share and its interval as text; None if it is missing."""
     if found is None:
         return None
     between = span(found.interval, percent)

@@ -42,7 +42,6 @@ Pages = Mapping[str, Sequence[bytes]]
 
 
 def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
-    """Return the page of a run and its pictures."""
     drawn = rendering.Pictures(report, read_transcript(directory))
     # A run of a sweep has a link to the sweep's page, which need not be among the files.
     about = rendering.about(directory)
@@ -62,7 +61,6 @@ def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
 
 
 def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
-    """Return the names of existing pages that equal the derived ones, and of those that differ."""
     same, other = list[str](), list[str]()
     for name, made in pages.items():
         if (folder / name).exists():
@@ -121,36 +119,18 @@ class UnderivableError(InputError):
 
 @dataclass(frozen=True)
 class Made:
-    """A derived report with its pages.
-
-    Attributes:
-        pages: possible contents by name.
-    """
-
     report: Report
     pages: Pages
 
 
 def derived(kind: str, root: Path, source: str, report: Report) -> Made:
-    """Return a report and its pages as the installed code derives them; write nothing.
-
-    Args:
-        kind: kind of the report, a key of `conditions.NAMES`.
-        root: folder of the signed files.
-        source: path of an audit's transcript below the folder; "" for a run, or without one.
-        report: signed report, whose confidence, delta, limits and claim are used.
-
-    Raises:
-        InputError: the files are damaged or contradict each other.
-        UnderivableError: source files of the report are missing.
-    """
+    """Return a report and its pages as the installed code derives them; write nothing."""
     if why := underivable(kind, source):
         raise UnderivableError(why)
     return _WAYS[kind](root / source, report)
 
 
 def underivable(kind: str, source: str) -> str:
-    """Return why a report cannot be derived again; "" if it can."""
     if kind == TRANSCRIPT and not source:
         return "its transcript is not among the files"
     return UNDERIVABLE.get(kind, "")
@@ -173,7 +153,6 @@ def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def named(paths: Iterator[str]) -> str:
-    """Return the first few paths as text, with the number of others."""
     found = list(paths)
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return ", ".join(found[:MOST_NAMED]) + more

@@ -38,14 +38,7 @@ MOST_KEY = 2**14
 
 
 def create(path: Path) -> Path:
-    """Write a new private key (0600), and its public half beside it.
-
-    Args:
-        path: file of the private key, which must not exist.
-
-    Returns:
-        The file of the public key: NAME.public.pem for NAME.pem.
-    """
+    """Write a new private key (0600), and its public half beside it."""
     place = private_files.as_named(path)
     public = place.with_name(f"{place.stem}.public.pem")
     for each in (place, public):
@@ -62,12 +55,7 @@ def create(path: Path) -> Path:
 
 
 def read_private(path: Path) -> Ed25519PrivateKey:
-    """Return the key of a PEM or OpenSSH file that only its owner may read.
-
-    Raises:
-        InputError: the file cannot be read, can be read by others, or does not hold an Ed25519 key
-            without a passphrase.
-    """
+    """Return the key of a PEM or OpenSSH file that only its owner may read."""
     wanted = (
         "an Ed25519 private key without a passphrase, as fedsim sign --new-key or ssh-keygen "
         "-t ed25519 writes it"
@@ -86,11 +74,7 @@ def read_private(path: Path) -> Ed25519PrivateKey:
 
 
 def read_public(path: Path) -> Ed25519PublicKey:
-    """Return the public key of a PEM or OpenSSH file.
-
-    Raises:
-        InputError: the file cannot be read, or does not hold an Ed25519 public key.
-    """
+    """Return the public key of a PEM or OpenSSH file."""
     wanted = (
         "the signer's Ed25519 public key (PEM, or a line that begins with ssh-ed25519), as fedsim "
         "sign --new-key or ssh-keygen writes it beside the private key"
@@ -141,7 +125,6 @@ Bytes = Annotated[str, AfterValidator(_base64)]
 
 
 def _named(name: str, default: Any = ...) -> Any:
-    """Return a field that has another name in JSON."""
     return Field(default, validation_alias=name, serialization_alias=name)
 
 
@@ -159,19 +142,15 @@ class Signature(Part):
 
 
 class Envelope(Part):
-    """A payload and its signatures."""
-
     payload_type: Literal["application/vnd.in-toto+json"] = _named("payloadType")
     payload: Bytes
     signatures: Annotated[list[Signature], Field(min_length=1, max_length=16)]
 
     @property
     def content(self) -> bytes:
-        """The bytes of the payload."""
         return base64.b64decode(self.payload)
 
     def signed_by(self, key: Ed25519PublicKey) -> bool:
-        """Return whether one of the signatures is of this key."""
         signed = pre_authentication(self.content)
         for each in self.signatures:
             try:
@@ -183,8 +162,6 @@ class Envelope(Part):
 
 
 class Digest(Part):
-    """Digest of a file's content."""
-
     sha256: SHA256
 
 
@@ -225,8 +202,6 @@ class Predicate(Part):
 
 
 class Statement(Part):
-    """An in-toto statement."""
-
     type: Literal["https://in-toto.io/Statement/v1"] = _named("_type", STATEMENT_TYPE)
     subject: Annotated[list[Subject], Field(min_length=1, max_length=100_000)]
     predicate_type: Literal["urn:fedsim-identifiability:evidence:v1"] = _named(
@@ -242,7 +217,6 @@ def pre_authentication(payload: bytes) -> bytes:
 
 
 def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
-    """Return the content of a file with the signed statement."""
     payload = _canonical(statement)
     signature = Signature(
         keyid=fingerprint(key.public_key()),
@@ -257,11 +231,7 @@ def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
 
 
 def read(path: Path) -> tuple[Envelope, Statement]:
-    """Return the envelope of a file and its statement, without checking the signature.
-
-    Raises:
-        InputError: the file cannot be read, or is not evidence of `fedsim sign`.
-    """
+    """Return the envelope of a file and its statement, without checking the signature."""
 
     def refusal(why: str) -> InputError:
         return InputError(f"'{path}' is not evidence of fedsim sign: {why}")

@@ -36,11 +36,7 @@ OTHERS = ("torchvision", "flwr", "hf", "given")
 
 
 def below(root: Path, place: Path) -> Iterator[str]:
-    """Yield the names of all files in a place below a folder, in order.
-
-    Raises:
-        InputError: a link or a pipe is among the files, for which there is no digest.
-    """
+    """Yield the names of all files in a place below a folder, in order."""
     found = os.lstat(place)
     if stat.S_ISDIR(found.st_mode):
         for inner in sorted(place.iterdir()):
@@ -68,7 +64,6 @@ def of_file(root: Path, name: str) -> str:
 
 
 def of_code(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the SHA-256 of all modules of each package of fedsim, and of modules of the user's."""
     found = {package: _of_package(Path(_file(package)).parent) for package in PACKAGES}
     modules = sorted({name.partition(":")[0] for name in own})
     return found | {
@@ -77,14 +72,7 @@ def of_code(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_code(values: Mapping[str, Scalar]) -> dict[str, str]:
-    """Return the user's own code that a configuration names: the key by the code's name.
-
-    Args:
-        values: the configuration, by dotted key.
-
-    Raises:
-        InputError: the code is not allowed on this machine, or cannot be imported.
-    """
+    """Return the user's own code that a configuration names: the key by the code's name."""
     found = {}
     for key, value in values.items():
         for name in str(value).split(","):
@@ -95,22 +83,14 @@ def own_code(values: Mapping[str, Scalar]) -> dict[str, str]:
 
 
 def of_app(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every Python file of a Flower app and of its pyproject.toml, by name.
-
-    Args:
-        folder: folder of the app; hidden folders, such as a virtual environment, are left out.
-    """
+    """Return the SHA-256 of a Flower app's Python files and its pyproject.toml, by name."""
     names = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")))
     shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]
     return _of_files(folder, [Path("pyproject.toml"), *shown])
 
 
 def of_function(name: str) -> dict[str, str]:
-    """Return the SHA-256 of the file of a function, by its name, and import nothing.
-
-    Args:
-        name: "package.module:function", or "path/to/file.py:function".
-    """
+    """Return the SHA-256 of the file of a function, by its name, and import nothing."""
     place = name.rpartition(":")[0]
     if place.endswith(".py"):
         path = Path(place)
@@ -124,7 +104,6 @@ def of_function(name: str) -> dict[str, str]:
 
 
 def _of_files(folder: Path, names: Iterable[Path]) -> dict[str, str]:
-    """Return the digests of those files of a folder that are there."""
     return {
         name.as_posix(): hashlib.sha256((folder / name).read_bytes()).hexdigest()
         for name in names
@@ -133,7 +112,6 @@ def _of_files(folder: Path, names: Iterable[Path]) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of fedsim, Python and LIBRARIES, and the platform."""
     own = {"fedsim": fedsim.__version__, "python": platform.python_version()}
     return own | {"platform": sys.platform} | {name: version(name) for name in LIBRARIES}
 
@@ -185,33 +163,26 @@ class Signed:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is the directory of a run, not of an audit."""
         return self.kind in (RUN, TRAINING)
 
     @property
     def unmade(self) -> str:
-        """Why its report cannot be derived again from its files; "" if it can."""
         return derivation.underivable(self.kind, self.transcript)
 
     @property
     def evidence(self) -> Path:
-        """The default file of its evidence."""
         return self.root / (
             f"{Path(self.transcript).stem}-{EVIDENCE}" if self.transcript else EVIDENCE
         )
 
     @property
     def remedy(self) -> str:
-        """The command that makes its report anew."""
         if self.is_run:
             return f"fedsim report {self.root}"
         return f"fedsim {' '.join(reversed(self.kind.split()))}"
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all its files in order, without the lock and evidence.
-
-        Raises InputError and OSError.
-        """
+        """Yield the names of all its files in order, without the lock and evidence."""
         folder = (self.root / self.report).parent
         places = [folder, *([self.root / self.transcript] if self.transcript else [])]
         for place in places:
@@ -220,7 +191,6 @@ class Signed:
                     yield name
 
     def others(self) -> list[str]:
-        """Return the names of all evidence among the files. Raises InputError and OSError."""
         folder = (self.root / self.report).parent
         return [name for name in below(self.root, folder) if self._is_evidence(name)]
 
@@ -235,13 +205,11 @@ class Signed:
         return True
 
     def absent(self) -> list[str]:
-        """Return which of PARTS are not among its files. Raises InputError and OSError."""
         there = {*self.names()}
         lacking = [part for part, name in PARTS.items() if name not in there]
         return [part for part in lacking if part != "transcript" or not self.transcript]
 
     def read(self) -> Report:
-        """Return report.json. Raises InputError if it is damaged."""
         path = self.root / self.report
 
         def refusal(why: str) -> InputError:
@@ -252,14 +220,7 @@ class Signed:
 
 
 def located(what: Path) -> Signed:
-    """Return the subject of a statement.
-
-    Args:
-        what: directory of a finished run or of an audit, or an audited transcript.
-
-    Raises:
-        InputError: the path is something else.
-    """
+    """Return the subject of a statement."""
     if what.is_dir() and not (what / PARTS["configuration"]).exists():
         return _of_audit(what.absolute())
     if what.is_dir():
@@ -283,7 +244,6 @@ def located(what: Path) -> Signed:
 
 
 def _of_audit(root: Path) -> Signed:
-    """Return the audit in a directory. Raises InputError if there is none."""
     if not (root / REPORT).is_file():
         raise InputError(f"'{root}' is neither a run nor an audit: it has no {REPORT}")
     signed = Signed("", root, REPORT, "")
@@ -298,7 +258,6 @@ def _of_audit(root: Path) -> Signed:
 
 
 def made(signed: Signed) -> Statement:
-    """Return a statement about files, after deriving their report again if possible."""
     report = signed.read()
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
@@ -328,7 +287,6 @@ def made(signed: Signed) -> Statement:
 
 
 def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> None:
-    """Raise InputError if a report or page differs from what fedsim derives."""
     apart = derivation.named(derivation.differences(report, again.report))
     wrong = f"{signed.report} differs from what fedsim derives from the other files ({apart})"
     if not apart:
@@ -340,7 +298,6 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
 
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:
-    """Return the absent parts, seeds, numbers and conclusions of the files."""
     seeds: dict[str, int | str] = {}
     conclusions: dict[str, str] = {}
     if signed.is_run:

@@ -61,14 +61,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """The results of all checks of a statement."""
-
     statement: Statement
     checks: tuple[Check, ...]
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of all checks."""
         return max(check.outcome for check in self.checks)
 
     @property
@@ -82,12 +79,7 @@ class Verification:
 def verify(
     path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Return the results of all checks of a signed statement.
-
-    Args:
-        key: public key of the trusted signer; None if no key is known.
-        root: folder of the files; None for the folder of the evidence.
-    """
+    """Return the results of all checks of a signed statement."""
     sealed, statement = envelope.read(path)
     predicate = statement.predicate
     names = [*(each.name for each in statement.subject), predicate.report]
@@ -127,10 +119,7 @@ def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
 
 
 def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Check]:
-    """Yield a check for every file that differs from the signed one, and one for all others.
-
-    evidence: name of the statement's own file below the folder; "" if it is elsewhere.
-    """
+    """Yield a check for every file that differs from the signed one, and one for all others."""
     same, names = 0, set()
     for subject in statement.subject:
         names.add(subject.name)
@@ -161,7 +150,6 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
 
 
 def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
-    """Yield checks that the report follows from the other files, and its pages from the report."""
     report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
@@ -196,7 +184,6 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
 
 
 def _said(signed: Signed, statement: Statement) -> Check:
-    """Return whether the statement agrees with the report and the files."""
     told = statement.predicate.model_dump(
         include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
     )
@@ -214,7 +201,6 @@ def _said(signed: Signed, statement: Statement) -> Check:
 
 
 def _same_code(signed: Signed, statement: Statement) -> list[Check]:
-    """Return the differences in code and versions between the signer's machine and this one."""
     told = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
@@ -272,23 +258,12 @@ def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
 def verify_in(
     evidence: Path, key: Path | None = None, files: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Check evidence against the signed files.
-
-    Args:
-        evidence: a file that `sign` wrote, or its directory.
-        key: file of the trusted signer's public key; None if no key is known.
-        files: folder of the signed files; None for the folder of the evidence.
-        as_signed: accept the report as signed, without deriving it again.
-
-    Raises:
-        InputError: there is no evidence or more than one, or the key cannot be used.
-    """
+    """Check evidence against the signed files."""
     public = None if key is None else envelope.read_public(key)
     return verify(_within(evidence), public, files, as_signed)
 
 
 def _within(place: Path) -> Path:
-    """Return the evidence file: the path itself, or the only one in a directory."""
     if not place.is_dir():
         return place
     found = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))

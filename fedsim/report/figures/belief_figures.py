@@ -35,11 +35,6 @@ def belief_trajectories(
     """Return a figure of the posterior belief in D after every round, against the bound rho_beta.
 
     Shows some trials of each world, and the median and 5-95% band over all of them.
-
-    Args:
-        worlds: bool [T].
-        log_odds: for D, [T, k].
-        rho_beta: the bound; None leaves it out.
     """
     with panel("", "belief that D was used") as (figure, axes):
         rounds = np.arange(1, log_odds.shape[1] + 1)
@@ -71,16 +66,7 @@ def log_odds_histogram(
     prior: float = 0.5,
     density: Mapping[str, Sequence[float]] | None = None,
 ) -> Figure:
-    """Return a figure of the final log-odds of both worlds over the densities that theory predicts.
-
-    Args:
-        worlds: bool [T].
-        final: log-odds after the last round, [T]; infinite ones are counted in words.
-        mu: sqrt(sum (LS_i / sigma_i)^2) of every trial, [T]; None if no closed form holds.
-        epsilon: marks the log-odds at which the belief exceeds rho_beta; None for no mark.
-        density: prediction to draw in place of that of mu, as heights `world_d` and
-            `world_d_prime` [n] between `edges` [n + 1]; or None.
-    """
+    """Return a figure of both worlds' final log-odds over the densities that theory predicts."""
     with panel("final log-odds Λ for D", "density", above=0.06) as (figure, axes):
         finite = np.isfinite(final)
         bins = np.histogram_bin_edges(final[finite], bins=bin_count(final[finite]))
@@ -118,13 +104,7 @@ def log_odds_histogram(
 
 
 def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Figure:
-    """Return a figure of the scores that the released models of both worlds got, and the threshold.
-
-    Args:
-        worlds: bool [T].
-        scores: [T].
-        threshold: from which on a score decides for D; None leaves it out.
-    """
+    """Return a figure of the scores of both worlds' released models, and the threshold."""
     with panel("score of the released model", "density", above=0.06) as (figure, axes):
         bins = np.histogram_bin_edges(scores, bins=bin_count(scores))
         for world, colour, label in WORLDS:
@@ -146,14 +126,6 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
 
     The equal mixture over mu of N(+mu^2/2, mu^2) in world D and N(-mu^2/2, mu^2) in D'. Trials with
     mu = 0 are an atom at 0 and have no density: the rest integrates to their share.
-
-    Args:
-        log_odds: the points, [n].
-        mu: [T].
-        world: True for D.
-
-    Returns:
-        [n].
     """
     ordered = np.sort(mu)
     # A thousand quantiles draw the same curve as all the trials, in bounded memory.
@@ -165,12 +137,7 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
 
 
 def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
-    """Return a figure of the belief that a client took part, after every round.
-
-    Args:
-        rounds: [k].
-        beliefs: [k] each, by the client's name.
-    """
+    """Return a figure of the belief that a client took part, after every round."""
     with panel("", "belief after the round") as (figure, axes):
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
         marker = "o" if len(rounds) == 1 else None
@@ -192,13 +159,7 @@ def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats])
 
 
 def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
-    """Return a figure of how many canaries, in and out, have a score in each bin.
-
-    Args:
-        edges: of the bins, [n + 1].
-        included: counts of canaries that were in, [n].
-        left_out: counts of canaries that were not, [n].
-    """
+    """Return a figure of how many canaries, in and out, have a score in each bin."""
     with panel("score: inner product with the aggregates, summed over rounds", "canaries") as (
         figure,
         axes,

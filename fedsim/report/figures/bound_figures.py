@@ -30,8 +30,6 @@ from fedsim.report.figures.canvas import (
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured advantage."""
-
     label: str
     value: float
     interval: tuple[float, float] | None
@@ -45,12 +43,7 @@ def advantages(
     theorem2: float | None,
     bound_name: str = "bound ρα",
 ) -> Figure:
-    """Return a figure of measured advantages with their intervals against what theory says of them.
-
-    Args:
-        bound: rho_alpha from the noise used, or another one; None leaves it out, as of all three.
-        theorem2: the paper's printed formula, which is no bound and is labelled so.
-    """
+    """Return a figure of measured advantages with their intervals against theory."""
     with page_style():
         figure, axes = new_axes()
         tops = [0.05]
@@ -110,13 +103,7 @@ def guarantee(
     curve: BeliefCurve | None,
     rho_beta: float,
 ) -> Figure:
-    """Return a figure of epsilon by every accountant, and how sure an adversary gets.
-
-    Args:
-        rounds: [n], after which epsilon is.
-        epsilons: [n] each, by the accountant's name.
-        curve: how often the worst-case belief exceeds a value, in both worlds; None leaves it out.
-    """
+    """Return a figure of epsilon by every accountant, and how sure an adversary gets."""
     with page_style():
         figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
         axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
@@ -154,11 +141,6 @@ def epsilons(
     """Return a figure of epsilon after some rounds, by who states it.
 
     The third is drawn as the reference that the others are compared with.
-
-    Args:
-        rounds: [n].
-        spent: [n] each, by name; None is no value.
-        stop_at: the budget; None leaves it out.
     """
     with panel("", "ε after the round") as (figure, axes):
         looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
@@ -181,14 +163,7 @@ def epsilons(
 def lower_bounds(
     points: Sequence[tuple[str, float, bool, bool]], limit: float | None, confidence: str
 ) -> Figure:
-    """Return a figure of lower bounds on epsilon below each other, against what theory allows.
-
-    Args:
-        points: title, epsilon, whether it trusts the claimed noise, whether the report leads with
-            it.
-        limit: epsilon by theory; None leaves it out.
-        confidence: the start of a phrase, such as "95% ".
-    """
+    """Return a figure of lower bounds on epsilon below each other, against what theory allows."""
     with panel(f"ε is at least, with {confidence}confidence") as (figure, axes):
         places = np.arange(len(points))[::-1]
         for place, (_, epsilon, trusts, leads) in zip(places, points, strict=True):
@@ -219,13 +194,7 @@ def privacy_profile(
     theory: Sequence[float],
     directions: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> Figure:
-    """Return a figure of delta over epsilon: estimate and band of each direction, and theory's.
-
-    Args:
-        epsilons: [n].
-        theory: delta, [n].
-        directions: `estimate`, `low` and `high` [n] of "world_d" and "world_d_prime".
-    """
+    """Return a figure of delta over epsilon: estimate and band of each direction, and theory's."""
     with panel("ε", "δ(ε)") as (figure, axes):
         looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
         for name, profile in directions.items():
@@ -240,11 +209,7 @@ def privacy_profile(
 
 
 def success(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
-    """Return a figure of the largest success by baseline, both on logarithmic axes.
-
-    Args:
-        curves: pairs of baseline and largest success, in (0, 1], by the name of the curve.
-    """
+    """Return a figure of the largest success by baseline, both on logarithmic axes."""
     with page_style():
         figure, axes = new_axes()
         for place, (name, pairs) in enumerate(curves.items()):

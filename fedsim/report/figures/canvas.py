@@ -63,10 +63,7 @@ STYLE = {
 
 
 def to_svg(figure: Figure) -> str:
-    """Return the figure as a standalone SVG document without a date or a creator.
-
-    The document's description holds the numbers of the figure (`numbers.encode`).
-    """
+    """Return the figure as a standalone SVG document without a date or a creator."""
     buffer = io.StringIO()
     _plain_ticks(figure)
     with page_style():
@@ -77,10 +74,7 @@ def to_svg(figure: Figure) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the figure as a PNG for high-resolution screens and print.
-
-    The file's description holds the numbers of the figure (`numbers.encode`).
-    """
+    """Return the figure as a PNG for high-resolution screens and print."""
     buffer = io.BytesIO()
     _plain_ticks(figure)
     metadata = {"Software": None, "Description": numbers.encode(numbers.read(figure))}
@@ -104,23 +98,17 @@ def _plain_ticks(figure: Figure) -> None:
 
 
 def page_style() -> AbstractContextManager[None]:
-    """Return a context in which figures have the style of a report's page."""
     return style.context(["default", STYLE])
 
 
 def new_axes() -> tuple[Figure, Axes]:
-    """Return a figure of the usual size, and its axes."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     return figure, figure.subplots()
 
 
 @contextmanager
 def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
-    """Yield a figure and its axes to draw on; then name the axes and put the legend above them.
-
-    Args:
-        above: extra distance of the legend, as for `legend_above`.
-    """
+    """Yield a figure and its axes to draw on; then name the axes and put the legend above them."""
     with page_style():
         figure, axes = new_axes()
         yield figure, axes
@@ -134,12 +122,7 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
 def quantile_band(
     axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
 ) -> None:
-    """Draw a line with the band around it.
-
-    Args:
-        rounds: [k], counted from 1.
-        band: [3, k], low, middle and high.
-    """
+    """Draw a line with the band around it, [3, k]: low, middle and high."""
     low, middle, high = band
     axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
     # One round makes no line, but a point with its spread.
@@ -154,11 +137,7 @@ def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> 
 
 
 def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
-    """Draw levels and write their labels in the right margin, apart from one another.
-
-    Args:
-        levels: value, label, colour and style of each line.
-    """
+    """Draw levels and write their labels in the right margin, apart from one another."""
     bottom, top = axes.get_ylim()
     next_free = -np.inf
     for value, label, colour, line in sorted(levels):
@@ -179,23 +158,12 @@ def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) 
 
 
 def note(axes: Axes, x: float, text: str, align: str) -> None:
-    """Write a note above the axes.
-
-    Args:
-        x: where, in data coordinates.
-        align: "left", "center" or "right" of x.
-    """
     axes.text(
         x, 1.01, text, transform=axes.get_xaxis_transform(), ha=align, fontsize=8.5, color=MUTED
     )
 
 
 def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
-    """Make the horizontal axis one of rounds.
-
-    Args:
-        rounds: [k], ascending.
-    """
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -203,16 +171,11 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
 
 
 def from_zero(axes: Axes) -> None:
-    """Let the values begin at zero, and leave room above the highest."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:
-    """Put the legend, if there is anything in it, above the axes.
-
-    Args:
-        above: by how much higher, as a share of the axes' height.
-    """
+    """Put the legend, if there is anything in it, above the axes."""
     if not axes.get_legend_handles_labels()[0]:
         return
     axes.legend(

@@ -56,11 +56,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The series of a figure.
-
-    Attributes:
-        flat: nothing in the figure varies.
-    """
+    """The series of a figure."""
 
     series: tuple[Series, ...]
     flat: bool
@@ -73,7 +69,6 @@ def read(figure: Figure) -> Numbers:
 
 
 def encode(numbers: Numbers) -> str:
-    """Return the numbers as JSON, for the figure's file."""
     values = asdict(numbers)
     for one in values["series"]:
         one["values"] = [value if np.isfinite(value) else None for value in one["values"]]
@@ -81,7 +76,6 @@ def encode(numbers: Numbers) -> str:
 
 
 def decode(text: str) -> Numbers:
-    """Return the numbers of `encode`."""
     values = json.loads(text)
 
     def series(one: Mapping[str, Any]) -> Series:
@@ -127,7 +121,6 @@ class _Panel:
         return all(np.ptp(points[:, self.up]) <= room for points in drawn if len(points))
 
     def _found(self) -> Iterator[Found]:
-        """Yield name, places and values of every series."""
         for line in self.axes.lines:
             if name := _name(line):
                 yield from self._of_line(name, line)
@@ -185,29 +178,24 @@ class _Panel:
 
     @staticmethod
     def _points(line: Line2D) -> Points:
-        """Return the points of a line, [n, 2], NaN where it has gaps."""
         return np.asarray(line.get_xydata(), np.float64)
 
 
 def _ends(name: str, at: Sequence[float] | Points, values: Points) -> Iterator[Found]:
-    """Yield the lowest and the highest of some values at one place, as two series."""
     yield f"{name}, low", list(at), [float(np.min(values))]
     yield f"{name}, high", list(at), [float(np.max(values))]
 
 
 def _vertices(collection: Collection) -> list[Points]:
-    """Return the corners of every line or area, [n, 2] each."""
     return [np.asarray(path.vertices, float) for path in collection.get_paths()]
 
 
 def _name(artist: Artist | Any) -> str:
-    """Return what a series is called, "" where it has no name."""
     label = str(artist.get_label())
     return "" if UNNAMED.match(label) else label.removeprefix("_")
 
 
 def _named_ticks(axis: Axis) -> dict[float, str]:
-    """Return the names at an axis's ticks; none where they are numbers."""
     locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
     if not (isinstance(locator, FixedLocator) and isinstance(formatter, FuncFormatter)):
         return {}

@@ -116,10 +116,6 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
 
     Rates that stand for fewer than ten pairs are not drawn. Below the shaded area's edge an attack
     is no better than guessing.
-
-    Args:
-        curves: at most `MOST_CURVES`.
-        bound: what differential privacy allows at most, None where it allows everything.
     """
     with canvas.page_style():
         figure = Figure(figsize=(canvas.WIDTH, 4.6), layout="constrained")
@@ -153,12 +149,6 @@ LEGENDS = {"max": "largest distance", "min": "smallest distance", "median": "med
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """A pair that was followed.
-
-    Attributes:
-        sensitivities: [T, k].
-    """
-
     label: str
     distance: float
     choice: str
@@ -167,12 +157,6 @@ class Followed:
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """One neighbouring relation.
-
-    Attributes:
-        sensitivities: [T, k].
-    """
-
     name: str
     sensitivities: Floats
     bound: float
@@ -214,14 +198,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
 
 
 def over_training(relations: Sequence[Relation]) -> Figure:
-    """Return a figure of median and 5-95 % band over trials by round, beside what clipping allows.
-
-    Args:
-        relations: a panel for each: C for add-remove, 2C for replace.
-
-    Source:
-        Bernau et al., Figure 5.
-    """
+    """Return a figure of the median and 5-95 % band by round, beside what clipping allows."""
     with canvas.page_style():
         figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         panels = figure.subplots(1, len(relations), squeeze=False, sharey=True)[0]

@@ -38,12 +38,7 @@ def utility(
     accuracy: Mapping[str, Sequence[float | None]],
     loss: Mapping[str, Sequence[float | None]],
 ) -> Figure:
-    """Return a figure of accuracy and loss of the global model by round.
-
-    Args:
-        rounds: [n].
-        accuracy: `mean`, `low` and `high`, [n] each.
-    """
+    """Return a figure of accuracy and loss of the global model by round."""
     with page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -67,14 +62,7 @@ def by_client(
     weighted: Sequence[float | None],
     own_models: Mapping[str, Sequence[float | None]] | None,
 ) -> Figure:
-    """Return a figure of how accuracy is spread over clients, by round.
-
-    Args:
-        rounds: [n].
-        accuracy: `mean`, `low` and `high` over the clients of the global model's, [n] each.
-        weighted: [n], that over all their records.
-        own_models: as accuracy, of the clients' own models; None for none.
-    """
+    """Return a figure of how accuracy is spread over clients, by round."""
     with panel() as (figure, axes):
         at = np.array(rounds)
         for series, colour, label in (
@@ -92,11 +80,6 @@ def by_client(
 
 
 def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
-    """Return a figure of the local sensitivity by round.
-
-    Args:
-        sensitivity: [T, k].
-    """
     with panel("", "local sensitivity LS") as (figure, axes):
         rounds = np.arange(1, sensitivity.shape[1] + 1)
         quantile_band(
@@ -112,14 +95,7 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 def realised_noise(
     rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
 ) -> Figure:
-    """Return a figure of the measured standard deviation of the noise, beside the claim.
-
-    Args:
-        rounds: [k].
-        measured: [k].
-        interval: ends of the confidence interval, [2, k].
-        claimed: [k]; None without a claim.
-    """
+    """Return a figure of the measured standard deviation of the noise, beside the claim."""
     with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)
         axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")
@@ -132,12 +108,6 @@ def realised_noise(
 
 
 def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
-    """Return a figure of which share of the gradients was cut, by round.
-
-    Args:
-        rounds: [k].
-        share: [k], in [0, 1].
-    """
     with panel("", "gradients that were cut") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
@@ -148,12 +118,7 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
 
 
 def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) -> Figure:
-    """Return a figure of how many times the claimed noise there is at most, after every round.
-
-    Args:
-        rounds: [k].
-        limits: [k] each, by the name of the series; infinity where nothing is known yet.
-    """
+    """Return a figure of how many times the claimed noise there is at most, after every round."""
     with panel("", "noise over what is claimed, at most") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         least = min(limits, key=lambda name: limits[name][-1])
@@ -178,9 +143,6 @@ def distribution(counts: npt.NDArray[np.int64]) -> Figure:
     """Return a figure of how many records of each label every client has, as stacked bars.
 
     Many labels share a colour bar instead of a legend.
-
-    Args:
-        counts: int64 [clients, classes].
     """
     clients, classes = counts.shape
     with page_style():
@@ -213,11 +175,7 @@ def distribution(counts: npt.NDArray[np.int64]) -> Figure:
 
 
 def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | None]]) -> Figure:
-    """Return a figure of pictures, each above its replacement, if any.
-
-    Args:
-        pairs: [H, W] or [H, W, 3] each, values in [0, 1].
-    """
+    """Return a figure of pictures, each above its replacement, if any."""
     across = 6  # pairs beside one another
     replaced = pairs[0][1] is not None
     deep = -(-len(pairs) // across) * (1 + replaced)

@@ -62,7 +62,6 @@ LIMITS = (
 
 
 def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScreen:
-    """Return the first screen of the page: the verdict on the claim, and what was checked."""
     verdict, report = outcome.verdict, outcome.as_json()
     mends = [found.mend for found in outcome.findings if found.mend][:MOST_MENDED]
     data = outcome.data if isinstance(outcome, LoopAudit) else "the data of the app"
@@ -92,7 +91,6 @@ def _bars(outcome: AppAudit | LoopAudit) -> list[Bar]:
 
 
 def _table(outcome: AppAudit | LoopAudit) -> Table:
-    """Return every epsilon beside the others: claimed, by theory, by the attack."""
     claim, theory = outcome.claim, outcome.epsilon
     rows = [
         ["claimed", DASH if claim is None else number(claim.epsilon)],
@@ -131,7 +129,6 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Ch
 
 
 def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]]) -> str:
-    """Return the page of an audit as HTML."""
     if isinstance(outcome, LoopAudit):
         name, words, unit = outcome.loop, "a training loop", "one record"
     else:

@@ -62,12 +62,10 @@ Seen = Belief | Look
 
 
 def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
-    """Write report.html and report.json."""
     return report_directory.write_report(directory, report_json(report), render_html(report, seen))
 
 
 def state(report: Report) -> StateWords:
-    """Return how the measurements stand to the noise that the server states."""
     bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
     interval = None if empirical is None else tuple(empirical["advantage_interval"])
     limit = 0.0 if bounds is None else bounds["rho_alpha"]
@@ -83,7 +81,6 @@ def state(report: Report) -> StateWords:
 
 
 def verdict(report: Report) -> str:
-    """Return the answer in a sentence or two."""
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
     said = [f"{state(report).text}.", *stated(report)]
     if bounds is not None and belief is not None:
@@ -119,7 +116,6 @@ def verdict(report: Report) -> str:
 
 
 def table(found: Sequence[Seen]) -> RenderableType:
-    """Return the last rounds as the terminal shows them."""
     if beliefs := [each for each in found if isinstance(each, Belief)]:
         rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
         headings = ("trials", "round", "so far", "mean", "highest", "ρβ", "ε so far", "missed")
@@ -162,17 +158,11 @@ def _belief_cells(belief: Belief) -> list[str]:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows at the end."""
     alarms = [Label("Alarm:", text, alarming=True) for text in report["contradictions"]]
     return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
 def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        seen: the auditor's conclusions after every round, in order.
-    """
     drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
@@ -209,7 +199,6 @@ MOST = 5
 
 
 def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
-    """Return the first screen of the page, with a verdict for every round."""
     words, facts = state(report), report["facts"]
     return FirstScreen(
         answer=[verdict(report)],
@@ -261,7 +250,6 @@ def _beyond(belief: Belief) -> int:
 
 
 def _by_round(seen: Sequence[Seen]) -> Table:
-    """Return a row for each round: how it stands, and the number that says so."""
     lines = []
     for each in seen:
         words = so_far(each)
@@ -355,7 +343,6 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 def _canary_rows(
     canaries: Mapping[str, Any], bounds: Mapping[str, Any] | None, report: Report
 ) -> list[tuple[str, str]]:
-    """Return what canaries show, each number beside what the noise allows."""
     low, high = canaries["advantage_interval"]
     allowed = "" if bounds is None else f"; the noise allows {number(bounds['rho_alpha'])}"
     rows = [
@@ -372,7 +359,6 @@ def _canary_rows(
 
 
 def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
-    """Return what the planted texts prove about one text, and what they could not have shown."""
     proven, most, allowed = (
         number(texts[name]) for name in ("epsilon_at_least", "most", "allowed")
     )
@@ -396,7 +382,6 @@ def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
 
 
 def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, str]]:
-    """Return what planted texts show of the first trial."""
     rows = [
         (
             f"epsilon, by guesses of {texts['texts']} texts",
@@ -411,12 +396,10 @@ def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, s
 
 
 def _whose(series: str) -> str:
-    """Return whose noise a series of releases has."""
     return "the sums" if series == SUM else f"{series}'s messages"
 
 
 def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
-    """Return the figures of an audit without records, over rounds."""
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])
@@ -439,6 +422,5 @@ def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
 
 
 def _but_for(bounds: Mapping[str, Any]) -> str:
-    """Return how often the belief about the worst pair passes rho-beta; "" if unknown."""
     tail = bounds["tail_probability"]
     return f" (the worst pair passes this with probability {number(tail)})" if tail else ""

@@ -48,12 +48,10 @@ Report = Mapping[str, Any]
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report_json(report), render_html(report))
 
 
 def state(report: Report) -> StateWords:
-    """Return how the measured noise stands to the claimed noise."""
     release = report["release"]
     if any(one["severity"] == "alarm" for one in report["findings"]):
         return verdicts.CONTRADICTS_CLAIM
@@ -68,7 +66,6 @@ def state(report: Report) -> StateWords:
 
 
 def verdict(report: Report) -> str:
-    """Return the answer in one sentence or two."""
     release, canary, delta = report["release"], report["canary"], report["delta"]
     said = [f"{state(report).text}.", *stated(report)]
     if release is not None and release["noise"] == "none":
@@ -104,7 +101,6 @@ def verdict(report: Report) -> str:
 
 
 def _of_steps(release: Report, delta: float) -> str:
-    """Return a sentence about the epsilon of a training loop's steps."""
     how = "with batches as declared" if release["amplified"] else "without amplification"
     return (
         f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
@@ -114,7 +110,6 @@ def _of_steps(release: Report, delta: float) -> str:
 
 
 def _client_rows(report: Report) -> list[list[str]]:
-    """Return the table of clients: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
     release = report["release"]
     if release is None:
         return []
@@ -143,7 +138,6 @@ CLIENT_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ
 
 
 def _noise_rows(report: Report) -> list[tuple[str, str]]:
-    """Return the measurements of the noise, name by name."""
     release = report["release"]
     if release is None:
         return []
@@ -174,7 +168,6 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _step_rows(release: Report) -> list[tuple[str, str]]:
-    """Return the measurements of a training loop, name by name."""
     ends, sampling, told = release["epsilon"], release["sampling"], release["accountants"]
     rows = [
         ("steps", plain(release["steps"])),
@@ -195,7 +188,6 @@ def _step_rows(release: Report) -> list[tuple[str, str]]:
 
 
 def _canary_rows(report: Report) -> list[tuple[str, str]]:
-    """Return the measurements by canaries, name by name."""
     canary = report["canary"]
     if canary is None:
         return []
@@ -218,7 +210,6 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     parts: list[Block | RenderableType] = [Prose(verdict(report))]
     if rows := _client_rows(report):
         title = f"epsilon at delta {report['delta']:g}"
@@ -233,7 +224,6 @@ def summary(report: Report) -> RenderableType:
 
 
 def _sentence(finding: Report) -> str:
-    """Return a finding as a line."""
     rounds = finding["rounds"]
     shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
     where = f" (round {shown})" if rounds else ""
@@ -241,7 +231,6 @@ def _sentence(finding: Report) -> str:
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     release, facts = report["release"] or {}, report["facts"]
     steps = "steps" in release
     seen = f"{report['rounds']} {'steps' if steps else 'rounds'}"
@@ -263,7 +252,6 @@ MOST = 5
 
 
 def first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: the least protected nodes, and what was checked."""
     found, facts = state(report), report["facts"]
     mends = [one["mend"] for one in report["findings"] if one["mend"]]
     app = facts["app"] or "a Flower app"
@@ -299,7 +287,6 @@ def _unit(report: Report) -> str:
 
 
 def _bars(report: Report) -> list[Bar]:
-    """Return a bar for each of the least protected nodes, or for a loop's record."""
     words, release, canary = state(report), report["release"], report["canary"]
     mark, bars = Mark(words.kind, words.text), list[Bar]()
     if release is not None and release["towards"] == TOWARDS:
@@ -329,7 +316,6 @@ def _bars(report: Report) -> list[Bar]:
 
 
 def _right(mu: float) -> float:
-    """Return the share of right answers at a distance of mu standard deviations."""
     return share(gaussian.advantage(mu))
 
 

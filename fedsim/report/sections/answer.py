@@ -29,7 +29,6 @@ from fedsim.report.sections.theory import released
 
 
 def labels(report: Report) -> list[Label]:
-    """Return what every reader must know before the numbers."""
     found = [Label(title, text) for applies, title, text in _possible_cautions(report) if applies]
     if not found and not report.mechanism.dp_guarantee:
         found.append(Label("Not a DP guarantee.", report.mechanism.dp_note))
@@ -64,7 +63,6 @@ def _rehearsal(report: Report) -> Label:
 
 
 def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
-    """Return whether each caution applies, its title and its text."""
     rounding = report.mechanism.rounding
     return [
         (
@@ -151,7 +149,6 @@ def verdict(report: Report) -> str:
 
 
 def _by_chance(report: Report, limit: float) -> str:
-    """Return a sentence on what was measured above a limit without an alarm; else ""."""
     between, share = _between(report), success(report)
     if between is None or share is None or share <= limit or is_alarming(report):
         return ""
@@ -169,7 +166,6 @@ def _who(report: Report) -> str:
 
 
 def _of_one_training(report: Report) -> str:
-    """Return what takes the place of the one sentence for everybody."""
     said = [
         ONE_TRAINING,
         released(report),
@@ -189,7 +185,6 @@ def _but_for_a_tail(report: Report) -> str:
 
 
 def _secret(report: Report) -> str:
-    """Word the question of the game by its target."""
     replaced = report.neighbouring == "replace"
     if is_client(report):
         if replaced:
@@ -207,7 +202,6 @@ def _secret(report: Report) -> str:
 
 
 def _crafted(report: Report) -> str:
-    """Name a crafted target, which is no person's; "" where it is a record of D."""
     kind = report.challenge.kind
     if kind == "record":
         return ""
@@ -221,7 +215,6 @@ def _how_often(report: Report) -> str:
 
 
 def _far_from_a_finding(report: Report) -> str:
-    """Return the first sentence where so few trials prove little; "" elsewhere."""
     between = _between(report)
     if between is None or between[1] - between[0] < VAGUE:
         return ""
@@ -244,7 +237,6 @@ def _between(report: Report) -> Ends | None:
 
 
 def _canaries_prove(report: Report) -> str:
-    """Return the headline of the one-run audit as a sentence; "" without such an audit."""
     if report.one_run is None:
         return ""
     bound, name = attacks.headline(report.one_run), attacks.headline_name(report.one_run)
@@ -263,7 +255,6 @@ def _pac_allows(report: Report) -> str:
 
 
 def game(report: Report) -> str:
-    """Return sentences: what is played in every trial, and what advantage and belief are."""
     advantage = "Advantage is its true-positive rate less its false-positive rate"
     knows = "knows" if report.audit_mode in INFORMED else "may know"
     if is_halves(report):
@@ -284,7 +275,6 @@ def game(report: Report) -> str:
 
 
 def _neighbour(report: Report) -> str:
-    """Say how D' differs where all data of a client are the target."""
     if not is_client(report):
         return ""
     if report.neighbouring == "replace":

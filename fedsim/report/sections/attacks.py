@@ -101,17 +101,14 @@ CRAFTED = Section(_title, _crafted, _crafted_figures)
 
 
 def headline(found: OneRun) -> LowerBound:
-    """Return the leading bound of the headline's trial."""
     return found.bounds[leading(found.kind)]
 
 
 def headline_name(found: OneRun) -> str:
-    """Return the name of the leading bound."""
     return f"one-run {NAMES[leading(found.kind)]}"
 
 
 def summary(found: OneRun) -> Entries:
-    """Return the numbers for the terminal."""
     values = {name: number(bound.epsilon) for name, bound in found.bounds.items()}
     values["estimate"] = DASH if found.estimate.reason else number(found.estimate.epsilon)
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
@@ -158,7 +155,6 @@ SCORED = {
 
 
 def _reading(found: OneRun) -> list[str]:
-    """Return sentences about the canaries, their scores, and the headline."""
     clients = ", ".join(map(str, found.clients))
     less = ", without the part of the data that the auditor knew" if found.known_data else ""
     return [
@@ -235,7 +231,6 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
 
 
 def names(name: str, client: bool) -> tuple[str, str]:
-    """Return the short and the long name of an attack."""
     if name == empirical.CHALLENGE and client:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):

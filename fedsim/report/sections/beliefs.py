@@ -64,7 +64,6 @@ def _belief(report: Report, seen: Transcript) -> Figure:
 
 
 def _log_odds(report: Report, seen: Transcript) -> Iterator[Figure]:
-    """Yield the final log-odds; nothing where some are infinite."""
     final, mu = seen.log_odds[:, -1], report.prediction.mu
     if not np.isfinite(final).all():
         return
@@ -95,7 +94,6 @@ def _log_odds(report: Report, seen: Transcript) -> Iterator[Figure]:
 
 
 def _curves(report: Report) -> str:
-    """Say what the curves in the histogram of log-odds are."""
     mu = number(report.prediction.mu)
     if is_halves(report):
         return "Random halves have no closed-form prediction."
@@ -141,7 +139,6 @@ def _advantage(report: Report) -> Figure:
 
 
 def _sensitivity(report: Report, seen: Transcript) -> Iterator[Figure]:
-    """Yield local sensitivities; nothing where the adversary does not see single rounds."""
     if report.vantage == "released-model" or is_scored(report):
         return
     measured = report.empirical
@@ -157,7 +154,6 @@ def _sensitivity(report: Report, seen: Transcript) -> Iterator[Figure]:
 
 
 def _clipping_allows(report: Report) -> str:
-    """Say how far clipping lets the two worlds differ in a round."""
     if takes_local_steps(report):
         return ". By the replay of the linearised attack, which clipping does not limit."
     if not is_clipped(report):
@@ -193,7 +189,6 @@ def _entries(report: Report) -> Entries:
 
 
 def _words_of(report: Report) -> tuple[str, str]:
-    """Return the meaning of mu, and how the advantage was predicted."""
     alike, method, how = report.prediction.deterministic, report.prediction.method, ""
     if method == "simulation":
         kind = "the signal-to-noise ratio if no step were sampled; Λ is a mixture"

@@ -66,7 +66,6 @@ class About:
 
 
 def first(report: Report, about: About) -> FirstScreen:
-    """Return the first screen of a run's page."""
     told: list[str | Mark] = []
     for name, mark in states(report):
         told += [f"{name.capitalize()}: ", mark, " "]
@@ -88,13 +87,11 @@ def first(report: Report, about: About) -> FirstScreen:
 
 
 def _cautions(report: Report) -> list[str]:
-    """Return why the run is no release with a guarantee, in short."""
     said = " ".join(label.title for label in labels(report))
     return [said] if said else []
 
 
 def states(report: Report) -> list[tuple[str, Mark]]:
-    """Return the name of every vantage and its state, the worst first."""
     return [
         (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
     ]
@@ -116,13 +113,6 @@ def _figure(report: Report) -> Bars:
 def bar(
     name: str, report: Report, verdict: VantageVerdict, limit: float | None, remark: str = ""
 ) -> Bar:
-    """Return the bar of one vantage point of a run.
-
-    Args:
-        name: what the bar is called.
-        limit: how often the adversary is right there at most; None where nothing limits it.
-        remark: what stands beside it.
-    """
     measured = verdict.measured
     return Bar(
         name,
@@ -154,7 +144,6 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
 
 
 def checks(report: Report) -> list[Check]:
-    """Return what was checked of a run, whatever limits the organization sets itself."""
     values, place = encode(report), _audited(report)
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     found = [
@@ -206,7 +195,6 @@ ALLOWED = {"advantage": "advantage", "belief": "rho_beta"}
 
 
 def _own_limits(report: Report) -> list[Check]:
-    """Return a check for every limit of the organisation's own, towards every vantage."""
     found = []
     for place, verdict in enumerate(report.verdicts):
         for limit in verdict.limits:
@@ -256,7 +244,6 @@ def _version(about: About) -> str:
 
 
 def _limits(report: Report) -> str:
-    """Return the limits of the study."""
     one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
     guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
     return (

@@ -35,11 +35,7 @@ from fedsim.report.sections.section import (
 def beside_theory(
     report: Report, alarm: str, value: float, limit: float, chance: float | None = None
 ) -> Mark:
-    """Return how a lower bound on epsilon stands to the limit.
-
-    Args:
-        chance: how often chance alone puts the bound above the limit; None if unknown.
-    """
+    """Return how a lower bound on epsilon stands to the limit."""
     if alarm in report.contradictions:
         return Mark("alarm", "Above theory")
     if value > limit:
@@ -64,7 +60,6 @@ MEANING = (
 
 
 def rows(report: Report) -> dict[str, Row]:
-    """Return every lower bound on epsilon by its name, and how it stands to theory."""
     limit, found = report.bounds.tight_epsilon, {}
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
@@ -87,13 +82,11 @@ def rows(report: Report) -> dict[str, Row]:
 
 
 def assumed(report: Report) -> str:
-    """Return what the leading bound assumes."""
     assumes = report.empirical.lower_bounds[report.empirical.headline.name].assumes
     return "only independent trials" if assumes == "independent trials" else assumes
 
 
 def estimates(report: Report) -> list[Row]:
-    """Return the paper's estimates of epsilon, each with its worth."""
     epsilon, found = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
@@ -128,7 +121,6 @@ def estimates(report: Report) -> list[Row]:
 
 
 def _estimated(report: Report, value: float | None) -> str:
-    """Word an estimate, and why it is infinite."""
     if value != math.inf:
         return number(value)
     if report.mechanism.effective_noise_multiplier == 0 and is_clipped(report):
@@ -138,7 +130,6 @@ def _estimated(report: Report, value: float | None) -> str:
 
 
 def _worth_of_sensitivities(report: Report) -> str:
-    """Return the worth of the estimator from sensitivities for these steps."""
     if is_halves(report):
         return "No estimate: no single distance describes candidates that differ in half of D."
     if is_pac(report):
@@ -164,7 +155,6 @@ def _worth_of_sensitivities(report: Report) -> str:
 
 
 def agreement(report: Report) -> str:
-    """Return whether estimates that trust the claimed noise agree with the others, or ""."""
     comparisons = report.empirical.agreement.comparisons
     if not comparisons:
         return ""
@@ -186,7 +176,6 @@ def agreement(report: Report) -> str:
 
 
 def _groups(report: Report) -> list[Group]:
-    """Return the lower bounds in two groups, by whether they trust the claimed noise."""
     apart: dict[str, list[Line]] = {MEASURED: [], TRUSTING: []}
     for name, row in rows(report).items():
         trusts = report.empirical.lower_bounds[name].trusts_noise

@@ -33,7 +33,6 @@ class Transcript:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
-        """Return the arrays of a run, as `run_transcript.read` has checked them."""
         return cls(
             arrays["worlds"],
             arrays["log_odds"],
@@ -61,7 +60,6 @@ class Section:
     specialist: bool = False
 
     def heading(self, report: Report) -> str:
-        """Return the heading of the section in a report."""
         return self.title if isinstance(self.title, str) else self.title(report)
 
 
@@ -91,12 +89,10 @@ def is_halves(report: Report) -> bool:
 
 
 def is_client(report: Report) -> bool:
-    """Return whether the target is all data of a client."""
     return report.unit == "client"
 
 
 def is_clipped(report: Report) -> bool:
-    """Return whether clipping bounded what one record can change."""
     return report.mechanism.clipping
 
 
@@ -106,17 +102,14 @@ def is_sampled(report: Report) -> bool:
 
 
 def takes_local_steps(report: Report) -> bool:
-    """Return whether clients took several steps on their own in a round."""
     return report.mechanism.local_steps > 1
 
 
 def is_alarming(report: Report) -> bool:
-    """Return whether anything contradicts theory."""
     return bool(report.contradictions)
 
 
 def advantage_limit(report: Report) -> float:
-    """Return the limit of the advantage: rho_alpha, or the bound of PAC privacy."""
     return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
 
 
@@ -127,7 +120,6 @@ def success(report: Report) -> float | None:
 
 
 def success_ends(report: Report) -> Ends | None:
-    """Return the interval of the share of trials won."""
     ends = report.empirical.advantage_interval
     return None if ends is None else ((1 + ends[0]) / 2, (1 + ends[1]) / 2)
 
@@ -144,7 +136,6 @@ def challenge_of(report: Report) -> str:
 
 
 def trials_of(report: Report) -> str:
-    """Return how many trials there were, such as "1 trial"."""
     return f"{report.trials} trial{'s' * (report.trials != 1)}"
 
 
@@ -159,7 +150,6 @@ def is_scored(report: Report) -> bool:
 
 
 def score_caution(report: Report) -> str:
-    """Return " " and a sentence where log-odds are no likelihood ratios, else ""."""
     if report.vantage == "released-model":
         return " For the released model it describes an attack's score, which has no bound."
     if takes_local_steps(report):
@@ -170,7 +160,6 @@ def score_caution(report: Report) -> str:
 
 
 def standard_errors_apart(report: Report) -> str:
-    """Return in brackets how far prediction and measurement differ, and the p; "" if unknown."""
     measured, predicted = report.empirical.advantage, report.prediction.advantage
     distance = report.prediction.distance
     if measured is None or predicted is None or distance is None or not distance.standard_error:
@@ -186,12 +175,10 @@ def yeom_bound(report: Report) -> str:
 
 
 def measure(report: Report) -> str:
-    """Return the name of the measure that leads of the model's worth, such as "accuracy"."""
     return WORDS[report.utility.task].measure
 
 
 def worths(report: Report) -> str:
-    """Return the measure's mean as text, before the first and after the last round."""
     found, words = report.utility, WORDS[report.utility.task]
     if not found.accuracy.mean:
         return DASH
@@ -200,12 +187,10 @@ def worths(report: Report) -> str:
 
 
 def baseline(report: Report) -> str:
-    """Return the score of a model that has learnt nothing, as text."""
     return WORDS[report.utility.task].baseline(_worth(report))
 
 
 def worths_in_full(report: Report) -> str:
-    """Return the measure beside its baseline and other measures, with a warning if needed."""
     if not report.utility.accuracy.mean:
         return DASH
     words, found = WORDS[report.utility.task], _worth(report)
@@ -230,10 +215,8 @@ def _worth(report: Report) -> Worth:
 
 
 def clients_of(report: Report) -> str:
-    """Return what the noise hides: "a client's data" or "the record"."""
     return "a client's data" if is_client(report) else "the record"
 
 
 def at_delta(delta: float) -> str:
-    """Return at which delta an epsilon is stated, as text."""
     return f"at δ = {plain(delta)}"

@@ -46,7 +46,6 @@ IMAGE = Markup('<div class="target"><img src="data:image/png;base64,{}" alt="{}"
 
 
 def target(report: Report) -> str:
-    """Return sentences about the target, its choice, and the limits for other people."""
     challenge = report.challenge
     if challenge.kind != "record":
         who = "The target was crafted to be noticed, and is no person's record."
@@ -66,11 +65,7 @@ def target(report: Report) -> str:
 
 
 def part(report: Report, shown: Shown | None) -> Part:
-    """Return the section about the target.
-
-    Args:
-        shown: its record; None where it may not be shown, or was not kept.
-    """
+    """Return the section about the target."""
     found: Sequence[Block] = [Prose(_why_not(report), small=True)]
     if shown is not None:
         found = record(shown, f"Record {report.challenge.record} of D", "The data are public.")
@@ -89,12 +84,7 @@ def _why_not(report: Report) -> str:
 
 
 def record(shown: Shown, name: str, why: str) -> list[Block]:
-    """Return a record as blocks: a picture, or its most unusual columns.
-
-    Args:
-        name: of the record, a noun.
-        why: the page may show it, a sentence.
-    """
+    """Return a record as blocks: a picture, or its most unusual columns."""
     if shown.get("pixels") is not None:
         pixels = np.array(shown["pixels"], dtype=np.uint8)
         what = f"{name}, a picture labelled {shown['label']}"
@@ -145,16 +135,11 @@ MEANING = (
 
 
 def in_cases(baseline: float) -> str:
-    """Return a share as text, such as "1 in 1,000"."""
     return f"1 in {round(1 / baseline):,}"
 
 
 def sentence(risks: Mapping[str, Risks]) -> str:
-    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown.
-
-    Args:
-        risks: by whom they are: the server, a participant, and so on.
-    """
+    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown."""
     limits: dict[str, list[str]] = {}
     for name, pairs in risks.items():
         at_most = dict(pairs).get(EXAMPLE)
@@ -171,7 +156,6 @@ def sentence(risks: Mapping[str, Risks]) -> str:
 
 
 def table(risks: Mapping[str, Risks]) -> Table:
-    """Return the risks by baseline, a column for each name."""
     rows = [
         [in_cases(baseline), *("no limit" if one >= 1 else percent(one) for one in largest)]
         for baseline, largest in _by_baseline(risks)
@@ -207,7 +191,6 @@ def _words(report: Report) -> list[Block]:
 
 
 def of_run(report: Report) -> str:
-    """Return the sentence about all vantage points of a run; "" without limits."""
     return sentence({WHO[row.vantage]: row.risks for row in _limited(report)})
 
 
@@ -216,7 +199,6 @@ def _by_name(rows: Sequence[VantageBounds]) -> dict[str, Risks]:
 
 
 def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
-    """Return the measured true-positive rates beside what theory allows."""
     rates = report.empirical.true_positives
     if not rates:
         return []

@@ -22,7 +22,6 @@ from fedsim.report.sections.section import (
 
 
 def released(report: Report) -> str:
-    """Return the guarantee for everything released, as sentences; "" without a guarantee."""
     found = report.released
     if found is None or not report.mechanism.dp_guarantee:
         return ""
@@ -38,7 +37,6 @@ def released(report: Report) -> str:
 
 
 def _bounds(report: Report) -> Entries:
-    """Return the bounds of the audited vantage point, worded."""
     bounds = report.bounds
     return [
         *_single_records(report),
@@ -60,7 +58,6 @@ def _bounds(report: Report) -> Entries:
 
 
 def _further(report: Report) -> Entries:
-    """Return bounds by other arguments."""
     bounds = report.bounds
     return [
         ("ε by exact accounting", number(bounds.tight_epsilon)),
@@ -74,7 +71,6 @@ def _further(report: Report) -> Entries:
 
 
 def _why_infinite(report: Report) -> str:
-    """Return in brackets why epsilon is infinite; "" for a finite epsilon."""
     if math.isfinite(report.bounds.epsilon):
         return ""
     if is_pac(report):
@@ -87,7 +83,6 @@ def _why_infinite(report: Report) -> str:
 
 
 def _single_records(report: Report) -> Entries:
-    """Return what the protection of whole clients means for one record; nothing for other units."""
     if not is_client(report) or report.mechanism.sensitivity == "local":
         return []
     multiplier = report.mechanism.effective_noise_multiplier
@@ -106,7 +101,6 @@ def _single_records(report: Report) -> Entries:
 
 
 def _budget(report: Report) -> str:
-    """Return in a sentence what the rounds have spent, by which account, and what ended them."""
     found = report.budget
     trainings = 1 if report.released is None else report.released.trainings
     limit = f"privacy.stop-at = {number(found.stop_at)}"
@@ -142,7 +136,6 @@ def _words(report: Report) -> list[Block]:
 
 
 def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
-    """Yield the budget; where every value is infinite the page says it in a sentence."""
     found, together = report.budget, report.released
     spent = found.epsilon_by_round
     if not any(map(math.isfinite, spent)):
@@ -293,7 +286,6 @@ def _pac_entries(report: Report) -> Entries:
 
 
 def _released_by_all(report: Report) -> Entries:
-    """Return the information that all trials released; nothing with noise of the seed."""
     information = report.pac.released_information
     if information is None:
         return []
@@ -303,7 +295,6 @@ def _released_by_all(report: Report) -> Entries:
 
 
 def _candidate(report: Report) -> Entries:
-    """Return how often the secret one of several candidates can be named; nothing for a pair."""
     bound, candidates = report.pac.candidate_success_bound, report.pac.candidates
     if not is_halves(report) or bound is None:
         return []

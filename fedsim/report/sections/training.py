@@ -32,7 +32,6 @@ AUDIT_MODES = {
 
 
 def scope(report: Report) -> str:
-    """Return the size and the setting of the run in one line."""
     local_steps = report.mechanism.local_steps
     return " · ".join(
         (
@@ -50,7 +49,6 @@ def scope(report: Report) -> str:
 
 
 def _optimizer_settings(report: Report) -> dict[str, dict[str, float]]:
-    """Return the settings of each optimiser as they are named, by the optimiser."""
     training = report.training
     return {
         "sgd": {"momentum": training.momentum},
@@ -63,7 +61,6 @@ def _rate(report: Report) -> str:
 
 
 def _step(report: Report) -> str:
-    """Return sentences about the step of a round."""
     if report.mechanism.joining_rate < 1 and not is_client(report):
         return _round_of_joining_clients(report)
     if is_sampled(report) and not is_client(report):
@@ -166,7 +163,6 @@ def _optimisation(report: Report) -> str:
 
 
 def _gradients(report: Report) -> str:
-    """Return in which precision and by which rules per-example gradients were clipped."""
     sentence = f"Forward and backward passes ran in {report.precision}"
     fallbacks = report.model.gradient_fallbacks
     if not fallbacks:
@@ -200,7 +196,6 @@ OPTIMIZER_KEYS: dict[str, set[str]] = {
 
 
 def _settings(report: Report) -> dict[str, Settings]:
-    """Return the settings by the headings below which they stand."""
     return {
         "Federation": {
             "Clients": report.clients,
@@ -252,7 +247,6 @@ def _data(report: Report) -> Settings:
 
 
 def _sizes(sizes: list[int]) -> list[int] | str:
-    """Return the clients' numbers of records, in short where there are many."""
     if len(sizes) <= LISTED:
         return sizes
     return f"{min(sizes)} to {max(sizes)}, median {median(sizes):g}"
@@ -303,7 +297,6 @@ def _mechanism(report: Report) -> Settings:
 
 
 def _training(report: Report) -> Settings:
-    """Return the training's settings, without those that had no effect or stand elsewhere."""
     training, idle = report.training, {"learning_rate"}
     for name, keys in OPTIMIZER_KEYS.items():
         idle |= keys if name != training.optimizer else set()

@@ -51,14 +51,11 @@ class Said:
     detail: str
 
     def __str__(self) -> str:
-        """Return both as one line."""
         return f"{self.headline} {self.detail}"
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The four lines about a vantage point."""
-
     advantage: Said
     belief: Said
     epsilon: Said
@@ -72,7 +69,6 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 
 
 def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
-    """Return the words for the state of a vantage point, with their advice."""
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
     return words_of(
@@ -84,7 +80,6 @@ def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:
-    """Return the four lines about a vantage point."""
     return Lines(
         advantage=_advantage(verdict),
         belief=_belief(verdict),
@@ -124,7 +119,6 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
 
 
 def holds_for(report: Report) -> str:
-    """Return a sentence about whom the limits of theory hold for."""
     if not is_clipped(report):
         return "Without clipping, theory sets no limit."
     if is_pac(report):
@@ -145,7 +139,6 @@ def holds_for(report: Report) -> str:
 
 
 def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
-    """Return in sentences what the answer to a limit of the organisation's own rests on."""
     theory = _theory_beside(verdict, limit)
     if limit.answer == "meets" and limit.by == "theory":
         tail = f" {LESS_TAIL}" * (limit.of == "belief")
@@ -163,7 +156,6 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
 
 
 def proven_by(measured: MeasuredThere) -> str:
-    """Return the name of the estimator that proved the lower bound on epsilon."""
     canaries = "canaries of one training"
     return canaries if measured.epsilon_by == "one_run" else TITLES[measured.epsilon_by]
 
@@ -178,7 +170,6 @@ def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
 
 
 def _told(limit: OwnLimit) -> str:
-    """Return what so many trials would show, and of whom."""
     if limit.of == "advantage":
         return (
             "would decide it for this target with 80% probability, if the adversary stays right "
@@ -291,7 +282,6 @@ def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
 
 
 def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
-    """Return whether PAC noise was budgeted for this vantage point."""
     return is_pac(report) and verdict.vantage != "server"
 
 
@@ -367,7 +357,6 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _seen(report: Report, verdict: VantageVerdict) -> str:
-    """Return a sentence about what the server sees, which the trust model decides."""
     if verdict.vantage != "server" or verdict.state == "no-limit":
         return ""
     (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
@@ -375,7 +364,6 @@ def _seen(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _power(report: Report, verdict: VantageVerdict) -> str:
-    """Return which shortfall of the noise would have been seen; "" after an alarm."""
     if verdict.state == "above":
         return ""
     # The audited vantage point measures the noise itself; elsewhere an attack counts decisions.
@@ -384,7 +372,6 @@ def _power(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:
-    """Return a sentence where the belief is an attack's score, which theory does not bound."""
     if verdict.measured is None or verdict.measured.exact_posterior:
         return ""
     if verdict.vantage == report.vantage:

@@ -28,7 +28,6 @@ OF_THE_MODEL = "Can someone who has only the final model tell who was in the tra
 
 
 def by_the_model(report: Report) -> str:
-    """Return in sentences what the attack on the target says of the final model alone."""
     (verdict,) = (found for found in report.verdicts if found.vantage == "released-model")
     measured, allowed = verdict.measured, verdict.allowed
     bound = (
@@ -50,7 +49,6 @@ def by_the_model(report: Report) -> str:
 
 
 def deployed(report: Report) -> str:
-    """Return what the experiment implies for a deployment; "" with noise of the system."""
     found = report.bounds
     if report.noise_source != "seed" or report.mechanism.noise == "pac":
         return ""
@@ -81,7 +79,6 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
 
 
 def _own_limits(report: Report) -> list[Block]:
-    """Return the lines about the organisation's own limits; nothing without them."""
     groups: dict[str, list[Line]] = {}
     for verdict in report.verdicts:
         for limit in verdict.limits:
@@ -134,7 +131,6 @@ NUMBER_HEADINGS = (
 
 
 def trust(report: Report) -> str:
-    """Return in words who added noise, how messages were summed, what the bounds count on."""
     words = TRUST.get(report.trust, "")
     if rounding := report.mechanism.rounding:
         words += (
@@ -245,7 +241,6 @@ def choose(report: Report) -> str:
 
 
 def _protects(change: Change, vantage: str) -> bool:
-    """Return whether noise protects from an adversary at all, with a setting changed."""
     (towards,) = (found for found in change.towards if found.vantage == vantage)
     return math.isfinite(towards.epsilon)
 

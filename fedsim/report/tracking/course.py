@@ -74,7 +74,6 @@ class Course:
 
     @property
     def busy_text(self) -> str:
-        """The clients that have not answered, and the time; "" if the server waits for none."""
         if not self.busy:
             return ""
         clients = f"client{'s' * (len(self.busy) > 1)} {', '.join(map(str, self.busy))}"
@@ -82,7 +81,6 @@ class Course:
 
     @property
     def look(self) -> Look:
-        """The last look, or an empty one."""
         return self.looks[-1] if self.looks else Look(0)
 
     @property
@@ -95,7 +93,6 @@ class Course:
 
     @property
     def accuracy_text(self) -> str:
-        """The leading measure of the model with its baseline; "" without an evaluation."""
         if (accuracy := self.steady_accuracy) is None:
             return ""
         if self.majority is None:

@@ -62,8 +62,6 @@ FAINT = Markup('stroke-opacity=".35"')
 
 
 class _Axes:
-    """A plane of x from 0 to `right` and y from `low` to `high`."""
-
     def __init__(self, right: float, low: float, high: float) -> None:
         self._right, self._low, self._high = right, low, high
 
@@ -75,7 +73,6 @@ class _Axes:
         return TOP + (HEIGHT - TOP - BOTTOM) * share
 
     def level(self, value: float, text: str, style: Markup) -> Markup:
-        """Return a horizontal line with a name at its left end."""
         across = LINE.format(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), style)
         return across + TEXT.format(LEFT - 6, self.y(value) + 4, "end", text)
 
@@ -84,11 +81,7 @@ class _Axes:
 
 
 def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
-    """Return a picture of the accuracy by round; "" with fewer than two rounds.
-
-    Args:
-        by_round: in [0, 1].
-    """
+    """Return a picture of the accuracy by round; "" with fewer than two rounds."""
     if len(by_round) < 2:
         return Markup("")
     axes = _Axes(max(rounds, *by_round), 0.0, 1.0)
@@ -120,8 +113,6 @@ PROVISIONAL = (
 
 
 class LivePage:
-    """Writes the page of a run while it goes on."""
-
     name = FILE
     from_the_beginning = False
 
@@ -132,13 +123,11 @@ class LivePage:
         self._write("starting")
 
     def see(self, event: Event, course: Course) -> None:
-        """Write the page, after every batch of trials and otherwise now and then."""
         self._course = course
         if event.get("phase") == "batch" or time.monotonic() - self._written >= SELDOM:
             self._write(course.phase)
 
     def leave(self, finished: bool) -> None:
-        """Write a page that leads to the report, or that says how to resume."""
         if finished:
             self._directory.write_text(FILE, render_finished(self._config.run.name))
         else:
@@ -151,7 +140,6 @@ class LivePage:
 
 
 def render_finished(name: str) -> str:
-    """Return the page of a finished run, which leads to its report."""
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
@@ -167,11 +155,6 @@ def render_finished(name: str) -> str:
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
-    """Return the page.
-
-    Args:
-        resumed_by: the command that resumes a stopped run; "" while it runs.
-    """
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
     exact = at_server.is_exact(
@@ -218,11 +201,7 @@ MOST = 5
 
 
 def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
-    """Return the first screen of an attacked run, with a verdict after every batch.
-
-    Args:
-        exact: whether the adversary decides by the exact posterior.
-    """
+    """Return the first screen of an attacked run, with a verdict after every batch."""
     words = so_far(course.look, course.rho_alpha, exact)
     said: list[Words] = [" ".join(_said(course, planned))]
     looks = [look for look in course.looks[-MOST:] if look.interval is not None]
@@ -239,7 +218,6 @@ def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
 
 
 def _training(course: Course, delta: float) -> FirstScreen:
-    """Return the first screen of a training, in which no adversary is simulated."""
     running = f"Round {course.round} of {course.rounds} is running."
     if course.epsilon is None:
         return FirstScreen([running], checks=_checks(course))
@@ -257,7 +235,6 @@ def _training(course: Course, delta: float) -> FirstScreen:
 
 
 def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
-    """Return how a look stands to theory; None without an interval or a limit."""
     if look.interval is None or limit is None:
         return None
     return words_of(standing(look.interval, limit, exact=exact))
@@ -272,7 +249,6 @@ def _bar(look: Look, limit: float | None, exact: bool) -> Bar:
 
 
 def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
-    """Return a row for each look: how it stands, the belief and the accuracy."""
     rows = []
     for look in looks:
         words = so_far(look, limit, exact) or NOT_MEASURED
@@ -282,17 +258,12 @@ def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
 
 
 def _checks(course: Course) -> list[Check]:
-    """Return the checks that need no report."""
     waits = f"The server waits for {course.busy_text}."
     return [settled(not course.busy, "No client keeps the server waiting.", waits)]
 
 
 def _of_classes(course: Course, schema: str) -> list[Block]:
-    """Return recall and precision of each class, folded; nothing before they are measured.
-
-    Args:
-        schema: TOML that names the classes; "" to use their numbers.
-    """
+    """Return recall and precision of each class, folded; nothing before they are measured."""
     if not course.recalls:
         return []
     names = schemas.parse(schema).classes if schema else map(str, range(len(course.recalls)))

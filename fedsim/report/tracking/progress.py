@@ -93,7 +93,6 @@ def following(
 
 
 def replay(directory: RunDirectory, watcher: Watcher) -> None:
-    """Pass all events of a finished or interrupted run to a watcher."""
     course = Course()
     for event, _ in directory.events():
         course = after(course, event)
@@ -103,27 +102,17 @@ def replay(directory: RunDirectory, watcher: Watcher) -> None:
 
 @dataclass(frozen=True)
 class Onlookers:
-    """Observers of a run: the live page and experiment trackers.
-
-    Attributes:
-        page: whether the live page is written.
-        trackers: by the place that the user named.
-    """
+    """Observers of a run: the live page and experiment trackers."""
 
     page: bool
     trackers: dict[str, Tracker]
 
     @classmethod
     def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
-        """Return the observers that the command names, before the run exists.
-
-        Args:
-            places: such as "tensorboard:DIR".
-        """
+        """Return the observers that the command names, before the run exists."""
         return cls(page, {place: trackers.opened(place) for place in places or ()})
 
     def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
-        """Return the observers as watchers of a run that is about to start."""
         found: list[Watcher] = [
             Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
         ]
@@ -150,7 +139,6 @@ class Steps(Progress):
         self._said = time.monotonic()
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Update a task, as `Progress.update` does."""
         super().update(task_id, **changes)
         if self.disable and time.monotonic() - self._said >= MINUTE:
             self._said, task = time.monotonic(), self.tasks[task_id]
@@ -162,7 +150,6 @@ class Steps(Progress):
 def progress(
     directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
 ) -> Iterator[None]:
-    """Show the events of a run while any process writes them."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -180,11 +167,7 @@ def progress(
 
 @contextmanager
 def preparing(console: Console) -> Iterator[Callable[[float], None]]:
-    """Show that a run is being prepared.
-
-    Yields:
-        A function for the search of the challenge: it takes the fraction of compared pairs.
-    """
+    """Show that a run is being prepared."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Steps(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
@@ -195,7 +178,6 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
-    """Show one bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Steps(*columns, TimeElapsedColumn(), console=console) as bar:
         task = bar.add_task(what, total=1.0)
@@ -209,8 +191,6 @@ def planned_steps(trials: TrialsConfig, rounds: int) -> int:
 
 @dataclass(frozen=True)
 class Bar:
-    """The progress bar of a run. It shows numbers that do not jump between batches."""
-
     bar: Progress
     task: TaskID
     config: Config
@@ -220,7 +200,6 @@ class Bar:
     """Reasons for missing clients that have been shown."""
 
     def see(self, event: Event, course: Course) -> None:
-        """Show one line of the run's events."""
         if "rounds" in event:
             rounds = event["rounds"]
             total = planned_steps(self.config.trials, rounds)
@@ -246,7 +225,6 @@ class Bar:
             self.bar.update(self.task, description=event["phase"])
 
     def _miss(self, event: Event) -> None:
-        """Print that a client is missing, once for each reason."""
         reason = event["reason"].rstrip(".")
         if reason not in self.absent:
             self.absent.add(reason)
@@ -265,12 +243,7 @@ class Bar:
 
 
 def worded(course: Course, training: bool) -> str:
-    """Return the text of the progress bar.
-
-    Args:
-        training: whether the run trains one kept model. Its epsilon grows over the whole run; in
-            an experiment, epsilon begins anew with each trial.
-    """
+    """Return the text of the progress bar."""
     first, last = course.trials
     said = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
     if (advantage := course.look.advantage) is not None:
@@ -288,11 +261,7 @@ def worded(course: Course, training: bool) -> str:
 def conclude(
     directory: RunDirectory, start: float, console: Console, verbose: bool = False
 ) -> None:
-    """Print the summary, the times of the phases, and the path of the report.
-
-    Args:
-        start: start of the command, in seconds since the epoch.
-    """
+    """Print the summary, the times of the phases, and the path of the report."""
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = results.read(directory)
@@ -319,11 +288,7 @@ def _print_times(
 
 
 def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print the model's privacy and quality, and its path.
-
-    Args:
-        start: start of the command, in seconds since the epoch.
-    """
+    """Print the model's privacy and quality, and its path."""
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     console.print(model_card.summary(model_card.read(directory)))

@@ -23,13 +23,7 @@ from fedsim.report.tracking.course import Course, Event
 
 @dataclass(frozen=True)
 class Subject:
-    """The run that is tracked.
-
-    Attributes:
-        name: name of its directory.
-        identity: unique identifier of the run.
-        parameters: resolved configuration by dotted key.
-    """
+    """The run that is tracked."""
 
     name: str
     identity: str
@@ -47,19 +41,10 @@ class Tracker(Protocol):
         """
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers.
-
-        Args:
-            step: the number of the round or of the finished trials, or 0.
-            time: in seconds since the epoch.
-        """
+        """Write numbers."""
 
     def end(self, finished: bool) -> None:
-        """End the tracking of a finished or interrupted run.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """End the tracking of a finished or interrupted run."""
 
 
 def folder(place: str) -> Path:
@@ -85,14 +70,7 @@ WHY = 200
 
 
 class MlflowTracker:
-    """Writes a run of the experiment "fedsim".
-
-    Args:
-        place: a folder, which gets mlflow.db, or the URI of a tracking store, with its "://".
-
-    Raises:
-        InputError: MLflow is not installed, or cannot write there.
-    """
+    """Writes a run of the experiment "fedsim"."""
 
     def __init__(self, place: str) -> None:
         # Nothing is sent to any machine except the named server: no usage statistics.
@@ -117,7 +95,6 @@ class MlflowTracker:
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Find the run by its identity, or make it."""
         client = self._client
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
@@ -136,18 +113,12 @@ class MlflowTracker:
         return {}
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers.
-
-        Args:
-            time: in seconds since the epoch.
-        """
         from mlflow.entities import Metric  # noqa: PLC0415
 
         metrics = [Metric(name, value, int(time * 1000), step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
     def end(self, finished: bool) -> None:
-        """End the run."""
         self._client.set_terminated(self._run, status="FINISHED" if finished else "KILLED")
 
     def _last_step(self, name: str) -> int:
@@ -165,8 +136,6 @@ def _unless_told_anyway(what: threading.ExceptHookArgs) -> None:
 
 
 class TensorBoardTracker:
-    """Writes event files for `tensorboard --logdir`."""
-
     def __init__(self, place: str) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
@@ -191,13 +160,11 @@ class TensorBoardTracker:
         return {}
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step, walltime=time)
         self._writer.flush()
 
     def end(self, finished: bool) -> None:
-        """Close the file."""
         self._writer.close()
 
 
@@ -209,14 +176,7 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 
 
 def opened(target: str) -> Tracker:
-    """Return the tracker of one --track.
-
-    Args:
-        target: such as "tensorboard:DIR".
-
-    Raises:
-        InputError: there is no such tracker, it lacks a place, or its package is not installed.
-    """
+    """Return the tracker of one --track."""
     name, _, place = target.partition(":")
     if name not in TRACKERS or not place:
         known = ", ".join(TRACKERS)
@@ -239,20 +199,13 @@ def parameters(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
     The seed is included only if the noise also comes from it. Otherwise, the seed would reveal
     which trials used the record.
-
-    Args:
-        values: the run's configuration, by dotted key.
     """
     secret = PLACES if values["privacy.noise-source"] == "seed" else PLACES | {"run.seed"}
     return {key: value for key, value in values.items() if key not in secret}
 
 
 class Tracking:
-    """Follows a run and passes its numbers to a tracker.
-
-    Args:
-        name: its name in messages; passwords of URLs are removed.
-    """
+    """Follows a run and passes its numbers to a tracker."""
 
     from_the_beginning = True
 
@@ -262,12 +215,10 @@ class Tracking:
         self._last: dict[str, int] | None = None
 
     def see(self, event: Event, course: Course) -> None:
-        """Write the numbers of an event."""
         if (found := logged(event, course)) is not None:
             self._log(*found, event["time"])
 
     def leave(self, finished: bool) -> None:
-        """Write the report's numbers, if there is a report, and end."""
         if finished:
             self._log(*headline(self._directory), self._written_at())
         self._begun()
@@ -327,11 +278,7 @@ OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsil
 
 
 def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
-    """Return the final numbers of a finished run, from its report or its public card.
-
-    Returns:
-        The numbers, and their step: trials of an experiment, rounds of a training.
-    """
+    """Return the final numbers of a finished run, from its report or its public card."""
     if directory.config.run.job == "training":
         return _of_card(directory)
     report = results.read(directory)

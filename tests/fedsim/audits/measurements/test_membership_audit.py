@@ -226,5 +226,5 @@ def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_mos
     names = {name: attacks.names(name, client=False) for name in ("lira", "rmia-offline")}
     assert names["lira"][1] == "LiRA, online, on the challenge"
     assert names["rmia-offline"][1] == "RMIA, offline, on the challenge"
-    attacks = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
-    assert attacks.drawn(attacks, client=False) == {"LiRA on all\nglobal models": found}
+    results = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
+    assert attacks.drawn(results, client=False) == {"LiRA on all\nglobal models": found}
