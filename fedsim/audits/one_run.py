@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # torch takes a second
     from fedsim.game.one_run import Scored
 
 COLUMNS = ("trial", "canary", "included", "score")
-"""Columns of a file of scores. `trial` may be missing for a single trial."""
-
 HEADINGS = ("how", "ε", "guesses", "assumes")
 
 

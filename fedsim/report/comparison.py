@@ -37,15 +37,11 @@ from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections import vantage_words
 
 Row = dict[str, Any]
-
 FIRST = ("privacy", "federation", "training", "model", "data", "challenge")
-"""Tables of settings that name a run, in order: first privacy, then learning."""
-
 MOST_BARS = 9
 """Most bars of a figure; beyond, each run has one bar, for its worst vantage."""
 
 MOST_SAID = 4
-
 WHO_SEES_MORE = ("server", "participant", "released-model")
 
 
@@ -193,9 +189,6 @@ def _bar(row: Row, names: Mapping[int, str]) -> Bar:
 
 
 ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
-"""A note for runs whose noise is real."""
-
-
 TAIL = "ρβ limits the belief, except in the share of trainings in brackets"
 """A note on the limit of the belief, which does not hold in a tail."""
 
@@ -337,7 +330,6 @@ def _words(report: Report, found: VantageVerdict) -> str:
 
 
 KIND = "comparison"
-"""What report.json says that it is of."""
 
 HEADINGS = (
     *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (but for a tail)", "ρα", "Predicted"),

@@ -27,21 +27,11 @@ from fedsim.report.document.blocks import (
 from fedsim.report.document.first_screen import settled
 
 Report = Mapping[str, Any]
-
 SHOWN_CLIENTS = 20
-"""How many clients the terminal shows; the page and JSON have all of them."""
-
 TOP = 3
-"""The number of a client's labels or key values that are named."""
-
 COUNTED_CLASSES = 10
-"""The largest number of classes with a table that has a column for each."""
-
 LARGEST = "most records"
-"""The heading of the column that names values of the key."""
-
 BAR = 12
-"""Characters of the longest bar on the terminal."""
 
 
 def assemble(config: Config) -> dict[str, Any]:
@@ -155,7 +145,6 @@ def render_html(report: Report) -> str:
 
 
 MOST = 5
-"""Clients, those with the most records, that the first screen shows."""
 
 
 def _first(report: Report) -> FirstScreen:

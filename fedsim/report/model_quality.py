@@ -49,7 +49,6 @@ def of_classes(
 
 
 CONFIDENCE = 0.95
-"""Confidence of the intervals of recall, precision and calibration."""
 
 
 def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:

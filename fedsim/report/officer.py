@@ -30,7 +30,6 @@ QUESTIONS = (
     "Which of the parties above were tested, and should the others be?",
     "What else was released about the same people?",
 )
-"""What an officer asks the engineer before a decision."""
 
 LIMITS = (
     "That the model is anonymous, or that its release is approved. This is a legal question (GDPR, "
@@ -41,7 +40,6 @@ LIMITS = (
     "Extracted texts, reconstructed records, links with other data, breaches, and further releases "
     "about the same people, whose epsilons add up.",
 )
-"""Statements that no result supports, in the words of docs/explanation/anonymous.md."""
 
 
 def write(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:

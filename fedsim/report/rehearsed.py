@@ -23,10 +23,8 @@ OWN_OF_EACH = (
     "federation.auditor-sees",
     "federation.timeout",
 )
-"""Keys that a rehearsal may set otherwise: neither noise nor rounds depend on them."""
 
 TABLES = ("training.", "model.", "privacy.", "federation.")
-"""Tables that a rehearsal shares with its training."""
 
 
 def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:

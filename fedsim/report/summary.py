@@ -27,7 +27,6 @@ from fedsim.report.sections.section import (
 from fedsim.report.sections.theory import released
 
 Line = tuple[str, str, str, str]
-"""What was measured, the value, its interval, and what theory says."""
 
 
 def summary(report: Report, verbose: bool = False) -> RenderableType:

@@ -43,7 +43,6 @@ from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures
 
 KIND = "training"
-
 Report = dict[str, Any]
 
 PUBLIC = (

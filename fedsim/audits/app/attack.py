@@ -36,7 +36,6 @@ from fedsim.privacy.trust.model import Vantage
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
 HUGE, IDLE = 1e3, 1e-3
 """Norms of the target's and of the other clients' updates, in clipping norms."""
 

@@ -29,9 +29,7 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
 LEAST_TRIALS = 20
-
 BOUNDS = ("clopper_pearson", "gaussian")
-"""Lower bounds that judge a claim; both hold for any mechanism and any noise."""
 
 
 UNKNOWN = (
@@ -48,13 +46,8 @@ OWN_NOISE = (
 """Why a claim is not judged that theory supports only if the app's own noise is Gaussian."""
 
 ROUNDS_KEY = "num-server-rounds"
-"""Key under which Flower's templates declare the number of rounds."""
-
 TRIALS = 300
-"""Default number of attacked runs of an app."""
-
 LONGEST_TIME = 1e6
-"""Longest time limit, in seconds; sockets accept little more."""
 
 
 @dataclass(frozen=True, kw_only=True)

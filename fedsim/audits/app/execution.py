@@ -135,7 +135,7 @@ class AuditedApp:
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory and yield it ready to run. Its modules are unloaded at the end."""
+    """Load the app in a directory, and yield it ready to run; unload its modules at the end."""
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app

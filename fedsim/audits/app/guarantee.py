@@ -20,7 +20,6 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 LEAST, MOST = 1e-6, 1e100
-"""Range of noise multipliers that the accountants can resolve."""
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,11 @@ from fedsim.config import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
-
 STARTS = re.compile(r"\bstart_(?:server|simulation|client|numpy_client)\s*\(")
 """Calls that start Flower from a script of the older stack."""
 
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-
 LARGEST_SCRIPT = 2**20
-"""Bytes of a script that are searched for such calls."""
 
 
 @dataclass(frozen=True)

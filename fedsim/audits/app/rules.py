@@ -21,7 +21,6 @@ from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 LIBRARIES = ("opacus", "tensorflow_privacy", "jax_privacy")
-"""Import names of packages that make training differentially private."""
 
 DECLARE = (
     "if the claim is about a client's whole update as training returns it, set the claimed unit "
@@ -385,7 +384,6 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
     "noise-below-claim": _noise_below_claim,
     "local-below-claim": _local_below_claim,
 }
-"""The rules, by name."""
 
 
 def findings(

@@ -97,7 +97,6 @@ IS = {
     Verdict.SUPPORTED: "supported",
     Verdict.NOT_JUDGED: "not judged",
 }
-"""Verdicts on a claim, in a sentence about it."""
 
 
 STATUSES = {

@@ -17,8 +17,6 @@ from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 CONFIDENCE = 0.95
-"""Default confidence of every interval that a report shows."""
-
 CODE = ("trials", "neighbouring", "seed", "time_limit")
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
@@ -28,7 +26,6 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
     ),
 }
-"""Options of each audited object, beside a claim and a confidence."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
 
 ROLE = "auditor"
-"""Value of "role" in the node config of an auditor."""
 
 
 def is_auditor(context: Context) -> bool:

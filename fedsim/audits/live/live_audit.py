@@ -44,7 +44,6 @@ from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplie
 from fedsim.privacy.participation.sampling import participation
 
 Floats = npt.NDArray[np.float64]
-
 NOBODY = -1
 """Partition of an adversary that is not a client."""
 

@@ -23,10 +23,7 @@ from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy import identifiability
 
 Bools = npt.NDArray[np.bool_]
-
 MOST = 1 << 20
-"""Largest number of trials or canaries that a reason asks for."""
-
 HALF = 0.5
 """Share of the claimed noise that must be detectable, with `detectable.POWER`."""
 

@@ -26,7 +26,6 @@ from fedsim.privacy.mechanism import Mechanism, sensitivity
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
 FEWEST_GUESSED = 16
 """Fewest canaries for guesses: 16 right guesses of 16 prove an epsilon of about 1.5."""
 

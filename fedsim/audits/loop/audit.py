@@ -29,14 +29,10 @@ from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
 BOUNDS = ("clopper_pearson", "clopper_pearson_split")
-"""Lower bounds that hold for any mechanism."""
-
 TRADE_OFF = "trade_off"
 """A further lower bound, for a known mechanism with noise of unknown size."""
 
 LIBRARIES = ("torch", "opacus", "numpy")
-"""Packages that a loop's numbers depend on, where they are installed."""
-
 TRIALS, RECORDS = 400, 59
 """Default number of judged runs, and of records in D.
 
@@ -57,7 +53,6 @@ BATCH = 25
 """Runs of one request."""
 
 Runs = tuple[scoring.Bools, scoring.Floats]
-"""Worlds [T] and features [T, features]."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,12 +36,10 @@ from adversaries.errors import InputError
 from fedsim.audits.sandbox.channel import AppFailedError
 
 Floats = npt.NDArray[np.float64]
-
 OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
 """Attributes that Opacus adds to every parameter, outside any state dict."""
 
 CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
-
 UNREAD = ""
 """Checksum of an object that cannot be read."""
 

@@ -25,13 +25,11 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
 ALPHA = 1 - ALARM_CONFIDENCE
-
 NOISE_TAIL = ALPHA / 6
 """Error at either end of the noise's intervals. A third of ALPHA is for all steps together, a third
 for the tensors of the model, and a third for the single steps."""
 
 OVERALL = ", over all steps,"
-
 LEAST_NOISE = 1e-6
 """Noise multiplier below which there is no privacy."""
 

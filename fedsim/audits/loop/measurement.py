@@ -22,10 +22,7 @@ direction. energy: logarithm of the released numbers' squared length. steps: num
 """
 
 Features = tuple[float, ...]
-
 FULL = 0.95
-"""Participation rate from which the target counts as part of every step."""
-
 Form = Literal["watched", "model", "models", "steps"]
 """What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
 steps themselves."""

@@ -247,7 +247,6 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
     _seeded,
     _secure,
 )
-"""The rules, in the order of the report."""
 
 
 def findings(seen: Observation) -> tuple[Finding, ...]:

@@ -37,7 +37,6 @@ from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
-
 LARGEST = 50.0
 """Largest log-likelihood ratio of a step that counts."""
 

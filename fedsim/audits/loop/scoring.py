@@ -11,13 +11,9 @@ from fedsim.audits.loop.measurement import FEATURES
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
 LEARNING_CONFIDENCE = 0.9
 OF_STEPS = ("sampled", "total")
-"""Features that sum over every step."""
-
 THRESHOLDS = 32
-"""Thresholds tried for each score."""
 
 
 @dataclass(frozen=True)

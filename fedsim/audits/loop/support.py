@@ -25,7 +25,6 @@ LARGEST_EPSILON = 700.0
 """Largest epsilon with a finite exponential; no number of trials convicts it."""
 
 THRESHOLDS = np.linspace(-6.0, 12.0, 181)
-"""Thresholds of the score, in standard deviations above the mean without the target."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,6 @@ def _convicts(mu: float, trials: int, epsilon: float, delta: float) -> bool:
 
 
 HALVINGS = 16
-"""Bisections for the share of noise that a claim needs."""
 
 
 UNKNOWN = (

@@ -20,7 +20,6 @@ from fedsim.audits.loop.measurement import SHOWN, Seen, Statement, StepSeen
 from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 
 Floats = npt.NDArray[np.float64]
-
 ORIGINAL = "_fedsim_original"
 """Attribute of a wrapper that holds the wrapped method."""
 
@@ -32,7 +31,6 @@ SAMPLERS = {
     "WeightedRandomSampler": "weighted",
     "SequentialSampler": "in order",
 }
-"""Names of samplers by their class."""
 
 
 @dataclass

@@ -43,7 +43,6 @@ RULE = (
 )
 
 PROFILE_POINTS = 41
-
 CHANCE_RESOLVED = 0.02
 """Relative precision of the chance that a bound is above epsilon."""
 

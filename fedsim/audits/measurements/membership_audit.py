@@ -24,7 +24,6 @@ SEEN, SHADOWS_FOR_ONE = 10, 20
 """Most global models after the first whose losses are compared, and shadows for each of them."""
 
 COINS_SEED = 0x5EED
-"""Seed of randomised decisions, so that the same transcript gives the same report."""
 
 WITHOUT_LOSS = (
     "Attacks by losses are left out: the target is a crafted gradient, and no record has it, so "

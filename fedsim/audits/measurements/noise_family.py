@@ -19,10 +19,7 @@ SCALES = tuple(float(scale) for scale in 2.0 ** (np.arange(-4 * 32, 8 * 32 + 1) 
 """A sixteenth to 256 times the claimed noise, in steps of 2 %."""
 
 LINES = 2000
-"""Most supporting lines of a trade-off curve."""
-
 LARGEST_LOSS = 600.0
-
 REACH = 6.0
 """Standard deviations of the loss beyond which no supporting line is taken."""
 

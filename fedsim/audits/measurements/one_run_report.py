@@ -21,8 +21,6 @@ from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 Mine = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
-"""Coins and scores of one trial's canaries, both [m]."""
-
 HEADLINE = 0
 """Trial of the headline: always the first, so that no result decides it."""
 

@@ -209,7 +209,6 @@ SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """Games that a prediction under sampling plays, and the most steps of all of them together."""
 
 SIMULATION_SEED = 0x5EED
-"""Seed of the prediction alone, so that the same transcript gives the same report."""
 
 
 def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:

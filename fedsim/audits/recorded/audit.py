@@ -188,10 +188,7 @@ def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
 
 
 REPEATED = "rounds were repeated: the recorded run began again, and every attempt counts"
-
 UNBELIEVABLE = "the recorded {} is neither 0 nor from 1e-30 to 1e30; it counts as not recorded"
-
-
 DEFAULTS = AuditOptions()
 
 

@@ -36,9 +36,7 @@ TOTAL = (
 )
 
 Floats = npt.NDArray[np.float64]
-
 FILTER = "GaussianPrivacy"
-
 NARROW = 0.1
 """Largest relative error of a round's noise that identifies it as this share of the update.
 

@@ -11,12 +11,8 @@ from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from fedsim.federation.transcripts.records import Arrays
 
 Floats = npt.NDArray[np.float64]
-
 LARGEST = 1e30
-"""Parameters this large, and NaN, are refused: squares over those of the noise would overflow."""
-
 SIMULATION_SEED = 0x7EA1
-"""Seed of bystanders and dither, so that the same transcript gives the same report."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,7 @@ from fedsim.audits.recorded.recorded_noise import Step
 from fedsim.audits.recorded.transcript_release import EXCESS
 
 Floats = npt.NDArray[np.float64]
-
 TAIL = 1 - ALARM_CONFIDENCE
-
 LARGEST_SCALE = 600.0
 """Largest epsilon stated: a double has no smaller chances than exp(-700)."""
 

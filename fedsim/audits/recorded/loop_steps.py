@@ -27,7 +27,6 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 
 Floats = npt.NDArray[np.float64]
-
 GRID = 0.01
 """Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
 
@@ -38,7 +37,6 @@ NO_SUM = "no clipped sum was recorded, and without it noise cannot be told from 
 NO_STEP = "no step was recorded; there is nothing to audit"
 BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
 BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"
-
 SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
 UNSAMPLED = "no amplification by sampling: every step counts in which a record took part"
 NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"

@@ -14,7 +14,6 @@ from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.run import detectable
 
 Ends = Mapping[str, float]
-"""Standard deviation of one round: "point", and the ends "low" and "high"."""
 
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than the rounding errors of a "

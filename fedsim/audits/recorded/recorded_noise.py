@@ -32,7 +32,6 @@ NUMBERS = (
     "accountant_noise_multiplier",
     "accountant_sample_rate",
 )
-"""Numbers that an audit reads from a mechanism."""
 
 
 def claimed_std(mechanism: Mapping[str, Any]) -> float | None:

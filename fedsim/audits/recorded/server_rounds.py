@@ -57,7 +57,6 @@ RATE = (
 )
 
 WEIGHTINGS = ("uniform", "examples")
-
 EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
 """Logarithm of an e-value that counts as proof: chance rarely gives larger ones."""
 

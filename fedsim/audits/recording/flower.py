@@ -33,7 +33,6 @@ from fedsim.common.randomness import Role, generator
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound, Reply, Scalar
 
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
-
 IDLE_SHARE = 1e-3
 """Default length of the short canary over the long one: small, but not 0."""
 

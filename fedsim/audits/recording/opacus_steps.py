@@ -22,7 +22,6 @@ from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensit
 from fedsim.federation.transcripts.records import Scalar
 
 Recorded = TypeVar("Recorded")
-
 MISSING = "Opacus is not installed; install it with pip install opacus"
 
 NOT_OPACUS = (
@@ -36,11 +35,8 @@ DISTRIBUTED = (
 )
 
 UNRECORDED = "the model took a step with gradients that no recorded step released"
-
 CHANGED = "the model took a step along gradients that differ from the recorded ones"
-
 POISSON, OWN_BATCHES = "poisson", "the loop itself, which trains on other records than the loader's"
-
 _OPEN: dict[str, Recorder] = {}
 """Recorders of this process by path: an engine that is built anew continues the same file."""
 

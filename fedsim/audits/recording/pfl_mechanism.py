@@ -20,7 +20,6 @@ from fedsim.common.opacus_clipping import AGREE
 from fedsim.federation.transcripts.records import Scalar
 
 Mechanism = TypeVar("Mechanism")
-
 LONGER = 1e-3
 """Relative excess of a part over the clipping norm that is due to rounding in float32."""
 

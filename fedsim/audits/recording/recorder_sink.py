@@ -13,15 +13,12 @@ from fedsim.federation.transcripts.records import Facts, ObservedRound
 from fedsim.federation.transcripts.writer import Writer
 
 Sink = Callable[[ObservedRound], None]
-
 RUN = "{run}"
-"""Placeholder of the run in the name of a transcript."""
-
 log = logging.getLogger("flwr")
 
 
 class RoundSink:
-    """The output of a recorder's rounds. After a failure, logged once, it ignores further rounds."""
+    """The output of a recorder's rounds. After one failure, logged, it ignores further rounds."""
 
     def __init__(
         self,

@@ -24,7 +24,6 @@ APP = "app audit"
 LOOP = "loop audit"
 TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
-
 COUNT = "#"
 """Last part of a path that counts the entries of a list or an object."""
 

@@ -211,7 +211,6 @@ def words_of(
 
 
 Basis = Literal["measured", "theory"]
-
 Answer = Literal["meets", "misses", "cannot-tell"]
 
 

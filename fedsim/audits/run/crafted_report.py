@@ -32,7 +32,6 @@ WHAT = {
     "blank": "a record of zeros",
     "gradient": "a gradient of the clipping norm, which no record has",
 }
-"""Description of each challenge.kind."""
 
 
 def measure(run: AuditedRun) -> Crafted | None:

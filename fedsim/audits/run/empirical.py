@@ -90,10 +90,7 @@ SENSITIVITY_NOTE = (
 )
 
 FALSE_POSITIVES = (0.1, 0.01, 0.001)
-"""Rates of false positives at which true positives are measured."""
-
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
-"""Names of the attacks in a report."""
 
 
 def measure(run: AuditedRun) -> Empirical:

@@ -23,7 +23,6 @@ SYSTEM_NOISE = (
     "The operating system's entropy keyed the noise (a Philox stream for each trial, round and "
     "client), which was scaled to the global sensitivity."
 )
-"""Source of the noise of a run with a guarantee."""
 
 
 ONE_TRAINING = (
@@ -31,7 +30,6 @@ ONE_TRAINING = (
     "the noise is as claimed. Measure that beforehand, with many trials on data that need no "
     "protection."
 )
-"""Caution that replaces the rates of a single training, which are shares of several trials."""
 
 
 def dp_failings(config: Config) -> list[str]:

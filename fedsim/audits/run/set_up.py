@@ -103,7 +103,6 @@ def cautions(
 
 
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
-"""Keys of the training table that the report lists under the mechanism."""
 
 
 def data(run: AuditedRun) -> Data:

@@ -50,11 +50,7 @@ from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 MORE_NOISE, FEWER_ROUNDS, SAMPLED = 2.0, 2, 0.1
-"""Factor of the noise, divisor of the rounds, and factor of the sampling rate, for a change."""
-
-
 ByVantage = Mapping[Vantage, Releases]
-"""Releases towards the worst-off client, by vantage."""
 
 
 def lowering(run: AuditedRun) -> list[Change]:
@@ -132,10 +128,7 @@ def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
 
 
 FIRST = {"above": 0, "no-limit": 1}
-"""States that come before all others, in their order."""
-
 ELSEWHERE = "advantage_"
-"""Prefix of the names of alarms about a vantage other than the configured one."""
 
 
 def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:

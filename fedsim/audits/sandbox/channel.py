@@ -28,14 +28,8 @@ LONGEST_ANSWER = 64 * 2**20
 """Bytes; enough for thousands of rounds of hundreds of clients."""
 
 LONGEST_LINE = 4096
-"""Most bytes of the code's output that are shown as one line."""
-
 MOST_LINES = 1000
-"""Most lines of the code's output that are shown."""
-
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-"""Control sequences that move a terminal's cursor or colour its text."""
-
 BAR = re.compile(r"\d+%\|?|\d+/\d+ \[|\d+it \[")
 """Start of the part of a progress bar that changes while it runs."""
 

@@ -110,7 +110,6 @@ def render_html(report: Report) -> str:
 
 
 MOST = 5
-"""Trainings, and runs, the last ones, that the first screen shows."""
 
 
 def _first(report: Report) -> FirstScreen:

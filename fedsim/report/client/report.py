@@ -38,15 +38,11 @@ from fedsim.privacy import identifiability, risks
 from fedsim.privacy.mechanism import Mechanism, sensitivity
 
 Floats = npt.NDArray[np.float64]
-
 WHOLE = (1 - MARGIN) * (1 - 1e-6)
 """A gradient counts as clipped from this share of the bound on, because of rounding."""
 
 SHOWN = 10
-"""Number of most exposed records that are named."""
-
 NEEDED = 20
-"""An attack needs at least this many records on each side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +139,6 @@ def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
 
 
 Report = dict[str, Any]
-
 KIND = "client's own report"
 
 

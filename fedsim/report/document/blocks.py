@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 from fedsim.report.document.wording import DASH
 
 Entries = list[tuple[str, str]]
-"""Names and values, worded."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class Link:
 
 
 Words = str | Code | Link | Mark | Sequence[str | Code | Link | Mark]
-"""Text with commands, links and marks."""
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,8 @@ LEGEND = (
     "upright mark."
 )
 OWN = "Dashed: the organisation's own limit."
-
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
-
 EDGE = 1.5
 """Percent of the width that stay free at each end."""
 
@@ -126,12 +124,9 @@ def _at(share: float) -> float:
 
 
 PASSED, FAILED, OPEN = Mark("good", "Passed"), Mark("alarm", "Failed"), Mark("open", "Cannot tell")
-
 ORDER = {"alarm": 0, "caution": 1, "open": 2, "good": 3}
 COUNTED = {"alarm": "failed", "open": "cannot tell", "good": "passed"}
-
 NOT_STATED = "not stated"
-
 HALF = 0.5
 """Share of the claimed noise below which an audit should see the shortfall."""
 

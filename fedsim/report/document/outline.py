@@ -14,8 +14,6 @@ PIECE = re.compile(
 )
 TAG = re.compile(r"<[^>]*>")
 FEWEST = 3
-"""Fewest headings for which a page gets a list of contents."""
-
 NAMES = {"table": "Table", "scroll": "Figure"}
 
 

@@ -30,7 +30,6 @@ THEMED = {
     canvas.GREEN: "var(--series-green)",
     canvas.PURPLE: "var(--series-purple)",
 }
-"""Colours of figures with a counterpart in dark mode, and their names in the page's style."""
 
 COLOUR = re.compile(r"#[0-9a-f]{6}\b", re.I)
 
@@ -71,11 +70,7 @@ def _svg(drawn: str, name: str, text: str) -> Markup:
 
 
 MOST_ROWS = 60
-"""Most values of a series that are listed; a longer one is summed up."""
-
 MOST_SAID = 6
-"""Most series in an alternative text."""
-
 SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
 
 

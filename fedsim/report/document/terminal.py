@@ -28,8 +28,6 @@ from fedsim.report.document.blocks import (
 )
 
 COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red", "note": "dim"}
-"""Colours of texts and marks, by kind."""
-
 KEPT = 14
 """Least width of a column, in characters, so that no short number or word is cut."""
 

@@ -7,9 +7,7 @@ from typing import Any
 from fedsim.common.foreign_text import shown
 
 DASH, INFINITE = "–", "∞"
-
 LEAST_SHARE = 0.05
-"""Below this share of the claimed noise, an audit could see only a total lack of noise."""
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:

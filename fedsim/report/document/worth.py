@@ -46,7 +46,6 @@ class Words(ABC):
     """The words of one task."""
 
     measure: ClassVar[str]
-    """Name of the leading measure."""
     use: ClassVar[str]
     """Inputs and outputs of a loaded model."""
 
@@ -67,7 +66,6 @@ class Words(ABC):
         """Return a warning if the model has learnt nothing, or little; "" otherwise."""
 
     unit: ClassVar[str] = " nats"
-    """Unit of the loss, which follows the number."""
 
     @abstractmethod
     def predicts(self, classes: int) -> str:
@@ -182,7 +180,6 @@ def _perplexity(loss: float) -> float:
 
 
 MANY_CLASSES = 30
-"""A larger confusion matrix is in the JSON alone."""
 
 
 def blocks(found: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:

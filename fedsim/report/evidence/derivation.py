@@ -33,12 +33,10 @@ from fedsim.report.kinds import recorded as transcript_report
 from fedsim.report.tracking import live_page
 
 PAGE = "report.html"
-
 NUMBER = re.compile(r"(?<![\w.])-?\d++(?:\.(\d++))?+(?:e([-+]?\d++))?+(?![\w.]*[A-Za-z])")
 """A number by itself, with its decimals and exponent; not a part of a name or digest."""
 
 Pages = Mapping[str, Sequence[bytes]]
-"""The possible contents of pages and pictures, by name."""
 
 
 def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
@@ -100,7 +98,6 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """Tolerances for numbers: other versions of libraries and other machines round differently."""
 
 MOST_NAMED = 3
-
 NO_TRIALS = "its audit keeps no trials; audit the code again with the same seed"
 
 UNDERIVABLE = {

@@ -34,7 +34,6 @@ from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 
 MOST_KEY = 2**14
-"""Bytes of a file with a key."""
 
 
 def create(path: Path) -> Path:
@@ -112,7 +111,6 @@ def _pem(key: Ed25519PublicKey) -> bytes:
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:fedsim-identifiability:evidence:v1"
-
 SHA256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 

@@ -29,8 +29,6 @@ from fedsim.report.evidence import derivation, envelope
 from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
 
 LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
-"""Libraries that numbers and pictures depend on."""
-
 OTHERS = ("torchvision", "flwr", "hf", "given")
 """Prefixes before a colon in a configuration that are not modules: they name no file."""
 
@@ -140,8 +138,6 @@ PARTS = {
 """The parts of a run beside its report, with their files."""
 
 LOCK = "lock"
-"""The file of a run that has no content to sign."""
-
 Report = Mapping[str, Any]
 
 

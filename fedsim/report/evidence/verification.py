@@ -28,7 +28,6 @@ from fedsim.report.evidence.statement import (
 )
 
 AS_SIGNED, NOTED = "as signed", "noted"
-"""Words for results taken from the signer, and for remarks."""
 
 
 class Outcome(IntEnum):

@@ -89,7 +89,6 @@ def advantages(
 ACCOUNTANTS = (
     *((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, "-"), (MUTED, "--")),
 )
-"""Colours and lines of accountants, the tightest first."""
 
 
 def _at_the_end(line: tuple[str, Floats]) -> float:

@@ -24,7 +24,6 @@ Pixels = npt.NDArray[np.float32]
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#00785A", "#8E4A84"
 INK, MUTED, FAINT = "#1f2933", "#5b6770", "#dfe4e8"
-
 WORLDS = ((True, BLUE, "trained on D"), (False, VERMILION, "trained on D′"))
 QUANTILES = (0.05, 0.5, 0.95)
 WIDTH, HEIGHT = 7.4, 3.9

@@ -26,15 +26,10 @@ UNNAMED = re.compile(r"_(child|container)\d+$|_nolegend_$|$")
 """Labels that matplotlib gives to artists without one."""
 
 FLAT = 2e-3
-"""Share of its axis below which a series looks like a straight line."""
-
 Points = npt.NDArray[np.float64]
 Values = Sequence[float] | Points
 Found = tuple[str, Values, Values]
-"""Name, places and values of a series, or of a part of it."""
-
 Place = float | str
-"""Place of a value: a number, or the name at the tick."""
 
 
 @dataclass(frozen=True)

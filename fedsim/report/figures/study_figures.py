@@ -101,9 +101,6 @@ Rates = tuple[Sequence[float], Sequence[float]]
 """False and true positive rates, [m] each, ascending."""
 
 LEAST = 1e-6
-"""The lowest rate that is drawn."""
-
-
 MOST_CURVES = 3
 """Attacks of a figure, beside what is allowed: more lines hide each other."""
 

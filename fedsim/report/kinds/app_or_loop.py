@@ -53,7 +53,6 @@ ADVICE = {
 }
 
 MOST_MENDED = 3
-"""Findings whose mending the first screen names."""
 
 LIMITS = (
     "The audit is about this code with these settings, on data that need no protection. A stronger "

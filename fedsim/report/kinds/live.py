@@ -51,14 +51,8 @@ from fedsim.report.document.wording import number, percent, would_have_seen
 from fedsim.report.figures import belief_figures, training_figures
 
 Report = Mapping[str, Any]
-
-
 SHOWN = 15
-"""How many rounds the terminal shows."""
-
-
 Seen = Belief | Look
-"""The auditor's conclusions after a round."""
 
 
 def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
@@ -195,7 +189,6 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
 
 
 MOST = 5
-"""Rounds, the last ones, that the first screen shows."""
 
 
 def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:

@@ -248,7 +248,6 @@ def render_html(report: Report) -> str:
 
 
 MOST = 5
-"""Nodes, the least protected first, that the first screen shows."""
 
 
 def first(report: Report) -> FirstScreen:

@@ -119,7 +119,6 @@ WHO = {
 INFORMED = ("participant", "oracle")
 """The values of `audit.mode` whose adversaries know all that the bounds assume."""
 VAGUE = 0.5
-"""How wide the interval of the share of trials won is where the share is no finding."""
 
 
 def verdict(report: Report) -> str:

@@ -34,7 +34,6 @@ BOUNDS = {
     "released_model": "ε of one record at least, from the released model alone",
     "released_model_mu_gdp": "The same of a Gaussian mechanism, at its own threshold",
 }
-"""How the page words the lower bounds."""
 
 MADE = (
     "The target was crafted to be noticed: the bounds say how identifiable a record "
@@ -151,7 +150,6 @@ SCORED = {
     "sums": "its signal in the aggregates of all rounds",
     "loss": "the fall of its loss from the first model, which never saw it, to the last",
 }
-"""How canaries are scored, by `canaries.score`."""
 
 
 def _reading(found: OneRun) -> list[str]:
@@ -199,16 +197,13 @@ ATTACKS = {
     empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
     empirical.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
 }
-"""The short and the long names of the two that learn from no shadow models."""
 
 CLIENT_ATTACK = (
     "Yeom on the\ntarget client",
     "Yeom on the target client: by the mean loss of its records",
 )
-"""The attack on the challenge where that is not a record."""
 
 SHORT = {"trajectory": "LiRA on all\nglobal models"}
-"""The attacks by losses that the figure shows, by their short names."""
 
 MEANING = (
     "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's attack "

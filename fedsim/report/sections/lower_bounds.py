@@ -45,12 +45,8 @@ def beside_theory(
 
 
 MEASURED, TRUSTING = "Without trusting the claimed noise", "Trusting the claimed noise"
-
 ASSUMES_LEAST = "clopper_pearson"
-"""The bound with the fewest assumptions."""
-
 CLASSIC = "rdp-classic"
-"""The accountant of the paper, which the empirical epsilon from sensitivities uses too."""
 
 MEANING = (
     "The privacy loss that the attack demonstrates. An estimate may err on either side. A lower "

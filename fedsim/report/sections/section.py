@@ -75,7 +75,6 @@ TITLES = {
     "privacy_profile": "Privacy profile",
     "trade_off": "Sampled trade-off curve",
 }
-"""Of the lower bounds on epsilon."""
 
 
 def is_pac(report: Report) -> bool:

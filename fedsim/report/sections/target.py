@@ -40,8 +40,6 @@ CHOSEN = {
 }
 
 UNUSUAL = 0.05
-"""A column is unusual where at most this share of D's records is as far from the typical value."""
-
 IMAGE = Markup('<div class="target"><img src="data:image/png;base64,{}" alt="{}"></div>')
 
 
@@ -124,7 +122,6 @@ Risks = Sequence[tuple[float, float]]
 """Success of an attack without the model, and its largest success with it."""
 
 EXAMPLE = 0.001
-"""The baseline that the sentence is about."""
 
 MEANING = (
     "These are limits of theory for any attack on one person: re-identification, attribute "

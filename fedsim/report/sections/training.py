@@ -180,13 +180,8 @@ def _words(report: Report) -> list[Block]:
 
 
 SECTION = Section("What was trained, and how it was audited", _words)
-
-
 Settings = dict[str, Any]
-"""Values by how they are named."""
-
 LISTED = 50
-"""Clients whose sizes are named one by one."""
 
 OPTIMIZER_KEYS: dict[str, set[str]] = {
     "sgd": {"momentum"},

@@ -31,16 +31,9 @@ WHO = {
 }
 NOT_MEASURED = "by theory, not measured"
 NOT_ATTACKED = "not attacked"
-"""The beginning of the note about a vantage point that cannot be attacked."""
-
 BUT_FOR_A_TAIL = "Meets, but for a tail"
-"""The answer to a limit of the belief that theory keeps, as far as it keeps it."""
-
 LESS_TAIL = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
-"""How to shrink the tail in which the belief passes its limit."""
-
 MEASURES_ALL = 'audit.vantages = "all"'
-"""The setting that measures every vantage."""
 
 
 @dataclass(frozen=True)

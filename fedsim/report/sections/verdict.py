@@ -23,7 +23,6 @@ from fedsim.report.sections.section import (
 from fedsim.report.sections.vantage_words import NAMES, holds_for
 
 HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
-
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
 
 
@@ -120,8 +119,6 @@ def _words(report: Report) -> list[Block]:
 
 
 SECTION = Section("Every vantage point in full", _words)
-
-
 TRUST = {trust.value: trust.model.words for trust in Trust}
 
 NUMBER_HEADINGS = (

@@ -9,7 +9,6 @@ from fedsim.report.document.wording import percent
 from fedsim.report.document.worth import WORDS, Worth
 
 Event = dict[str, Any]
-"""A line of events.jsonl, as `fedsim.federation.runs.run_files.Event` checks it."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,6 @@ LINE = Markup(
 )
 TEXT = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
 CURVE = Markup('<polyline points="{}" fill="none" stroke="currentColor" stroke-width="2"/>')
-
 FAINT = Markup('stroke-opacity=".35"')
 
 
@@ -98,10 +97,7 @@ def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
 
 
 FILE = "live.html"
-
 REFRESH = 5
-"""Seconds after which a browser reads the page again."""
-
 SELDOM = 2.0
 """Least seconds between two pages, except after a batch of trials."""
 
@@ -197,7 +193,6 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
 
 
 MOST = 5
-"""Looks, the last ones, that the first screen shows."""
 
 
 def _first(course: Course, planned: int, exact: bool) -> FirstScreen:

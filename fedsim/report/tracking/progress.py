@@ -39,7 +39,6 @@ class Watcher(Protocol):
     """A watcher of a run: progress bar, live page or tracker."""
 
     name: str
-    """Its name in messages."""
     from_the_beginning: bool
     """Whether it also receives the earlier events of a resumed run."""
 
@@ -127,7 +126,6 @@ class Onlookers:
 
 
 MINUTE = 60.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 class Steps(Progress):
@@ -197,7 +195,6 @@ class Bar:
     name = "the progress bar"
     from_the_beginning = False
     absent: set[str] = field(default_factory=set)
-    """Reasons for missing clients that have been shown."""
 
     def see(self, event: Event, course: Course) -> None:
         if "rounds" in event:

@@ -66,7 +66,6 @@ IDENTITY = "fedsim.identity"
 
 
 WHY = 200
-"""Characters of an error that are shown."""
 
 
 class MlflowTracker:
@@ -301,7 +300,6 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
 
 
 UNNAMEABLE = re.compile(r"[^\w.-]")
-"""Characters that a tracker may refuse in the name of a series."""
 
 
 def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | None]:
