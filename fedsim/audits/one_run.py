@@ -169,8 +169,8 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
                     raise InputError(
                         f"'{path}' has {header.count(name)} columns '{name}'; keep one"
                     )
-            seen: set[tuple[int, str]] = set()
-            lines = [_line(row, f"'{path}', line {rows.line_num}", seen) for row in rows]
+            pairs: set[tuple[int, str]] = set()
+            lines = [_line(row, f"'{path}', line {rows.line_num}", pairs) for row in rows]
     except InputError:
         raise
     except (csv.Error, *reading.DAMAGE) as error:
@@ -191,7 +191,7 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
 
 
 def _line(
-    row: Mapping[str | None, Any], place: str, seen: set[tuple[int, str]]
+    row: Mapping[str | None, Any], place: str, pairs: set[tuple[int, str]]
 ) -> tuple[int, bool, float]:
     """Return trial, coin and score of a row, and add its trial and canary to `seen`."""
     if not {"included", "score"} <= row.keys():
@@ -210,10 +210,10 @@ def _line(
     if not math.isfinite(value):
         raise InputError(f"{place}: score is {score!r}; give a finite number")
     number = int(trial or 0)
-    if canary and (number, canary) in seen:
+    if canary and (number, canary) in pairs:
         raise InputError(
             f"{place}: canary {canary!r} of trial {number} occurs twice, but it had one coin; "
             "keep one row of each"
         )
-    seen.add((number, canary))
+    pairs.add((number, canary))
     return number, included == "1", value

@@ -50,12 +50,12 @@ def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
     settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
     if not all(settings.values()):
         return {}
-    found = {}
+    settings_by_key = {}
     for key in sorted(set().union(*settings.values()), key=_rank):
         values = {place: plain(each.get(key)) for place, each in settings.items()}
         if not key.startswith("run.") and len(set(values.values())) > 1:
-            found[key] = values
-    return found
+            settings_by_key[key] = values
+    return settings_by_key
 
 
 def _rank(key: str) -> tuple[int, str]:
@@ -94,14 +94,14 @@ def _settings_of(directory: Path) -> dict[str, Any]:
 def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
     runs = {place: [row for row in rows if row["number"] == place] for place in names}
     order = _by_strictness(runs)
-    said = sentences(rows, names)
-    shown = rows if len(rows) <= MOST_BARS else [found[0] for found in runs.values()]
+    answer = sentences(rows, names)
+    barred = rows if len(rows) <= MOST_BARS else [own[0] for own in runs.values()]
     table = [[names[place], *_in_short(runs[place])] for place in order]
     return FirstScreen(
-        answer=said,
+        answer=answer,
         alarming=any(row["state"] == "above" for row in rows),
         figure=Bars(
-            [_bar(row, names) for row in shown],
+            [_bar(row, names) for row in barred],
             "How often the adversary is right, run by run and vantage by vantage.",
         ),
         table=tabulated(
@@ -120,7 +120,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
             "chance: each run's page has the intervals."
         ],
         sign_off=first_screen.sign_off(
-            data=", ".join(str(found[0]["directory"]) for found in runs.values()),
+            data=", ".join(str(own[0]["directory"]) for own in runs.values()),
             date=first_screen.today(),
             limits="Measurements are about one target of each run; limits are by theory.",
         ),
@@ -209,11 +209,13 @@ def compare(reports: Sequence[Report]) -> list[Row]:
 
 def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
     """Return the rows of `compare`, each with its run's number, from 1, and directory."""
-    seen: dict[Path, Path] = {}
+    places: dict[Path, Path] = {}
     for directory in directories:
-        if (place := directory.resolve()) in seen:
-            raise InputError(f"'{seen[place]}' and '{directory}' are one run; give every run once")
-        seen[place] = directory
+        if (place := directory.resolve()) in places:
+            raise InputError(
+                f"'{places[place]}' and '{directory}' are one run; give every run once"
+            )
+        places[place] = directory
     return [
         {"number": place, "directory": str(directory)} | row
         for place, (directory, report) in enumerate(zip(directories, reports, strict=True), start=1)
@@ -252,8 +254,8 @@ def table(rows: Sequence[Row]) -> RenderableType:
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
-    said = [Prose(each) for each in sentences(rows, named(rows))]
-    return terminal.shown(table(rows), *said)
+    prose = [Prose(each) for each in sentences(rows, named(rows))]
+    return terminal.shown(table(rows), *prose)
 
 
 def _shown(row: Row, levels_differ: bool) -> list[str]:
@@ -287,8 +289,8 @@ def _rows(report: Report) -> Iterator[Row]:
         "vantage": everything.vantage,
     }
     accuracy = report.utility.accuracy.mean
-    for found in report.verdicts:
-        vantage, place = found.vantage, report.vantages[found.vantage]
+    for verdict in report.verdicts:
+        vantage, place = verdict.vantage, report.vantages[verdict.vantage]
         predicted, measured = place.prediction, place.empirical
         yield {
             "run": report.name,
@@ -297,36 +299,40 @@ def _rows(report: Report) -> Iterator[Row]:
             "vantage": vantage,
             "noise_multiplier": place.noise_multiplier,
             "epsilon": place.epsilon,
-            "delta": found.allowed.delta,
+            "delta": verdict.allowed.delta,
             "rho_beta": place.rho_beta,
-            "tail_limit": found.allowed.passed,
+            "tail_limit": verdict.allowed.passed,
             "rho_alpha": place.rho_alpha,
-            "limit": found.allowed.advantage,
+            "limit": verdict.allowed.advantage,
             "accuracy": accuracy[-1] if accuracy else None,
             "predicted": None if predicted is None else predicted.advantage,
             "measured": None if measured is None else measured.advantage,
             "interval": None if measured is None else measured.advantage_interval,
             "confidence": None if measured is None else measured.confidence,
-            "state": found.state,
-            "verdict": _words(report, found),
+            "state": verdict.state,
+            "verdict": _words(report, verdict),
             "released": released,
         }
 
 
 def _released(row: Row) -> str:
-    if not (found := row["released"]):
+    if not (released := row["released"]):
         return ""
-    count = "its one training" if found["trainings"] == 1 else f"all {found['trainings']} trainings"
+    count = (
+        "its one training"
+        if released["trainings"] == 1
+        else f"all {released['trainings']} trainings"
+    )
     return (
-        f": ε = {number(found['epsilon'])} at δ = {found['delta']:g} towards the "
-        f"{found['vantage']}, released by {count}"
+        f": ε = {number(released['epsilon'])} at δ = {released['delta']:g} towards the "
+        f"{released['vantage']}, released by {count}"
     )
 
 
-def _words(report: Report, found: VantageVerdict) -> str:
-    place = report.vantages[found.vantage].empirical
+def _words(report: Report, verdict: VantageVerdict) -> str:
+    place = report.vantages[verdict.vantage].empirical
     apart = place is not None and place.near_prediction is False
-    return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"
+    return f"{vantage_words.mark(report, verdict).text}{', apart from prediction' * apart}"
 
 
 KIND = "comparison"
@@ -366,10 +372,10 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
 
 
 def _settings(rows: Sequence[Row]) -> list[Block]:
-    if not (found := differing(rows)):
+    if not (differs := differing(rows)):
         return []
     numbers = list(dict.fromkeys(row["number"] for row in rows))
-    cells = [[key, *(values[place] for place in numbers)] for key, values in found.items()]
+    cells = [[key, *(values[place] for place in numbers)] for key, values in differs.items()]
     headings = ["Setting", *(f"Run {place}" for place in numbers)]
     return [Heading("In which settings they differ"), tabulated(headings, cells)]
 

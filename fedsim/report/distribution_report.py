@@ -115,10 +115,10 @@ def summary(report: Report) -> RenderableType:
 
 
 def blocks(report: Report) -> list[Block]:
-    found: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
+    parts: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
     for title, headings, body in _tables(report):
-        found += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
-    return [*found, Prose(EXPLAINED)]
+        parts += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
+    return [*parts, Prose(EXPLAINED)]
 
 
 def render_html(report: Report) -> str:
@@ -182,9 +182,7 @@ def _checks(report: Report) -> list[Check]:
             "Columns of the data need a second look: see the next steps.",
         ),
         settled(
-            report["sizes"]["min"] > 0,
-            "Every client has records.",
-            "A client has no records.",
+            report["sizes"]["min"] > 0, "Every client has records.", "A client has no records."
         ),
         settled(
             all(one["classes"] > 1 for one in clients) or report["dataset"]["classes"] < 2,

@@ -9,15 +9,7 @@ from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card, training_report
 from fedsim.report.document import html
-from fedsim.report.document.blocks import (
-    Block,
-    Bullets,
-    Document,
-    FirstScreen,
-    Label,
-    Part,
-    Prose,
-)
+from fedsim.report.document.blocks import Block, Bullets, Document, FirstScreen, Label, Part, Prose
 from fedsim.report.sections import first, target, vantage_words
 from fedsim.report.sections.section import is_alarming
 
@@ -61,8 +53,8 @@ def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Doc
         before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
     states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
     risk = target.of_run(report)
-    found = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
-    return _document(report.name, first.first(report, about), found, states)
+    blocks = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
+    return _document(report.name, first.first(report, about), blocks, states)
 
 
 def _of_training(directory: RunDirectory) -> Document:
@@ -73,11 +65,11 @@ def _of_training(directory: RunDirectory) -> Document:
 
 
 def _document(
-    name: str, screen: FirstScreen, found: Sequence[Block], states: Sequence[StateWords]
+    name: str, screen: FirstScreen, blocks: Sequence[Block], states: Sequence[StateWords]
 ) -> Document:
-    said = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
+    meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
     reading = [
-        Part("What the verdicts mean", [Bullets(list(said))]),
+        Part("What the verdicts mean", [Bullets(list(meanings))]),
         Part("What this does not say", [Bullets(LIMITS)]),
     ]
     return Document(
@@ -89,6 +81,6 @@ def _document(
             steps=QUESTIONS,
             checks=[replace(check, condition="") for check in screen.checks],
         ),
-        blocks=[*found, *reading],
+        blocks=[*blocks, *reading],
         footer=("The whole report is report.html in the same folder.",),
     )

@@ -71,18 +71,15 @@ class Pictures:
     """The figures of a run, each drawn once, when it is first needed."""
 
     def __init__(
-        self,
-        report: Report,
-        transcript: Mapping[str, Any],
-        sections: Sequence[Section] = SECTIONS,
+        self, report: Report, transcript: Mapping[str, Any], sections: Sequence[Section] = SECTIONS
     ) -> None:
         self.sections = sections
         self._report, self._transcript = report, transcript
 
     @cached_property
     def drawn(self) -> Mapping[Section, Sequence[Figure]]:
-        seen = Transcript.of(self._transcript)
-        return {section: section.figures(self._report, seen) for section in self.sections}
+        transcript = Transcript.of(self._transcript)
+        return {section: section.figures(self._report, transcript) for section in self.sections}
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -104,9 +101,9 @@ def render_html(
     if one_of_several:
         note += [" ", Link("All runs of this sweep or search", "../report.html")]
     parts = [
-        (section.specialist, Part(section.heading(report), said))
+        (section.specialist, Part(section.heading(report), content))
         for section in drawn.sections
-        if (said := _blocks(section, report, drawn))
+        if (content := _blocks(section, report, drawn))
     ]
     blocks: list[Block] = list(labels(report))
     if report.warnings:
@@ -148,15 +145,15 @@ def about(directory: RunDirectory) -> About:
 
 def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
     left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
-    found: list[Block] = []
+    blocks: list[Block] = []
     for block in section.words(report):
         if not isinstance(block, Place):
-            found.append(block)
+            blocks.append(block)
         elif block.figure in left:
-            found.append(drawn.embedded(left.pop(block.figure)))
+            blocks.append(drawn.embedded(left.pop(block.figure)))
         elif block.otherwise:
-            found.append(Prose(block.otherwise))
-    return [*found, *map(drawn.embedded, left.values())]
+            blocks.append(Prose(block.otherwise))
+    return [*blocks, *map(drawn.embedded, left.values())]
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:

@@ -56,14 +56,14 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
     )
 
 
-def attach(directory: RunDirectory, found: Rehearsal) -> None:
+def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
     """Write the results of a rehearsal to the place that the training's card reads."""
     if directory.has(CARD):
         raise InputError(
             f"'{directory.path}' is finished, and its card does not change any more; give "
             "--rehearsal when the training begins"
         )
-    directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(found, mode="json"))
+    directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(rehearsal, mode="json"))
 
 
 def read(directory: RunDirectory) -> Rehearsal | None:

@@ -30,14 +30,14 @@ Line = tuple[str, str, str, str]
 
 
 def summary(report: Report, verbose: bool = False) -> RenderableType:
-    said = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
+    parts = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
     if verbose:
-        said.append(_table(report))
-    said += [Text(label.title, "bold") for label in labels(report)]
+        parts.append(_table(report))
+    parts += [Text(label.title, "bold") for label in labels(report)]
     if guaranteed := released(report):
-        said.append(Text(guaranteed))
-    said += [Text(f"Warning: {text}", "yellow") for text in report.warnings]
-    return Group(Text(report.name, "italic"), *said)
+        parts.append(Text(guaranteed))
+    parts += [Text(f"Warning: {text}", "yellow") for text in report.warnings]
+    return Group(Text(report.name, "italic"), *parts)
 
 
 def _verdicts(report: Report) -> Iterator[RenderableType]:
@@ -49,12 +49,14 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             ": ",
             (mark.text, terminal.COLOURS.get(mark.kind, "bold")),
         )
-        said = vantage_words.lines(report, verdict)
+        words = vantage_words.lines(report, verdict)
         lines = Table.grid(padding=(0, 1))
         lines.add_column(min_width=11)
         lines.add_column()
         for name in ("advantage", "belief", "epsilon", "reading"):
-            lines.add_row(Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(said, name))))
+            lines.add_row(
+                Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(words, name)))
+            )
         for limit in verdict.limits:
             answer_to = vantage_words.own_limit(report, verdict, limit).text
             because = vantage_words.why(report, verdict, limit)
@@ -105,8 +107,8 @@ def _of_decisions(report: Report) -> Iterator[Line]:
 
 
 def _of_vantages(report: Report) -> Iterator[Line]:
-    seen = [found for found in report.verdicts if found.measured is not None]
-    for verdict in seen if len(seen) > 1 else ():
+    attacked = [each for each in report.verdicts if each.measured is not None]
+    for verdict in attacked if len(attacked) > 1 else ():
         name, row = verdict.vantage, report.vantages[verdict.vantage]
         measured, predicted = row.empirical, row.prediction
         if measured is None or predicted is None:
@@ -123,15 +125,15 @@ def _of_vantages(report: Report) -> Iterator[Line]:
 def _of_epsilon(report: Report) -> Iterator[Line]:
     for row in lower_bounds.estimates(report):
         yield f"ε′ {row.name}", row.answer, "", f"ε {row.limit}"
-    shown = {report.empirical.headline.name, lower_bounds.ASSUMES_LEAST}
+    names = {report.empirical.headline.name, lower_bounds.ASSUMES_LEAST}
     for name, row in lower_bounds.rows(report).items():
-        if name in shown:
-            said = f" ({row.mark.text.lower()})" if row.mark and row.mark.kind != "good" else ""
-            yield f"ε′ at least, {row.name}", row.answer, "", f"ε {row.limit}{said}"
+        if name in names:
+            remark = f" ({row.mark.text.lower()})" if row.mark and row.mark.kind != "good" else ""
+            yield f"ε′ at least, {row.name}", row.answer, "", f"ε {row.limit}{remark}"
     if report.bayesian is not None:
         epsilon = report.bayesian.epsilon
         answer = number(None if epsilon is None else epsilon.mean)
         yield "ε Bayesian DP", answer, "", f"ε {number(report.bounds.tight_epsilon)}"
-    if found := report.one_run:
-        for name, value in attacks.summary(found):
-            yield name, value, "", f"ε {number(found.canary_epsilon)}"
+    if audited := report.one_run:
+        for name, value in attacks.summary(audited):
+            yield name, value, "", f"ε {number(audited.canary_epsilon)}"

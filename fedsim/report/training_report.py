@@ -95,13 +95,13 @@ def _alarms(last: Report) -> list[str]:
 
 def _of_round(event: Report) -> Report:
     kept = ("round", "time", "loss", "accuracy", "epsilon", "noise_at_most", "noise_accused")
-    found = {name: event[name] for name in kept if name in event}
-    if limits := found.get("noise_at_most"):
+    numbers = {name: event[name] for name in kept if name in event}
+    if limits := numbers.get("noise_at_most"):
         # An event has null for infinity.
-        found["noise_at_most"] = {
+        numbers["noise_at_most"] = {
             name: math.inf if limit is None else limit for name, limit in limits.items()
         }
-    return found
+    return numbers
 
 
 def render_html(report: Report, card: ModelCard) -> str:
@@ -129,17 +129,17 @@ def render_html(report: Report, card: ModelCard) -> str:
 def first(report: Report, card: ModelCard) -> FirstScreen:
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
-    said = [
+    answer = [
         f"{words.text}. {card.clients} clients trained a model ({card.network}) in {card.rounds} "
-        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}.",
+        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}."
     ]
     if not privacy.guaranteed:
-        said.append(f"No guarantee of differential privacy. {privacy.note}")
+        answer.append(f"No guarantee of differential privacy. {privacy.note}")
     if card.utility is not None:
-        said.append(model_quality.learning(card.utility, card.task))
+        answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
     return FirstScreen(
-        answer=said,
+        answer=answer,
         alarming=bool(report["alarms"]),
         figure=Bars(
             [_bar(report, card, towards) for towards in privacy.towards],
@@ -162,15 +162,15 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
 
 
 def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
-    words, found = state(report, card), card.rehearsal
+    words, rehearsal = state(report, card), card.rehearsal
     limit = _limit(card, towards)
     if card.privacy.guaranteed and limit >= 1:
         words = verdicts.NO_PROTECTION
     name, mark = towards.vantage.replace("-", " ").capitalize(), Mark(words.kind, words.text)
-    if found is None or found.vantage != towards.vantage or found.advantage is None:
+    if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
         return Bar(name, mark, limit=limit)
-    right, ends = share(found.advantage), shares(found.advantage_interval)
-    return Bar(name, mark, right, ends, limit, f"rehearsed on {found.data}")
+    right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
+    return Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
 
 
 def _limit(card: ModelCard, towards: Towards) -> float:
@@ -194,7 +194,7 @@ def _table(card: ModelCard) -> Table:
 
 def _checks(report: Report, card: ModelCard) -> list[Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
-    found = [
+    checks = [
         check(
             "Nothing contradicts the noise that is claimed.",
             "alarms > 0",
@@ -210,17 +210,17 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
         ),
     ]
     if not card.privacy.guaranteed:
-        found.append(Check(FAILED, "The training has no guarantee of differential privacy."))
+        checks.append(Check(FAILED, "The training has no guarantee of differential privacy."))
     elif math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
         failed = "The rounds cost more than the card of the model states."
-        found.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))
+        checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))
     if card.utility is not None and card.task == "classification":
         text = "The model is right more often than the most frequent class."
         failed = "The model is right no more often than the most frequent class."
         shuts = f"accuracy <= {card.utility.majority:.4g}"
-        found.append(check(text, shuts, report, failed=failed))
-    return found
+        checks.append(check(text, shuts, report, failed=failed))
+    return checks
 
 
 def state(report: Report, card: ModelCard) -> StateWords:

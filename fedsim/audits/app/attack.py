@@ -73,7 +73,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     weights: dict[int, float] = {}
     for each in honest.rounds:
         weights |= each.weights
-    seen = Observation(
+    observation = Observation(
         participants=tuple(each.replies for each in honest.rounds),
         weights=weights,
         noise_ratios=_noise_ratios(honest, configuration, confidence),
@@ -83,14 +83,14 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
         training=honest.training,
         noise_coordinates=honest.parameters,
     )
-    configuration = replace(configuration, observation=seen)
+    configuration = replace(configuration, observation=observation)
     player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
     probe = player.run(1, True)
     lengths = [each.message_norm for each in probe.rounds if not np.isnan(each.message_norm)]
     # Rounding in float32 changes a huge update far less than clipping it does.
     kept = bool(lengths) and max(lengths) > 0.5 * player.length
-    seen = replace(seen, client_norm_kept=kept)
-    return replace(configuration, observation=seen)
+    observation = replace(observation, client_norm_kept=kept)
+    return replace(configuration, observation=observation)
 
 
 def _noise_ratios(
@@ -175,11 +175,7 @@ def play(
 
 class _Player:
     def __init__(
-        self,
-        audited: App,
-        configuration: Configuration,
-        neighbouring: Neighbouring,
-        seed: int,
+        self, audited: App, configuration: Configuration, neighbouring: Neighbouring, seed: int
     ) -> None:
         self._audited, self._neighbouring, self._seed = audited, neighbouring, seed
         central, local = configuration.central, configuration.local
@@ -187,9 +183,9 @@ class _Player:
         self.length = HUGE * (max(norms) or 1.0)
         # Far below every clipping norm: clipped idle updates would be as long as the target's.
         self._idle = IDLE * min([norm for norm in norms if norm] or [1.0])
-        seen = configuration.observation
+        observation = configuration.observation
         free = central is None or not central.equal_weights_enforced
-        constant = seen is None or seen.constant_weights
+        constant = observation is None or observation.constant_weights
         self._weight = UNBOUNDED_WEIGHT if free and not constant else None
         self._weighted_by = central.weighted_by if central else "num-examples"
 

@@ -79,8 +79,8 @@ class AppAudit(Judged):
     @property
     def noise_off(self) -> bool:
         """Whether epsilon uses the measured noise, because it differs from the configured noise."""
-        seen, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
-        shares = theory.realised_shares(seen, self.configuration.rounds)
+        observation, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
+        shares = theory.realised_shares(observation, self.configuration.rounds)
         return central and self.epsilon is not None and {*shares} != {1.0}
 
     @property
@@ -166,7 +166,7 @@ def audit(
         with_update = int(worlds.sum())
         attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
         seen_below = max(seen_below, attacked)
-    shown, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
+    stated, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -179,7 +179,7 @@ def audit(
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
         predicted_advantage=predicted,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=shown,
+        lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
@@ -214,7 +214,7 @@ def _bounds(
 
 
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
-    seen = configuration.observation
+    observation = configuration.observation
     if guarantee is None:
         return "the noise of the strategy is unknown"
     if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
@@ -224,20 +224,20 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     if configuration.central is not None and configuration.central.adaptive:
         return "the noise of adaptive clipping follows the updates"
     own = configuration.central is not None and configuration.central.own_noise
-    if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
+    if own or {*theory.realised_shares(observation, configuration.rounds)} != {1.0}:
         return "the noise differs from the configured noise, or the app's own code makes it"
     return None
 
 
-def by_watching(seen: Observation | None) -> float:
+def by_watching(observation: Observation | None) -> float:
     """Return the share of the configured noise below which the audit would have objected.
 
     It is for one round of the honest run, with the noise of all parameters; 0 where unmeasured.
     """
-    if seen is None or not seen.noise_ratios or seen.seeded:
+    if observation is None or not observation.noise_ratios or observation.seeded:
         return 0.0
-    tail = significance(ALARM_CONFIDENCE) / 2 / len(seen.noise_ratios)
-    return detectable.by_energy(seen.noise_coordinates, tail)
+    tail = significance(ALARM_CONFIDENCE) / 2 / len(observation.noise_ratios)
+    return detectable.by_energy(observation.noise_coordinates, tail)
 
 
 def by_attack(

@@ -232,15 +232,15 @@ class _Recorder:
         aggregate = strategy.aggregate_train
 
         def observed(server_round: int, replies: Iterable[Message]) -> Any:
-            seen, self._replies = self._replies, {}
+            contents, self._replies = self._replies, {}
             key = introspection.weighting_key(self._strategy) if self._strategy else ""
             weights = {}
-            for partition, content in seen.items():
+            for partition, content in contents.items():
                 for metrics in content.metric_records.values():
                     weight = metrics.get(key)
                     if isinstance(weight, int | float):
                         weights[partition] = float(weight)
-            shifts = self._target_shift(seen)
+            shifts = self._target_shift(contents)
             before = float(getattr(wrapper, "clipping_norm", np.nan))
             result = aggregate(server_round, list(replies))
             if result[0] is None:
@@ -254,7 +254,9 @@ class _Recorder:
                 along = direction(self.script.seed, model.size)
                 shift = float((model - self._model) @ along)
             after = float(getattr(wrapper, "clipping_norm", np.nan))
-            self._rounds.append(Round(len(seen), weights, before, after, energy, shift, *shifts))
+            self._rounds.append(
+                Round(len(contents), weights, before, after, energy, shift, *shifts)
+            )
             self._without_noise = None
             return result
 
@@ -308,11 +310,11 @@ class _Recorder:
         self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
         strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
 
-    def _target_shift(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
+    def _target_shift(self, contents: dict[int, RecordDict]) -> tuple[float, float]:
         """Return the target's change along the direction, and its length; nan without a message."""
-        if self.script is None or self.script.target not in seen:
+        if self.script is None or self.script.target not in contents:
             return np.nan, np.nan
-        change = flat(seen[self.script.target]) - self._model
+        change = flat(contents[self.script.target]) - self._model
         along = direction(self.script.seed, change.size)
         return float(change @ along), float(np.linalg.norm(change))
 

@@ -96,7 +96,7 @@ def guarantee(
 
 
 def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
-    rounds, seen = configuration.rounds, configuration.observation
+    rounds, run = configuration.rounds, configuration.observation
     vantage = Vantage.PARTICIPANT
     if configuration.central is None:
         if not configuration.known:
@@ -106,49 +106,49 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     if not central.plain_mean:
         return None
     norms = _every_round(central.clipping_norms, rounds)
-    shares = [share(central, seen, each) for each in range(rounds)]
+    shares = [share(central, run, each) for each in range(rounds)]
     moved_by = tuple(
         sensitivity(neighbouring, norm) * part for norm, part in zip(norms, shares, strict=True)
     )
-    if seen is not None and central.client_clips and seen.client_norm_kept:
+    if run is not None and central.client_clips and run.client_norm_kept:
         moved_by = (math.inf,) * rounds
     configured = tuple(
         central.noise_multiplier * norm / central.sampled_clients
         for norm in _every_round(central.noise_norms, rounds)
     )
-    pairs = zip(configured, realised_shares(seen, rounds), strict=True)
+    pairs = zip(configured, realised_shares(run, rounds), strict=True)
     stds = tuple(std * realised for std, realised in pairs)
-    if seen is not None and seen.seeded:
+    if run is not None and run.seeded:
         stds = (0.0,) * rounds
     count_std = central.count_std if central.adaptive else None
     return _of(vantage, neighbouring, moved_by, stds, count_std)
 
 
-def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
+def share(central: CentralNoise, run: Observation | None, round: int) -> float:
     """Return the largest part of a round's average that one client's update can be.
 
     It is 1/n under equal weights. Where clients state their weights, it is the part of a client
     that states a huge weight: almost 1.
     """
-    if seen is None or not seen.participants:
+    if run is None or not run.participants:
         return 1 / central.sampled_clients
-    replies = seen.participants[min(round, len(seen.participants) - 1)]
-    if central.equal_weights_enforced or seen.constant_weights:
+    replies = run.participants[min(round, len(run.participants) - 1)]
+    if central.equal_weights_enforced or run.constant_weights:
         return 1 / replies
-    others = sum(nlargest(replies - 1, seen.weights.values()))
+    others = sum(nlargest(replies - 1, run.weights.values()))
     return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
 
 
-def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
+def realised_shares(run: Observation | None, rounds: int) -> tuple[float, ...]:
     """Return realised over configured noise of every round; 1 where they do not contradict.
 
     Rounds are judged one by one: much noise in one round does not replace noise in another.
     """
-    if seen is None or not seen.noise_ratios:
+    if run is None or not run.noise_ratios:
         return (1.0,) * rounds
     shares = tuple(
         1.0 if each.low <= 1 <= each.high else math.sqrt(each.low * each.high)
-        for each in seen.noise_ratios
+        for each in run.noise_ratios
     )
     return _every_round(shares, rounds)
 

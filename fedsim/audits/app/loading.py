@@ -113,8 +113,8 @@ def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type)
         why += missing(why, described)
         raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {why}") from None
     if not isinstance(component, type_):
-        given = type(component).__name__
-        raise InputError(f"the app's {kind} '{reference}' is a {given}, not a {type_.__name__}")
+        actual = type(component).__name__
+        raise InputError(f"the app's {kind} '{reference}' is a {actual}, not a {type_.__name__}")
     return component
 
 

@@ -163,9 +163,9 @@ class Configuration:
 
 def claim_of(configuration: Configuration) -> Claim | None:
     """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon."""
-    seen = configuration.observation
-    if seen is not None and seen.statements:
-        last = seen.statements[-1]
+    observation = configuration.observation
+    if observation is not None and observation.statements:
+        last = observation.statements[-1]
         source = "the app's accountant, at its end"
         return Claim(
             last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, unit="client"

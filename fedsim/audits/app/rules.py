@@ -58,10 +58,10 @@ def _imported(file: str) -> frozenset[str]:
 
 
 def _signs(configuration: Configuration) -> str:
-    seen = configuration.observation
-    if seen is None or seen.training is None:
+    run = configuration.observation
+    if run is None or run.training is None:
         return ""
-    training = seen.training
+    training = run.training
     signs = []
     if training.libraries:
         signs.append(f"its modules import {' and '.join(training.libraries)}")
@@ -93,11 +93,11 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
             f"{private}. The claim may be about their records, and trials do not train, so that "
             f"no trial contains the noise of training; {DECLARE}"
         )
-    seen = configuration.observation
+    run = configuration.observation
     silent = configuration.central is None or not configuration.central.noise_multiplier
-    if not silent or configuration.local is not None or seen is None or seen.training is None:
+    if not silent or configuration.local is not None or run is None or run.training is None:
         return ""
-    if not seen.training.random:
+    if not run.training.random:
         return ""
     return (
         "training is random (two trainings of one model with different seeds gave two updates). It "
@@ -159,18 +159,18 @@ def _local_formula(subject: Subject) -> Finding | None:
 
 
 def _weighted_average(subject: Subject) -> Finding | None:
-    central, seen = subject.configuration.central, subject.configuration.observation
+    central, run = subject.configuration.central, subject.configuration.observation
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
-    if seen is not None and seen.constant_weights:
+    if run is not None and run.constant_weights:
         return None
     effect = "one client can be any part of the average"
-    if seen is not None:
-        effect = f"one client can be {theory.share(central, seen, 0):.3f} of the average"
-        total = sum(seen.weights.values())
-        effect += f" (with the weights of this run, up to {max(seen.weights.values()) / total:.3f})"
+    if run is not None:
+        effect = f"one client can be {theory.share(central, run, 0):.3f} of the average"
+        total = sum(run.weights.values())
+        effect += f" (with the weights of this run, up to {max(run.weights.values()) / total:.3f})"
     return Finding(
-        "alarm" if seen is not None else "note",  # before the run, weights may yet be constant
+        "alarm" if run is not None else "note",  # before the run, weights may yet be constant
         "weighted-average",
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
         f"update counted 1/{central.sampled_clients}. But '{central.weighted_by}' weights the "
@@ -181,11 +181,11 @@ def _weighted_average(subject: Subject) -> Finding | None:
 
 
 def _sampled_clients(subject: Subject) -> Finding | None:
-    central, seen = subject.configuration.central, subject.configuration.observation
-    if central is None or seen is None or not seen.participants:
+    central, run = subject.configuration.central, subject.configuration.observation
+    if central is None or run is None or not run.participants:
         return None
-    fewest = min(seen.participants)
-    if fewest == central.sampled_clients and max(seen.participants) == fewest:
+    fewest = min(run.participants)
+    if fewest == central.sampled_clients and max(run.participants) == fewest:
         return None
     return Finding(
         "alarm" if fewest < central.sampled_clients else "note",
@@ -197,10 +197,10 @@ def _sampled_clients(subject: Subject) -> Finding | None:
 
 
 def _rebuilt_accountant(subject: Subject) -> Finding | None:
-    seen = subject.configuration.observation
-    if seen is None or not seen.statements:
+    run = subject.configuration.observation
+    if run is None or not run.statements:
         return None
-    last, releases = seen.statements[-1], len(seen.participants)
+    last, releases = run.statements[-1], len(run.participants)
     if last.releases >= releases:
         return None
     return Finding(
@@ -229,8 +229,8 @@ def _inner_strategy(subject: Subject) -> Finding | None:
 
 
 def _client_clipping(subject: Subject) -> Finding | None:
-    central, seen = subject.configuration.central, subject.configuration.observation
-    if central is None or not central.client_clips or seen is None or not seen.client_norm_kept:
+    central, run = subject.configuration.central, subject.configuration.observation
+    if central is None or not central.client_clips or run is None or not run.client_norm_kept:
         return None
     mod = "adaptiveclipping_mod" if central.adaptive else "fixedclipping_mod"
     return Finding(
@@ -262,15 +262,15 @@ def _adaptive_clipping(subject: Subject) -> Finding | None:
 
 
 def _realised_noise(subject: Subject) -> Finding | None:
-    seen = subject.configuration.observation
-    if seen is None:
+    run = subject.configuration.observation
+    if run is None:
         return None
-    shares = theory.realised_shares(seen, subject.configuration.rounds)
+    shares = theory.realised_shares(run, subject.configuration.rounds)
     different = [number for number, each in enumerate(shares) if each != 1]
     if not different:
         return None
     least = min(different, key=lambda number: shares[number])
-    ratio = seen.noise_ratios[least]
+    ratio = run.noise_ratios[least]
     return Finding(
         "alarm" if ratio.high < 1 else "note",
         "realised-noise",
@@ -282,8 +282,8 @@ def _realised_noise(subject: Subject) -> Finding | None:
 
 
 def _seeded_noise(subject: Subject) -> Finding | None:
-    seen = subject.configuration.observation
-    if seen is None or not seen.seeded or subject.configuration.central is None:
+    run = subject.configuration.observation
+    if run is None or not run.seeded or subject.configuration.central is None:
         return None
     return Finding(
         "alarm",
@@ -308,9 +308,9 @@ def _no_noise(subject: Subject) -> Finding | None:
             "know what it adds, so that only the attack can judge it",
             "state the claimed epsilon and delta",
         )
-    seen = configuration.observation
+    run = configuration.observation
     # Before the run it is unknown what training does.
-    trained = seen is not None and seen.training is not None and not unseen(configuration)
+    trained = run is not None and run.training is not None and not unseen(configuration)
     return Finding(
         "alarm" if trained else "note",
         "no-noise",

@@ -99,12 +99,7 @@ IS = {
 }
 
 
-STATUSES = {
-    Verdict.SUPPORTED: 0,
-    Verdict.NOT_JUDGED: 3,
-    Verdict.SUSPECT: 4,
-    Verdict.CONVICTED: 4,
-}
+STATUSES = {Verdict.SUPPORTED: 0, Verdict.NOT_JUDGED: 3, Verdict.SUSPECT: 4, Verdict.CONVICTED: 4}
 """Exit statuses of a claim. 1 is a failure and 2 bad input, so that no accident is a verdict."""
 
 

@@ -104,7 +104,7 @@ class LiveAudit:
         if training is None or (before is not None and observed.round <= before.round):
             # A batch of trials that begins, or begins anew. A message out of order starts a new one
             # too: it is never combined with earlier messages.
-            seen = (
+            interval = (
                 training.rounds
                 if training is not None and adds_up(self.run.privacy.noise_source)
                 else 0
@@ -113,7 +113,7 @@ class LiveAudit:
                 trials,
                 Memory.empty(len(trials)),
                 request["noise-multiplier"],
-                max(request["earlier"], seen),
+                max(request["earlier"], interval),
                 request["released"],
                 [],
             )
@@ -178,12 +178,12 @@ class LiveAudit:
         if self.config is None or not groups:
             return None
         last = max(trainings, key=lambda training: training.before)
-        seen = sum(
+        count = sum(
             len(training.trials) * (training.earlier if training is last else training.rounds)
             for training in trainings
         )
-        if last.before > seen:
-            groups.append(self._unseen(last.nominal, last.before - seen))
+        if last.before > count:
+            groups.append(self._unseen(last.nominal, last.before - count))
         return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
     @property

@@ -88,8 +88,8 @@ class LoopAudit(Judged):
         unsure = sure is None or not self.claim.allows(sure)
         why = ""
         if self.epsilon is None or unsure:
-            seen, claimed = self.observation, self.claim.epsilon
-            why = not_judged(seen, self.epsilon, self.noise, claimed, self.trials)
+            observation, claimed = self.observation, self.claim.epsilon
+            why = not_judged(observation, self.epsilon, self.noise, claimed, self.trials)
         evidence = Evidence(
             refuted=self.proven.epsilon > self.claim.epsilon,
             broken=self.alarms > 0,
@@ -100,10 +100,10 @@ class LoopAudit(Judged):
         return judge(self.claim, evidence)
 
     def as_json(self) -> dict[str, Any]:
-        seen, steps = self.observation, self.observation.steps
+        observation, steps = self.observation, self.observation.steps
         return self._document(
             "loop audit",
-            {"at_measured_noise": seen.noise_off is not None},
+            {"at_measured_noise": observation.noise_off is not None},
             {"provable": self.provable},
             loop=self.loop,
             judged={"delta": self.delta, "scope": Scope.RUN.value},
@@ -112,17 +112,17 @@ class LoopAudit(Judged):
             watched={
                 "steps": len(steps),
                 "first": asdict(steps[0]) if steps else None,
-                "sampler": seen.present[0].samplers,
-                "explained": seen.explained,
-                "changed": seen.changed,
-                "beside": seen.beside,
+                "sampler": observation.present[0].samplers,
+                "explained": observation.explained,
+                "changed": observation.changed,
+                "beside": observation.beside,
             },
             data=self.data,
             target=self.target,
             worlds=self.pair,
             decided_by=self.score,
-            neighbouring=seen.neighbouring.value,
-            records=seen.records,
+            neighbouring=observation.neighbouring.value,
+            records=observation.records,
             runs=self.runs,
             versions={"fedsim": fedsim.__version__} | installed(LIBRARIES),
         )
@@ -187,7 +187,7 @@ def audited(
     if composed is not None:
         curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(composed)
     judging = worlds, scores, curve, delta
-    shown, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
+    stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
     detectable = None
     if claim is not None and noise is None:
@@ -203,7 +203,7 @@ def audited(
         epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
         noise=noise,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=shown,
+        lower_bounds=stated,
         proven=largest(sure),
         provable=largest(
             _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)

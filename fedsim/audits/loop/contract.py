@@ -187,9 +187,9 @@ def carried(value: Any) -> tuple[tuple[str, str], ...]:
 def _attributes(model: Any) -> Iterator[tuple[str, str]]:
     from torch.nn import Module  # noqa: PLC0415  (a loop that returns a module has loaded it)
 
-    usual, shown = vars(Module()).keys(), model.state_dict(keep_vars=True)
+    usual, state = vars(Module()).keys(), model.state_dict(keep_vars=True)
     for name, buffer in model.named_buffers():
-        if name not in shown:
+        if name not in state:
             yield f"buffer {name}", _checksum(buffer)
     for path, module in model.named_modules():
         for name, each in vars(module).items():

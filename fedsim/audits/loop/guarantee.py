@@ -93,7 +93,6 @@ class Observation:
         return tuple(
             setting
             for setting, value in SETTINGS.items()
-            for what, value in SETTINGS.items()
             if any(len({_rounded(value(step)) for step in together}) > 1 for together in steps)
         )
 

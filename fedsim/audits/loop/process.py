@@ -49,7 +49,7 @@ class Answer(Reply):
     pairs: tuple[str, ...] = ()
     many: bool = False
     learnt: Learnt | None = None
-    seen: tuple[Seen, ...] = ()
+    runs: tuple[Seen, ...] = ()
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
     changed: tuple[str, ...] | None = ()
@@ -69,10 +69,10 @@ class LoopProcess:
     def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
         self.runs += len(seeds)
         request = Request("observe", pair, tuple(seeds), world)
-        seen = self._channel.ask(request, ANSWER).seen
-        if len(seen) != len(seeds):
+        runs = self._channel.ask(request, ANSWER).runs
+        if len(runs) != len(seeds):
             raise self._channel.no_measurement()
-        return seen
+        return runs
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
         self.runs += 4

@@ -332,7 +332,7 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
     if request.kind == "observe":
         made = {"twin": pair.twin, "stranger": pair.stranger}.get(request.world)
         data = getattr(pair, request.world) if made is None else made()
-        return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
+        return Answer(runs=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "replay":
         (seed,) = request.seeds
         return Answer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))

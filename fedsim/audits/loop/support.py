@@ -181,9 +181,7 @@ def measured(
             above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
             low, high = (middle, high) if above else (low, middle)
         needed = measurement.freedom_for(
-            high,
-            tail / len(sums.sizes),
-            (1 - measurement.POWER) / len(sums.sizes),
+            high, tail / len(sums.sizes), (1 - measurement.POWER) / len(sums.sizes)
         )
         smallest = min(size for size in sums.sizes if size)
         more = max(1.0, needed / smallest / len(observation.steps) - runs)

@@ -41,7 +41,7 @@ class Watch:
         steps: steps of Opacus's optimizers.
         released: released gradient of each step, [P].
         accountants: accountants that recorded a step.
-        told: recorded noise multiplier and sampling rate of each step.
+        accounted: recorded noise multiplier and sampling rate of each step.
         statement: last answer of an accountant.
         ahead: batches that an iterator drew and did not yield yet, by iterator.
         drawn: batches since the last step, each with its pass over the data and its indices.
@@ -67,7 +67,7 @@ class Watch:
     steps: list[StepSeen] = field(default_factory=list)
     released: list[Floats] = field(default_factory=list)
     accountants: list[Any] = field(default_factory=list)
-    told: list[tuple[float, float]] = field(default_factory=list)
+    accounted: list[tuple[float, float]] = field(default_factory=list)
     statement: Statement | None = None
     ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
     drawn: list[Any] = field(default_factory=list)
@@ -165,7 +165,7 @@ def wrap(watch: Watch) -> bool:
             _replace(kind, watch, pre_step=_step)
     for kind in [*vars(accountants).values()]:
         if isinstance(kind, type) and hasattr(kind, "get_epsilon"):
-            _replace(kind, watch, step=_told, get_epsilon=_answered)
+            _replace(kind, watch, step=_accounted, get_epsilon=_answered)
     _replace(loaders, watch, _next_index=_drawn, __next__=_taken)
     hooks = importlib.import_module("torch.optim.optimizer")
     while _HOOKS:  # the last watch replaces earlier ones
@@ -199,7 +199,10 @@ def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         before = watch.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
-        parts: dict[str, Any] = {"told": len(watch.told), "norm": float(self.max_grad_norm)}
+        parts: dict[str, Any] = {
+            "recorded": len(watch.accounted),
+            "norm": float(self.max_grad_norm),
+        }
         add_noise, scale_grad = self.add_noise, self.scale_grad
 
         def noise() -> None:
@@ -248,7 +251,7 @@ def _record(
     sampler, rate = "", 0.0
     if batches and watch.records in (0, len(watch.loader)):
         watch.records, (sampler, rate) = len(watch.loader), watch.kind
-    told = watch.told[parts["told"] :]
+    recorded = watch.accounted[parts["recorded"] :]
     lengths = np.linalg.norm(parts["released"]), np.linalg.norm(parts["noised"])
     clipped, limit = None, float(limits[0])
     if expected is not None:
@@ -273,9 +276,9 @@ def _record(
             repeated=max(drawn.values(), default=0),
             sampler=sampler,
             rate=rate,
-            told=bool(told),
-            told_rate=told[-1][1] if told else 0.0,
-            told_multiplier=told[-1][0] if told else 0.0,
+            told=bool(recorded),
+            told_rate=recorded[-1][1] if recorded else 0.0,
+            told_multiplier=recorded[-1][0] if recorded else 0.0,
             adaptive=hasattr(optimizer, "target_unclipped_quantile"),
             secure=bool(getattr(optimizer, "secure_mode", False)),
         )
@@ -296,12 +299,12 @@ def _moved(watch: Watch, optimizer: Any) -> None:
         watch.unnoised += 1
 
 
-def _told(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _accounted(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(self: Any, *, noise_multiplier: float, sample_rate: float) -> Any:
         if not any(each is self for each in watch.accountants):
             watch.accountants.append(self)
-        watch.told.append((float(noise_multiplier), float(sample_rate)))
+        watch.accounted.append((float(noise_multiplier), float(sample_rate)))
         return original(self, noise_multiplier=noise_multiplier, sample_rate=sample_rate)
 
     return wrapped

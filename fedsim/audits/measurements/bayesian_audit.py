@@ -70,7 +70,7 @@ def bayesian_report(
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
     # Rounds at which epsilon is drawn; the last one, whose epsilon is stated, is among them.
     count = min(rounds, 200 if training.sampling_rate == 1 else SAMPLED_ROUNDS)
-    shown = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
+    drawn = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
@@ -78,11 +78,11 @@ def bayesian_report(
         orders=(int(last_orders.min()), int(last_orders.max())),
         worst_case_epsilon=dearest,
         by_round=BayesianByRound(
-            rounds=shown.tolist(),
-            epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
-            epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
+            rounds=drawn.tolist(),
+            epsilon=mean[:, drawn - 1].mean(axis=0).tolist(),
+            epsilon_at_percentile=each[:, drawn - 1].mean(axis=0).tolist(),
             dp_epsilon=[
-                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
+                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in drawn
             ],
         ),
         note=_note(neighbouring, training.sampling_rate, last, last_orders),

@@ -49,14 +49,14 @@ def attacks(
     An attack without a fixed threshold chooses its threshold on the shadows. The result is empty
     where `why_none` has a reason.
     """
-    seen, worlds = observations(transcript), transcript["worlds"]
-    if seen is None or why_none(challenge_kind, attack_names, transcript):
+    losses, worlds = observations(transcript), transcript["worlds"]
+    if losses is None or why_none(challenge_kind, attack_names, transcript):
         return {}
     shadows = of_shadows(worlds)
     return {
-        name: _entry(attack, seen, shadows, confidence, played)
+        name: _entry(attack, losses, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(attack_names).items()
-        if attack.needs <= _knowledge(seen)
+        if attack.needs <= _knowledge(losses)
     }
 
 
@@ -111,9 +111,9 @@ def of_shadows(worlds: Bools) -> Bools:
     return order % 2 == 1
 
 
-def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:
+def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Floats, Bools]:
     """Return the scores [G] of the games, and whether each is called a member, bool [G]."""
-    learning, games = seen.of(shadows), seen.of(~shadows)
+    learning, games = losses.of(shadows), losses.of(~shadows)
     scores = attack.score(games, learning)[:, 0]
     if attack.randomised:
         return scores, np.random.default_rng(COINS_SEED).random(len(scores)) < scores
@@ -123,18 +123,18 @@ def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Float
     return scores, scores >= learnt.best_threshold
 
 
-def _knowledge(seen: Observations) -> frozenset[str]:
+def _knowledge(losses: Observations) -> frozenset[str]:
     held = {"shadows"}
-    held |= {"trajectory"} if seen.trajectory is not None else set()
-    return frozenset(held | ({"population"} if seen.population is not None else set()))
+    held |= {"trajectory"} if losses.trajectory is not None else set()
+    return frozenset(held | ({"population"} if losses.population is not None else set()))
 
 
 def _entry(
-    attack: Attack, seen: Observations, shadows: Bools, confidence: float, played: Design
+    attack: Attack, losses: Observations, shadows: Bools, confidence: float, played: Design
 ) -> MembershipAttack:
-    games = seen.of(~shadows)
+    games = losses.of(~shadows)
     worlds = games.inclusion[:, 0]
-    scores, called = decisions(attack, seen, shadows)
+    scores, called = decisions(attack, losses, shadows)
     won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
     area = roc.independent_area(scores, worlds, played.level(confidence))
     # The interval of the area assumes that the games of the two worlds are independent.

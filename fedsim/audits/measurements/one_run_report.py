@@ -154,13 +154,7 @@ def _bounds(
     return bounds
 
 
-def alarm(
-    kind: str,
-    mine: Mine,
-    guesses: int,
-    delta: float,
-    limit: float,
-) -> str | None:
+def alarm(kind: str, mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
     """Return the alarm of canaries that show more than the noise allows; None without one."""
     # Each of two or three bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)

@@ -58,19 +58,27 @@ def report(
         return None
     # Two trials with the same noise count once.
     apart = slice(None, None, 2 if played.common else 1)
-    seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
+    own_residuals = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
     level = played.level(confidence)
-    noise = residuals.noise_test(seen["squares"], seen["freedoms"], level)
+    noise = residuals.noise_test(own_residuals["squares"], own_residuals["freedoms"], level)
     if noise is None:
         return None
-    repeats = residuals.direction_test(seen["repeats"], seen["squares"])
-    scale = residuals.direction_test(seen["scales"], seen["squares"])
+    repeats = residuals.direction_test(own_residuals["repeats"], own_residuals["squares"])
+    scale = residuals.direction_test(own_residuals["scales"], own_residuals["squares"])
     # The first round has no earlier noise that it could repeat.
-    first = residuals.direction_test(seen["scales"][:, :1], seen["squares"][:, :1])
-    power = float(np.square(seen["signals"]).sum())
-    factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
-    shape = None if shapes is None else residuals.shape_test(shapes[apart], seen["freedoms"])
+    first = residuals.direction_test(
+        own_residuals["scales"][:, :1], own_residuals["squares"][:, :1]
+    )
+    power = float(np.square(own_residuals["signals"]).sum())
+    factor = (
+        1 + float((own_residuals["scales"] * own_residuals["signals"]).sum()) / power
+        if power
+        else None
+    )
+    shape = (
+        None if shapes is None else residuals.shape_test(shapes[apart], own_residuals["freedoms"])
+    )
     sampled = None
     if scheme.training.sampling_rate < 1:
         sampled = residuals.sampling_test(
@@ -91,9 +99,7 @@ def report(
         scale=None
         if scale is None
         else ScaleTest(
-            **asdict(scale),
-            factor=factor,
-            first_p_value=None if first is None else first.p_value,
+            **asdict(scale), factor=factor, first_p_value=None if first is None else first.p_value
         ),
         shape=None if shape is None else ShapeTest(**asdict(shape)),
         sampling=None if sampled is None else SamplingTest(**asdict(sampled)),

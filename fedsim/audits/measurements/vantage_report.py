@@ -58,12 +58,12 @@ def report(
     rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
-        seen = seen_from(transcript, vantage, config.federation.vantage)
-        predicted = predictions[vantage] if seen else None
+        view = seen_from(transcript, vantage, config.federation.vantage)
+        predicted = predictions[vantage] if view else None
         notes, attacked = [bound.note], bound.vantage is Vantage.RELEASED_MODEL
-        if seen:
+        if view:
             notes += [LINEARISED] if attacked else []
-            notes += [] if seen["noise_stds"].any() else [CERTAIN]
+            notes += [] if view["noise_stds"].any() else [CERTAIN]
         elif bound.vantage not in planned:
             notes.append(NOT_MEASURED)
         elif attacked:
@@ -86,7 +86,7 @@ def report(
             ),
             empirical=None
             if predicted is None
-            else _empirical(config.trials, config.audit, seen, bound, predicted, delta, confidence),
+            else _empirical(config.trials, config.audit, view, bound, predicted, delta, confidence),
             note="; ".join(note for note in notes if note),
         )
     return rows
@@ -96,7 +96,7 @@ def _special_prediction(
     prior: float,
     participation: Participation,
     neighbouring: Neighbouring,
-    seen: Arrays,
+    view: Arrays,
     vantage: Vantage,
 ) -> Prediction | None:
     """Return the prediction at a vantage whose log-odds need no closed form; else None.
@@ -104,14 +104,14 @@ def _special_prediction(
     For the released model it is the normal law of the linearised score. For a server that sees
     sampled sums without noise it is how often the target took part.
     """
-    noiseless = not seen["noise_stds"].any()
+    noiseless = not view["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
         return None
-    predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
+    predicted = forecast.predict(view["sensitivities"], view["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        both = two_sided(seen["worlds"])
-        advantage = _caught(participation, neighbouring, prior, seen, both)
+        both = two_sided(view["worlds"])
+        advantage = _caught(participation, neighbouring, prior, view, both)
         method = "closed form"
     return Prediction(
         mu=predicted.mu,
@@ -128,7 +128,7 @@ def _caught(
     participation: Participation,
     neighbouring: Neighbouring,
     audit_prior: float,
-    seen: Arrays,
+    view: Arrays,
     both: bool,
 ) -> float:
     """Return the advantage of an observer that sees the target whenever it takes part.
@@ -136,7 +136,7 @@ def _caught(
     For trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
     rate, prior = participation.rate, logit(audit_prior)
-    chances = (seen["sensitivities"] > 0).sum(axis=1)
+    chances = (view["sensitivities"] > 0).sum(axis=1)
     caught = -np.expm1(chances * math.log1p(-rate))
     add_remove = neighbouring is Neighbouring.ADD_REMOVE
     # Under add-remove, absence in all rounds is evidence for D'.
@@ -151,14 +151,14 @@ def _caught(
 def _empirical(
     trials: TrialsConfig,
     audit: AuditConfig,
-    seen: Arrays,
+    view: Arrays,
     bound: VantageBounds,
     predicted: Prediction,
     delta: float,
     confidence: float,
 ) -> VantageEmpirical:
-    worlds: npt.NDArray[np.bool_] = seen["worlds"]
-    final = seen["log_odds"][:, -1]
+    worlds: npt.NDArray[np.bool_] = view["worlds"]
+    final = view["log_odds"][:, -1]
     loss = final - logit(audit.prior)
     both = two_sided(worlds)
     played = precision.design(trials, audit.confidence, len(worlds))
@@ -219,7 +219,7 @@ def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]
         for vantage in measured(config.federation.vantage, config.audit.vantages)
     }
     # A released model that is not attacked has no observations.
-    return {vantage: _prediction(config, seen, vantage) for vantage, seen in views.items() if seen}
+    return {vantage: _prediction(config, view, vantage) for vantage, view in views.items() if view}
 
 
 def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:

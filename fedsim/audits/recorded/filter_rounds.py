@@ -87,35 +87,37 @@ class SvtRounds:
         self._rounds.append((float(np.abs(left).sum()), scale, left.size, gamma))
         self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
 
-    def measured(self, asked: Asked) -> dict[str, Any] | None:
+    def measured(self, options: Asked) -> dict[str, Any] | None:
         """Return noise and epsilon, None without rounds; append findings."""
         if not self._rounds:
             return None
         total = sum(size for _, _, size, _ in self._rounds)
         length = sum(sum_ / scale for sum_, scale, _, _ in self._rounds)
-        shown, sure = (_interval(length, total, at) for at in (asked.confidence, ALARM_CONFIDENCE))
+        stated, sure = (
+            _interval(length, total, at) for at in (options.confidence, ALARM_CONFIDENCE)
+        )
         if sure[1] < 1:
-            asked.findings.append(Finding("alarm", "", LESS.format(*sure)))
+            options.findings.append(Finding("alarm", "", LESS.format(*sure)))
         # Rounds may differ: the bound uses the one that reveals least.
         reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
-        proven = laplace_epsilon(reach, total, asked.delta)
+        proven = laplace_epsilon(reach, total, options.delta)
         text = TOTAL.format(
-            number(asked.mechanism, "svt_epsilon") or math.nan,
+            number(options.mechanism, "svt_epsilon") or math.nan,
             self._epsilon,
             len(self._rounds),
             proven,
-            asked.delta,
+            options.delta,
         )
-        asked.findings.append(Finding("caution", "", text))
+        options.findings.append(Finding("caution", "", text))
         return {
             "filter": "SVTPrivacy",
             "rounds": len(self._rounds),
             "uploads": total,
             "scale_over_configured": {
                 "point": length / total,
-                "low": shown[0],
-                "high": shown[1],
-                "confidence": asked.confidence,
+                "low": stated[0],
+                "high": stated[1],
+                "confidence": options.confidence,
             },
             "ledger_epsilon": self._epsilon,
             "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": proven},

@@ -133,8 +133,8 @@ class Checked:
     def neighbour(self, steps: Sequence[Step], delta: float) -> str:
         one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
         numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
-        shown = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
-        return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, shown)
+        limit = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
+        return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, limit)
 
     def scale_epsilon(self, delta: float) -> float:
         ratios = {ratio for ratio, _ in self.divisors}

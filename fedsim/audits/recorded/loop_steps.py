@@ -70,19 +70,21 @@ class LoopSteps:
         assert after is not None and total is not None  # `believable` refuses None
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
-    def measured(self, asked: Asked) -> Measured:
-        findings = asked.findings
-        unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
+    def measured(self, options: Asked) -> Measured:
+        findings = options.findings
+        unit = (
+            str(options.mechanism["unit"]) if options.mechanism.get("unit") in UNITS else "record"
+        )
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
         if checked.divisors:
-            findings.append(Finding("alarm", "", checked.neighbour(self._steps, asked.delta)))
+            findings.append(Finding("alarm", "", checked.neighbour(self._steps, options.delta)))
         if why:
             findings.append(Finding("caution", "", why))
             return Measured(unmeasured=why, unit=unit)
-        level = noise_level.measured(self._releases, asked.confidence)
+        level = noise_level.measured(self._releases, options.confidence)
         findings += noise_level.findings_of(level, self._releases)
         if not any(release.noiseless for release in self._releases):
             compared = self._releases[:MOST_COMPARED]
@@ -91,7 +93,7 @@ class LoopSteps:
             if len(compared) < len(self._releases):
                 findings.append(Finding("note", "", COMPARED))
         return Measured(
-            self._release(level, checked, asked.delta, asked.confidence, unit), unit=unit
+            self._release(level, checked, options.delta, options.confidence, unit), unit=unit
         )
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
@@ -119,31 +121,30 @@ class LoopSteps:
         confidence: float,
         unit: str,
     ) -> dict[str, Any]:
-        shown, sure = level.stds(self._releases), level.sure_stds(self._releases)
+        stated, sure = level.stds(self._releases), level.sure_stds(self._releases)
         least = level.least_stds()
         compared = self._releases[:MOST_COMPARED]
         ends = {"point": "point", "low": "high", "high": "low"}
         account = _Account(self._steps, checked, delta)
         # Neighbours differ in one record's gradient, or in the scale alone.
         proven = max(
-            account.at_least(self._multipliers(level.most_stds())),
-            checked.scale_epsilon(delta),
+            account.at_least(self._multipliers(level.most_stds())), checked.scale_epsilon(delta)
         )
         epsilon = {
-            name: account.of(self._multipliers([one[end] for one in shown]))
+            name: account.of(self._multipliers([one[end] for one in stated]))
             for name, end in ends.items()
         }
         return {
             "unit": unit,
             "towards": "an observer that sees every noisy gradient and knows all other data",
-            **noise_values(self._releases, level, shown, confidence),
+            **noise_values(self._releases, level, stated, confidence),
             "round_numbers": [release.round for release in self._releases],
             "clients": [],
             "steps": len(self._steps),
             "epsilon": epsilon,
             "amplified": checked.amplified,
             "sampling": checked.sampling,
-            "accountants": account.recorded(self._multipliers([one["point"] for one in shown])),
+            "accountants": account.recorded(self._multipliers([one["point"] for one in stated])),
             "proven": {
                 "confidence": ALARM_CONFIDENCE,
                 "noise_multiplier": noise_multipliers(self._releases, sure),

@@ -47,7 +47,7 @@ class NoiseLevel:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
         scales: scale of every round, as a standard deviation.
         point: noise over its scale, of all rounds together.
-        shown: interval of `point`, at the confidence of the report.
+        stated: interval of `point`, at the confidence of the report.
         sure: interval of `point`, at the confidence of an alarm.
         rounds: interval of each round by itself; all hold together at the report's confidence.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
@@ -56,7 +56,7 @@ class NoiseLevel:
     verdict: str
     scales: Sequence[float]
     point: float
-    shown: Interval
+    stated: Interval
     sure: Interval
     rounds: Sequence[Interval]
     sure_rounds: Sequence[Interval]
@@ -73,7 +73,7 @@ class NoiseLevel:
     def stds(self, releases: Sequence[Release]) -> list[Ends]:
         """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
-            same = _ends(self.point, self.shown)
+            same = _ends(self.point, self.stated)
             return [{name: end * scale for name, end in same.items()} for scale in self.scales]
         return [
             _ends(release.left_over, one, scale)
@@ -117,19 +117,19 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     # Without a claim, every round has the same scale.
     scales = [(claim if claimed else None) or 1.0 for claim in claims]
     verdict = _without_noise(releases, claimed)
-    shown, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    stated, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
     rounds, sure_rounds = (_single(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
     point = math.sqrt(
         sum(release.energy / scale**2 for release, scale in zip(releases, scales, strict=True))
         / sum(release.size for release in releases)
     )
     if verdict:
-        shown, sure = _cut(shown, verdict), _cut(sure, verdict)
+        stated, sure = _cut(stated, verdict), _cut(sure, verdict)
         rounds, sure_rounds = (
             [_cut(one, verdict) for one in each] for each in (rounds, sure_rounds)
         )
         point = 0.0 if verdict == "none" else point
-    level = NoiseLevel(verdict, scales, point, shown, sure, rounds, sure_rounds)
+    level = NoiseLevel(verdict, scales, point, stated, sure, rounds, sure_rounds)
     if verdict:
         return level
     verdict = "unclaimed"

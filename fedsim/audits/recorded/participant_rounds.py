@@ -84,17 +84,17 @@ class ParticipantRounds:
         elif observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
-    def measured(self, asked: Asked) -> Measured:
-        findings = asked.findings
+    def measured(self, options: Asked) -> Measured:
+        findings = options.findings
         release = canary = None
         if self._local:
-            release = transcript_release.measured(self._local, TOWARDS, asked)
-            findings += _understated(release, asked.mechanism)
+            release = transcript_release.measured(self._local, TOWARDS, options)
+            findings += _understated(release, options.mechanism)
             unlikely = noisy_means.fit(self._local)
             if unlikely < 1 - ALARM_CONFIDENCE:
                 findings.append(Finding("alarm", "", UNCLIPPED.format(unlikely)))
         if self._scored:
-            canary = canary_measured(self._scored, asked.delta, asked.confidence)
+            canary = canary_measured(self._scored, options.delta, options.confidence)
         if self._unread:
             share = self._share.measured() if self._unread == {FILTER} else None
             if share is not None:
@@ -106,22 +106,22 @@ class ParticipantRounds:
                 why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
             findings.append(Finding("caution", "", why))
             return Measured(None, canary, why, "client", filtered)
-        filtered = self._svt.measured(asked)
+        filtered = self._svt.measured(options)
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
             findings.append(Finding("note", "", NOTHING_MEASURED))
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
 
-    def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
-        if vector(after).shape != vector(seen.model).shape:
-            self._notes.add("alarm", "the aggregate has other shapes", seen.round)
+    def _score(self, observed: ObservedRound, canary: Canary, after: Arrays) -> None:
+        if vector(after).shape != vector(observed.model).shape:
+            self._notes.add("alarm", "the aggregate has other shapes", observed.round)
             return
-        score = canaries.score(seen.model, after, canary.seed)
+        score = canaries.score(observed.model, after, canary.seed)
         if not math.isfinite(score):
-            self._notes.add("alarm", "the aggregate is not finite", seen.round)
+            self._notes.add("alarm", "the aggregate is not finite", observed.round)
             return
-        self._scored.append(Scored(seen.round, canary.coin, score))
+        self._scored.append(Scored(observed.round, canary.coin, score))
 
     def _observe_local(self, observed: ObservedRound, unprotected: Arrays) -> None:
         layout = Layout.of(observed.model)

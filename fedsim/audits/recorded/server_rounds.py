@@ -101,26 +101,26 @@ class ServerRounds:
         self._dither = Dither()
 
     def observe(self, observed: ObservedRound) -> None:
-        seen = self._seen(observed)
-        if seen is None:
+        view = self._seen(observed)
+        if view is None:
             return
         weighted = weights(observed)
-        means = self._means(seen, weighted)
+        means = self._means(view, weighted)
         if means is not None:
-            self._weighting.add(self._reduced(seen, weighted, means), means)
+            self._weighting.add(self._reduced(view, weighted, means), means)
 
-    def measured(self, asked: Asked) -> Measured:
-        findings = asked.findings
-        name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
+    def measured(self, options: Asked) -> Measured:
+        findings = options.findings
+        name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
             findings.append(Finding("note", "", "no round released an aggregate; nothing to audit"))
             return Measured(unmeasured="no round released an aggregate")
-        if why := _no_mean(releases, asked.mechanism):
+        if why := _no_mean(releases, options.mechanism):
             findings.append(Finding("caution", "", why))
             return Measured(unmeasured=why)
-        declared = asked.mechanism.get("aggregation") == "declared"
-        release = transcript_release.measured(releases, TOWARDS, asked, declared=declared)
+        declared = options.mechanism.get("aggregation") == "declared"
+        release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
         against = self._weighting.against
         release |= {
             "weighting": name,
@@ -128,7 +128,7 @@ class ServerRounds:
             "weighting_evidence": {f"against_{name}": against[name] for name in WEIGHTINGS},
         }
         if release["claimed_noise_multiplier"]:
-            findings += self._weighting.imbalance(name, asked.mechanism)
+            findings += self._weighting.imbalance(name, options.mechanism)
         return Measured(release)
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
@@ -151,46 +151,43 @@ class ServerRounds:
         return _Seen(observed, layout, before, after, norm, by_server)
 
     def _means(
-        self, seen: _Seen, weights: Mapping[str, Mapping[int, float]]
+        self, view: _Seen, weights: Mapping[str, Mapping[int, float]]
     ) -> dict[str, Floats] | None:
-        means = {name: np.zeros_like(seen.before) for name in weights}
-        for node in seen.observed.replies:
-            update = seen.update(node)
+        means = {name: np.zeros_like(view.before) for name in weights}
+        for node in view.observed.replies:
+            update = view.update(node)
             if update is None:
-                self._notes.add("alarm", BAD_REPLY.format(node), seen.observed.round)
+                self._notes.add("alarm", BAD_REPLY.format(node), view.observed.round)
                 return None
-            if seen.norm and math.sqrt(update @ update) > seen.norm * (1 + EXCESS):
-                self._notes.add("alarm", UNCLIPPED.format(node), seen.observed.round)
+            if view.norm and math.sqrt(update @ update) > view.norm * (1 + EXCESS):
+                self._notes.add("alarm", UNCLIPPED.format(node), view.observed.round)
             for name in means:
                 means[name] += weights[name][node] * update
         return means
 
     def _reduced(
-        self,
-        seen: _Seen,
-        weights: Mapping[str, Mapping[int, float]],
-        means: Mapping[str, Floats],
+        self, view: _Seen, weights: Mapping[str, Mapping[int, float]], means: Mapping[str, Floats]
     ) -> dict[str, Release]:
         """Return the release under each weighting.
 
         Each update is computed a second time, so that memory does not hold all of them.
         """
-        observed = seen.observed
-        noises = {name: seen.after - seen.before - mean for name, mean in means.items()}
+        observed = view.observed
+        noises = {name: view.after - view.before - mean for name, mean in means.items()}
         parts: dict[str, dict[int, Contribution]] = {name: {} for name in means}
         for node in observed.replies:
-            update = seen.update(node)
+            update = view.update(node)
             assert update is not None  # `_means` has refused other replies
             for name, noise in noises.items():
                 parts[name][node] = left_over.contribution(weights[name][node], update, noise)
-        units = seen.layout.units(seen.before, seen.after)
+        units = view.layout.units(view.before, view.after)
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
         rounding = Rounding(units, len(observed.replies) / 3 + 3, self._dither.draw(units))
-        claims = Claims(seen.norm, claimed_std(observed.mechanism), self._count_std(observed))
+        claims = Claims(view.norm, claimed_std(observed.mechanism), self._count_std(observed))
         return {
             name: left_over.reduced(
-                observed.round, noise, parts[name], seen.layout, rounding, claims, means[name]
+                observed.round, noise, parts[name], view.layout, rounding, claims, means[name]
             )
             for name, noise in noises.items()
         }

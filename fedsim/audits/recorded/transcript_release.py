@@ -39,18 +39,14 @@ NO_SCORES = (
 
 
 def measured(
-    releases: Sequence[Release],
-    towards: str,
-    asked: Asked,
-    *,
-    declared: bool = False,
+    releases: Sequence[Release], towards: str, options: Asked, *, declared: bool = False
 ) -> dict[str, Any]:
     """Return noise and clients of a run's releases; append findings."""
-    delta, confidence, findings = asked.delta, asked.confidence, asked.findings
+    delta, confidence, findings = options.delta, options.confidence, options.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
-    shown = level.stds(releases)
-    measured_stds = [ends["point"] for ends in shown]
+    stated = level.stds(releases)
+    measured_stds = [ends["point"] for ends in stated]
     # Beliefs use an uncontradicted claim, which is more exact than the measurement.
     hidden = level.verdict == "hidden"
     exact = hidden or level.verdict == "as claimed"
@@ -70,9 +66,9 @@ def measured(
             findings.append(Finding("note", "", NO_SCORES))
     return {
         "towards": towards,
-        **noise_values(releases, level, shown, confidence),
+        **noise_values(releases, level, stated, confidence),
         "round_numbers": [release.round for release in releases],
-        "clients": _clients(releases, shown, stds, delta),
+        "clients": _clients(releases, stated, stds, delta),
         "proven": _proven(releases, level, stds, delta),
         "empirical": empirical,
         "independent": noise_level.independent(releases),
@@ -91,10 +87,10 @@ def _claimed(releases: Sequence[Release]) -> bool:
 
 
 def noise_values(
-    releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
+    releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
     claimed = _claimed(releases)
-    ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
+    ends = {"point": level.point, "low": level.stated.low, "high": level.stated.high}
     return {
         "parameters": releases[0].size,
         "clipped": all(release.clipping_norm is not None for release in releases),
@@ -110,7 +106,7 @@ def noise_values(
         "rounding_std": [release.rounding for release in releases],
         "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
         "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
-        "noise_multiplier": noise_multipliers(releases, shown),
+        "noise_multiplier": noise_multipliers(releases, stated),
     }
 
 

@@ -222,9 +222,9 @@ class _ServerRecorder:
         replies = list(replies)
         key = weighting_key(self._strategy)
         # Before the call, which may clip the replies in place.
-        seen: dict[int, Reply] = {}
+        replies_by_node: dict[int, Reply] = {}
         with self._sink.guarded():
-            seen = {
+            replies_by_node = {
                 message.metadata.src_node_id: messages.reply_of(message, key)
                 for message in replies
                 if message.has_content()
@@ -235,7 +235,7 @@ class _ServerRecorder:
             if "clipping_norm" in mechanism:
                 # Flower's adaptive clipping scales its noise to the norm of the next round. A
                 # declared multiplier is for the updates that arrived.
-                after = messages.mechanism(self._strategy, self._declared, len(seen))
+                after = messages.mechanism(self._strategy, self._declared, len(replies_by_node))
                 mechanism["noise_clipping_norm"] = after["clipping_norm"]
                 if "num_sampled_clients" in after:
                     mechanism["num_sampled_clients"] = after["num_sampled_clients"]
@@ -243,7 +243,7 @@ class _ServerRecorder:
                 ObservedRound(
                     server_round,
                     model=model,
-                    replies=dict(sorted(seen.items())),
+                    replies=dict(sorted(replies_by_node.items())),
                     aggregate=None if aggregated is None else messages.of_record(aggregated),
                     participants=participants,
                     mechanism=mechanism,

@@ -154,7 +154,7 @@ class Recorder:
         noisy = _named(released)
         size = sum(math.prod(array.shape) for array in noisy.values())
         stride = 1 if self._parameters is None else -(-size // self._parameters)
-        known: dict[str, Scalar] = {
+        facts: dict[str, Scalar] = {
             name: value for name, value in keys.items() if value is not None
         }
         # An array of indices is not a Sequence, and NumPy's integers are not ints.
@@ -167,13 +167,13 @@ class Recorder:
         if clipped_sum is not None:
             sums = _named(clipped_sum)
             summed = {name: _kept(array, stride) for name, array in sums.items()}
-            known["sum_length"] = math.sqrt(sum(_energy(array) for array in sums.values()))
+            facts["sum_length"] = math.sqrt(sum(_energy(array) for array in sums.values()))
         return ObservedRound(
             self._steps,
             replies={0: Reply(summed, count)},
             aggregate={name: _kept(array, stride) for name, array in noisy.items()},
             participants=members,
-            mechanism={**self._known, "parameters": size, **known},
+            mechanism={**self._known, "parameters": size, **facts},
         )
 
 

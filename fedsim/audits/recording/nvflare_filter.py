@@ -97,8 +97,8 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         if self.noise_std is not None:
             keys["local_noise_std"] = self.noise_std
         prefix, names = CONFIGURED.get(type(self.filter).__name__, ("", ()))
-        known = {name: getattr(self.filter, name, None) for name in names}
-        keys |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
+        values = {name: getattr(self.filter, name, None) for name in names}
+        keys |= {f"{prefix}_{name}": float(of) for name, of in values.items() if of is not None}
         if prefix == "svt":
             budget = dxo.get_meta_prop("svt_privacy_budget", None) or {}
             for name in ("epsilon_total", "epsilon_release", "n_upload"):

@@ -342,10 +342,7 @@ def read(directory: RunDirectory) -> Report:
 
 
 def schema() -> JsonSchemaValue:
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_adapter().json_schema(),
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_adapter().json_schema()}
 
 
 def _first(error: ValidationError) -> str:

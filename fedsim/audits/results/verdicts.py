@@ -37,13 +37,7 @@ def chance_alarms(checks: Iterable[Check]) -> int:
 
 
 State = Literal[
-    "above",
-    "no-limit",
-    "within-chance",
-    "not-contradicted",
-    "attack-below",
-    "below",
-    "untested",
+    "above", "no-limit", "within-chance", "not-contradicted", "attack-below", "below", "untested"
 ]
 """State of a measurement against theory, as report.json has it.
 

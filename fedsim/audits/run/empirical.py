@@ -119,10 +119,7 @@ def measure(run: AuditedRun) -> Empirical:
             advantage=estimators.epsilon_from_advantage(advantage.point, run.delta),
         ),
         **bounds_audit.report(
-            proven,
-            run.proven.chances(proven),
-            run.comparisons,
-            run.proven.profile(run.confidence),
+            proven, run.proven.chances(proven), run.comparisons, run.proven.profile(run.confidence)
         ),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
@@ -138,11 +135,11 @@ def measure(run: AuditedRun) -> Empirical:
 def _true_positives(run: AuditedRun) -> list[TruePositives]:
     if run.played.common or not two_sided(run.worlds):
         return []
-    found = []
+    rates = []
     for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence):
         ends = None if one.interval is None else (one.interval.low, one.interval.high)
-        found.append(TruePositives(one.rate, ends, one.needed))
-    return found
+        rates.append(TruePositives(one.rate, ends, one.needed))
+    return rates
 
 
 def advantage_interval(run: AuditedRun) -> Ends | None:

@@ -143,9 +143,9 @@ def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
 
 def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
     row = report.vantages[vantage.value]
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     allowed = _allowed(run, report, vantage, row)
-    measured = _measured(run, report, vantage, row) if seen else None
+    measured = _measured(run, report, vantage, row) if view else None
     verdict = VantageVerdict(
         vantage=vantage.value,
         state=state(report, vantage.value, measured, allowed),
@@ -153,7 +153,7 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
         measured=measured,
         allowed=allowed,
         limits=[],
-        seen_below=seen_below(run, report, vantage, row) if seen else None,
+        seen_below=seen_below(run, report, vantage, row) if view else None,
     )
     return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
 
@@ -198,10 +198,10 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
 def _measured(
     run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
 ) -> MeasuredThere | None:
-    shown = row.empirical
-    if shown is None:
+    measured = row.empirical
+    if measured is None:
         return None
-    epsilon, by = shown.lower_bound.epsilon, "clopper_pearson"
+    epsilon, by = measured.lower_bound.epsilon, "clopper_pearson"
     if vantage is run.vantage:
         epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
         if report.one_run is not None:
@@ -212,13 +212,13 @@ def _measured(
     single = run.trials == 1
     interval, share = (None, None) if single else _passed(run, vantage, row.epsilon)
     return MeasuredThere(
-        advantage=None if single else shown.advantage,
-        interval=None if single else shown.advantage_interval,
-        confidence=shown.confidence,
+        advantage=None if single else measured.advantage,
+        interval=None if single else measured.advantage_interval,
+        confidence=measured.confidence,
         trials=run.trials,
-        chance=None if single else guessing(run.trials, shown.confidence),
-        belief=shown.belief,
-        passed=None if single else shown.delta_prime,
+        chance=None if single else guessing(run.trials, measured.confidence),
+        belief=measured.belief,
+        passed=None if single else measured.delta_prime,
         passed_interval=interval,
         passed_limit=share,
         epsilon=epsilon,
@@ -237,13 +237,13 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
 
     The share is None without a limit of the belief, or without trials on D.
     """
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
+    view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    loss = view["log_odds"][:, -1] - logit(run.config.audit.prior)
     level, limit = run.played.level(run.confidence), run.config.report.limit_belief
-    interval = estimators.delta_prime(seen["worlds"], loss, epsilon, level).interval
+    interval = estimators.delta_prime(view["worlds"], loss, epsilon, level).interval
     share = None
-    if limit and seen["worlds"].any():
-        share = float(np.mean(loss[seen["worlds"]] > logit(limit)))
+    if limit and view["worlds"].any():
+        share = float(np.mean(loss[view["worlds"]] > logit(limit)))
     return (interval.low, interval.high), share
 
 
@@ -365,8 +365,8 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
         or run.played.common
     ):
         return
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    trial_mu = forecast.trial_mu(seen["sensitivities"], seen["noise_stds"])
+    view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])
     least = float(trial_mu.min())
     yield detectable.by_wins(least, row.rho_alpha, run.trials, error / 2)
     if configured and run.proven.not_normal is None:

@@ -65,11 +65,7 @@ Answer = TypeVar("Answer", bound=Reply)
 
 class Channel:
     def __init__(
-        self,
-        kind: str,
-        channel: socket.socket,
-        process: subprocess.Popen[bytes],
-        time_limit: float,
+        self, kind: str, channel: socket.socket, process: subprocess.Popen[bytes], time_limit: float
     ) -> None:
         self._kind, self._channel = kind, channel
         self._process, self._time_limit = process, time_limit
@@ -194,12 +190,12 @@ def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
     An audit runs the code hundreds of times, and a progress bar overwrites its line. The last state
     of a bar is shown once for each description.
     """
-    shown, pending = set[str](), b""
+    printed, pending = set[str](), b""
 
     def show_once(line: bytes) -> None:
         text, kind = _worded(line)
-        if kind not in shown and len(shown) < MOST_LINES:
-            shown.add(kind)
+        if kind not in printed and len(printed) < MOST_LINES:
+            printed.add(kind)
             show(text)
 
     with output:

@@ -90,9 +90,9 @@ def render_html(report: Report) -> str:
         if rows := _exposures(training):
             most = tabulated(["record", *HOW], _most(training))
             blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
-        if (shown := training.get("shown")) is not None:
+        if (picture := training.get("shown")) is not None:
             record = f"Record {training['exposure']['most_exposed'][0]['record']}, the most exposed"
-            blocks += target.record(shown, record, "This page is for its owner alone.")
+            blocks += target.record(picture, record, "This page is for its owner alone.")
         blocks += map(Prose, _said(training))
     for name, rounds, cut in shares(report):
         caption = f"{name}: share of this client's gradients that were clipped, by round."
@@ -139,10 +139,10 @@ def _first(report: Report) -> FirstScreen:
 def _bars(training: Report) -> Iterator[Bar]:
     if training["gone"]:
         return
-    bound, found, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
+    bound, exposure, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
     limit = None if bound is None else share(bound)
-    if found is not None:
-        right, words = share(found["highest"]["advantage"]), verdicts.NOT_MEASURED
+    if exposure is not None:
+        right, words = share(exposure["highest"]["advantage"]), verdicts.NOT_MEASURED
         mark, how = Mark(words.kind, words.text), "its gradients allow"
         yield Bar(f"{training['name']}: most exposed record", mark, right, None, limit, how=how)
     if attack is not None:
@@ -176,13 +176,13 @@ def _checks(report: Report) -> list[Check]:
 def _steps(report: Report) -> list[str]:
     budget = report["budget"]
     left = budget["epsilon_limit"] - budget["epsilon"]
-    said = f"About ε = {number(left)} of the budget is left for further trainings."
+    budget_left = f"About ε = {number(left)} of the budget is left for further trainings."
     if left <= 0:
-        said = "The budget is spent: join no further training, or agree to a larger budget."
+        budget_left = "The budget is spent: join no further training, or agree to a larger budget."
     trainings = [each for each in report["trainings"] if not each["gone"]]
     if any(each["attack"] is None for each in trainings):
-        return [said, "Give --others, records that took no part, to run an attack."]
-    return [said]
+        return [budget_left, "Give --others, records that took no part, to run an attack."]
+    return [budget_left]
 
 
 RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
@@ -206,21 +206,23 @@ def _run_rows(report: Report) -> Rows:
 
 
 def _exposures(training: Report) -> Rows:
-    found = training.get("exposure")
-    if found is None:
+    exposure = training.get("exposure")
+    if exposure is None:
         return []
     names = {"median": "half of the records, at most", "highest": "the most exposed record"}
     names["allowed"] = "allowed"
-    return [[said, *_how(found[name])] for name, said in names.items()]
+    return [[words, *_how(exposure[name])] for name, words in names.items()]
 
 
 def _most(training: Report) -> Rows:
-    found = training.get("exposure")
-    return [] if found is None else [[str(one["record"]), *_how(one)] for one in _named(found)]
+    exposure = training.get("exposure")
+    return (
+        [] if exposure is None else [[str(one["record"]), *_how(one)] for one in _named(exposure)]
+    )
 
 
-def _named(found: Report) -> Iterator[Report]:
-    yield from found["most_exposed"]
+def _named(exposure: Report) -> Iterator[Report]:
+    yield from exposure["most_exposed"]
 
 
 def _how(one: Report) -> list[str]:
@@ -234,19 +236,19 @@ def _said(training: Report) -> Iterator[str]:
             "exposure is not measured."
         )
         return
-    found, attack = training["exposure"], training["attack"]
-    if said := target.sentence({"any other party": training["risks"]}):
-        yield f"{said} This holds for each record, by the noise that was charged."
-    if found is None:
+    exposure, attack = training["exposure"], training["attack"]
+    if sentence := target.sentence({"any other party": training["risks"]}):
+        yield f"{sentence} This holds for each record, by the noise that was charged."
+    if exposure is None:
         yield (
             "The noise of this training protects the client as a whole, so the exposure of single "
             "records is not measured."
         )
     else:
-        share = np.mean(found["clipped_share"])
+        share = np.mean(exposure["clipped_share"])
         yield (
-            f"Of the gradients of {training['records']} records in {len(found['rounds'])} rounds, "
-            f"{percent(float(share))} were clipped."
+            f"Of the gradients of {training['records']} records in "
+            f"{len(exposure['rounds'])} rounds, {percent(float(share))} were clipped."
         )
         if training["sampling_rate"] < 1:
             yield (

@@ -69,19 +69,19 @@ def measurable(scheme: Scheme) -> bool:
 
 
 def measure(
-    training: SeenTraining, known: Federation, partition: int, noise_multiplier: float
+    training: SeenTraining, members: Federation, partition: int, noise_multiplier: float
 ) -> Exposure:
     """Return the exposure towards the adversary who sees most of the client's messages."""
     config = training.config
     faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
     clipping_norm = config.training.clipping_norm
     std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
-    features, labels = known.members(known.owned_by(partition))
-    each = torch.arange(len(labels), device=known.device)[None, :, None]
+    features, labels = members.members(members.owned_by(partition))
+    each = torch.arange(len(labels), device=members.device)[None, :, None]
     squares, clipped = np.zeros(len(labels)), list[float]()
     for round in training.models:
-        model = torch.from_numpy(training.model(round)).to(known.device)[None]
-        norms = known.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
+        model = torch.from_numpy(training.model(round)).to(members.device)[None]
+        norms = members.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
         squares += (norms / std) ** 2
         clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
     rounds = np.array(list(training.models), dtype=np.int64)
@@ -89,11 +89,11 @@ def measure(
     return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody)
 
 
-def as_json(found: Exposure, delta: float) -> dict[str, Any]:
+def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
     # Many gradients may be clipped, and then have equal lengths up to rounding.
-    order = np.argsort(-np.round(found.mu, 9), kind="stable")
+    order = np.argsort(-np.round(exposure.mu, 9), kind="stable")
 
-    def said(mu: float) -> dict[str, float]:
+    def stated(mu: float) -> dict[str, float]:
         return {
             "mu": mu,
             "epsilon": gaussian.epsilon(mu, delta),
@@ -101,13 +101,13 @@ def as_json(found: Exposure, delta: float) -> dict[str, Any]:
         }
 
     return {
-        "rounds": found.rounds.tolist(),
-        "clipped_share": found.clipped.tolist(),
-        "median": said(float(np.median(found.mu))),
-        "highest": said(float(found.mu[order[0]])),
-        "allowed": said(found.everybody),
+        "rounds": exposure.rounds.tolist(),
+        "clipped_share": exposure.clipped.tolist(),
+        "median": stated(float(np.median(exposure.mu))),
+        "highest": stated(float(exposure.mu[order[0]])),
+        "allowed": stated(exposure.everybody),
         "most_exposed": [
-            {"record": int(place), **said(float(found.mu[place]))} for place in order[:SHOWN]
+            {"record": int(place), **stated(float(exposure.mu[place]))} for place in order[:SHOWN]
         ],
     }
 
@@ -129,12 +129,12 @@ def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
     if min(own.size, others.size) < NEEDED:
         return None
     scores = -np.concatenate([own, others])
-    found = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
+    curve = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
     return {
         "members": own.size,
         "others": others.size,
-        "area": found.area,
-        "advantage": float((found.true_positive - found.false_positive).max()),
+        "area": curve.area,
+        "advantage": float((curve.true_positive - curve.false_positive).max()),
     }
 
 
@@ -204,10 +204,10 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
 
 
 def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
-    seen: list[Answer] = []
+    earlier: list[Answer] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
-        seen += mine
+        earlier += mine
         yield {
             "run": run,
             "name": mine[0].name,
@@ -220,86 +220,82 @@ def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
             "records": mine[-1].records,
             "charged": any(answer.charged or answer.measured for answer in mine),
             "epsilon": client_ledger.epsilon(mine, delta),
-            "epsilon_after": client_ledger.epsilon(seen, delta),
+            "epsilon_after": client_ledger.epsilon(earlier, delta),
         }
 
 
 def _measured(
-    node: Node,
-    training: SeenTraining,
-    answers: Sequence[Answer],
-    others: str,
-    model: Path | None,
+    node: Node, training: SeenTraining, answers: Sequence[Answer], others: str, model: Path | None
 ) -> Iterator[Report]:
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
     config = training.config.reading_data_from(node.data, offline=True)
-    known = _records_of(node, config, mine[-1].records)
-    if known is None:
+    members = _records_of(node, config, mine[-1].records)
+    if members is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
     exposed = None
     if measurable(config.scheme):
-        found = measure(training, known, node.partition, mine[0].noise_multiplier)
-        exposed = as_json(found, node.terms.delta_limit)
+        exposure = measure(training, members, node.partition, mine[0].noise_multiplier)
+        exposed = as_json(exposure, node.terms.delta_limit)
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
     yield {
         "run": training.run,
         "name": config.run.name,
         "gone": False,
-        "records": len(known.owned_by(node.partition)),
+        "records": len(members.owned_by(node.partition)),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "risks": risks.success_by_baseline(mechanism) if charged else [],
         "exposure": exposed,
-        "shown": _shown(known, node.partition, exposed),
-        "attack": _attack(node, training, known, others, model),
+        "shown": _shown(members, node.partition, exposed),
+        "attack": _attack(node, training, members, others, model),
     }
 
 
-def _shown(known: Federation, partition: int, exposed: Report | None) -> Report | None:
-    if exposed is None or known.split.dataset.name != OWN:
+def _shown(members: Federation, partition: int, exposed: Report | None) -> Report | None:
+    if exposed is None or members.split.dataset.name != OWN:
         return None
     most = exposed["most_exposed"][0]["record"]
-    return record_display.shown(known.split, int(known.owned_by(partition)[most]))
+    return record_display.shown(members.split, int(members.owned_by(partition)[most]))
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
     try:
-        known = federation.load(config, node.partition if config.data.name == OWN else None)
+        members = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
         return None
-    if admission.records_digest(known, node.partition) != digest:
+    if admission.records_digest(members, node.partition) != digest:
         return None
     # Records that were held back to measure the model took part in no round.
     share = config.federation.measures_share
     try:
-        return holding_back.trained_on(known, node.partition, node.values, share, config.run.seed)
+        return holding_back.trained_on(members, node.partition, node.values, share, config.run.seed)
     except RefusedError as error:
         raise InputError(f"node.toml: {error}") from None
 
 
 def _attack(
-    node: Node, training: SeenTraining, known: Federation, others: str, model: Path | None
+    node: Node, training: SeenTraining, members: Federation, others: str, model: Path | None
 ) -> Report | None:
     config = training.config
-    features, labels = known.members(known.owned_by(node.partition))
+    features, labels = members.members(members.owned_by(node.partition))
     if others and config.data.name == OWN:
         agreed = schema.parse(config.data.public_schema)
-        found = own_records.records(others, agreed, directory=config.model.weights)
-        apart = torch.tensor(found.features), torch.tensor(found.labels)
+        others_records = own_records.records(others, agreed, directory=config.model.weights)
+        apart = torch.tensor(others_records.features), torch.tensor(others_records.labels)
     else:
-        apart = known.held_out()
+        apart = members.held_out()
     if not len(apart[1]):
         return None
     last = max(training.models)
     of = "the released model" if model else f"the model that round {last} began with"
     if model is None:
-        parameters = torch.from_numpy(training.model(last)).to(known.device)[None]
+        parameters = torch.from_numpy(training.model(last)).to(members.device)[None]
         own, other = (
-            known.evaluate(parameters, *(each.to(known.device) for each in records))[0][0]
+            members.evaluate(parameters, *(each.to(members.device) for each in records))[0][0]
             for records in ((features, labels), apart)
         )
     else:
@@ -317,5 +313,9 @@ def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tenso
 def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield the name of each training, its rounds [k], and the share of clipped gradients [k]."""
     for training in report["trainings"]:
-        if (found := training.get("exposure")) is not None:
-            yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])
+        if (exposure := training.get("exposure")) is not None:
+            yield (
+                training["name"],
+                np.array(exposure["rounds"]),
+                np.array(exposure["clipped_share"]),
+            )

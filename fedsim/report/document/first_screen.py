@@ -71,51 +71,51 @@ def caption(block: Bars) -> str:
 
 
 def words(bar: Bar) -> str:
-    said = []
+    clauses = []
     if bar.right is not None:
         between = f" ({span(bar.interval, percent)})" if bar.interval else ""
-        said.append(f"{bar.how} {percent(bar.right)}{between}")
+        clauses.append(f"{bar.how} {percent(bar.right)}{between}")
     if bar.limit is not None:
         limited = f"{bar.by} allows {percent(bar.limit)}"
-        said.append(f"{bar.by} sets no limit" if bar.limit >= 1 else limited)
-    return "; ".join(filter(None, [*said, bar.remark]))
+        clauses.append(f"{bar.by} sets no limit" if bar.limit >= 1 else limited)
+    return "; ".join(filter(None, [*clauses, bar.remark]))
 
 
 def _row(bar: Bar, own: float | None) -> Markup:
-    told = words(bar)
-    label = f"{bar.name}: {bar.mark.text}{f'; {told}' if told else ''}"
+    clause = words(bar)
+    label = f"{bar.name}: {bar.mark.text}{f'; {clause}' if clause else ''}"
     svg = SVG.format(label, 22, Markup("").join(_marks(bar, own)))
-    sentence = f"{told[:1].upper()}{told[1:]}." if told else ""
+    sentence = f"{clause[:1].upper()}{clause[1:]}." if clause else ""
     return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
 
 
 def _marks(bar: Bar, own: float | None) -> list[Markup]:
-    found = [RECTANGLE.format("track", EDGE, 4, 100 - 2 * EDGE, 14)]
+    marks = [RECTANGLE.format("track", EDGE, 4, 100 - 2 * EDGE, 14)]
     if bar.limit is not None:
-        found.append(RECTANGLE.format("allowed", EDGE, 4, _at(bar.limit) - EDGE, 14))
+        marks.append(RECTANGLE.format("allowed", EDGE, 4, _at(bar.limit) - EDGE, 14))
     if bar.right is not None:
-        found.append(RECTANGLE.format("measured", EDGE, 8, max(_at(bar.right) - EDGE, 0.4), 6))
+        marks.append(RECTANGLE.format("measured", EDGE, 8, max(_at(bar.right) - EDGE, 0.4), 6))
     if bar.interval is not None:
         low, high = map(_at, bar.interval)
-        found.append(LINE.format("interval", low, 11, high, 11))
-        found += [LINE.format("interval", end, 7, end, 15) for end in (low, high)]
+        marks.append(LINE.format("interval", low, 11, high, 11))
+        marks += [LINE.format("interval", end, 7, end, 15) for end in (low, high)]
     if bar.limit is not None and bar.limit < 1:
-        found.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
+        marks.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
     if own is not None:
-        found.append(LINE.format("own", _at(own), 0, _at(own), 22))
-    return found
+        marks.append(LINE.format("own", _at(own), 0, _at(own), 22))
+    return marks
 
 
 def _axis() -> Markup:
-    found = []
+    marks = []
     for tick in TICKS:
         anchor = {0.5: "start", 1.0: "end"}.get(tick, "middle")
-        found.append(LINE.format("tick", _at(tick), 0, _at(tick), 4))
-        found.append(TEXT.format(_at(tick), 16, anchor, f"{100 * tick:.0f}%"))
+        marks.append(LINE.format("tick", _at(tick), 0, _at(tick), 4))
+        marks.append(TEXT.format(_at(tick), 16, anchor, f"{100 * tick:.0f}%"))
         if name := NAMED.get(tick):
-            found.append(TEXT.format(_at(tick), 30, anchor, name))
-    told = "The axis, from 50% for guessing to 100% for certainty"
-    return SVG.format(told, 34, Markup("").join(found))
+            marks.append(TEXT.format(_at(tick), 30, anchor, name))
+    label = "The axis, from 50% for guessing to 100% for certainty"
+    return SVG.format(label, 34, Markup("").join(marks))
 
 
 def _at(share: float) -> float:
@@ -132,11 +132,7 @@ HALF = 0.5
 
 
 def check(
-    text: str,
-    shuts: str,
-    report: Mapping[str, Any],
-    fails: str | None = None,
-    failed: str = "",
+    text: str, shuts: str, report: Mapping[str, Any], fails: str | None = None, failed: str = ""
 ) -> Check:
     """Return a check of a report by the condition that would shut a release gate.
 

@@ -403,14 +403,14 @@ def _pictured(figure: Figure | Picture) -> Markup:
     if numbers.flat:
         sentence = pictures.unvarying(numbers)
         return Markup('<p class="unvarying">{}</p>').format(sentence)
-    told = f"{figure.title or figure.caption} {pictures.seen(numbers)}".strip()
-    shown = Markup('<div class="scroll">{}</div>\n').format(
-        pictures.embedded(drawn, figure.name, told)
+    label = f"{figure.title or figure.caption} {pictures.seen(numbers)}".strip()
+    region = Markup('<div class="scroll">{}</div>\n').format(
+        pictures.embedded(drawn, figure.name, label)
     )
     if not (tables := pictures.tables(numbers)):
-        return shown
+        return region
     behind = Part("The numbers behind this figure", tables, folded=True, heads=False)
-    return shown + fragment([behind])
+    return region + fragment([behind])
 
 
 ENVIRONMENT = Environment(

@@ -50,8 +50,8 @@ def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
 def numbers(drawn: str | bytes) -> Numbers:
     if isinstance(drawn, bytes):
         return decode(Image.open(io.BytesIO(drawn)).info["Description"])
-    found = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
-    return Numbers((), False) if found is None else decode(unescape(found[1]))
+    description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
+    return Numbers((), False) if description is None else decode(unescape(description[1]))
 
 
 def _svg(drawn: str, name: str, text: str) -> Markup:
@@ -64,7 +64,7 @@ def _svg(drawn: str, name: str, text: str) -> Markup:
     themes = {colour.lower(): variable for colour, variable in THEMED.items()}
     plate = "plate"
     if {colour.lower() for colour in COLOUR.findall(svg)} <= set(themes):
-        svg, plate = COLOUR.sub(lambda found: themes[found[0].lower()], svg), "themed"
+        svg, plate = COLOUR.sub(lambda match: themes[match[0].lower()], svg), "themed"
     label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, text)
     return Markup(svg.replace("<svg", label, 1))
 
@@ -75,19 +75,21 @@ SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
 
 
 def seen(numbers: Numbers) -> str:
-    said = [_course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))]
-    more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
-    return f"{'; '.join(said[:MOST_SAID])}{more}." if said else ""
+    sentences = [
+        _course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))
+    ]
+    more = f"; and {len(sentences) - MOST_SAID} more" if len(sentences) > MOST_SAID else ""
+    return f"{'; '.join(sentences[:MOST_SAID])}{more}." if sentences else ""
 
 
 def unvarying(numbers: Numbers) -> str:
-    said: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for one in numbers.series:
         name = one.name.removesuffix(", low").removesuffix(", high")
         everywhere = f" at every {one.across}" if one.across else " throughout"
         value = f"{_titled(one)}{name} is {number(one.values[0])}{everywhere}"
-        said.setdefault(name, value if one.at else _course(one))
-    return f"Nothing varies, so nothing is drawn: {'; '.join(said.values())}."
+        sentences.setdefault(name, value if one.at else _course(one))
+    return f"Nothing varies, so nothing is drawn: {'; '.join(sentences.values())}."
 
 
 def tables(numbers: Numbers) -> list[Block]:

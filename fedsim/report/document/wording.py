@@ -49,14 +49,14 @@ def beside_accuracy(
     least_recall: tuple[str, float] | None = None,
 ) -> str:
     """Return the other measures of a classifier, as text."""
-    said = f"majority class {percent(majority)}"
+    beside = f"majority class {percent(majority)}"
     if balanced is not None:
-        said += f", balanced accuracy {percent(balanced)}"
+        beside += f", balanced accuracy {percent(balanced)}"
     if area is not None:
-        said += f", AUC {area:.3f}"
+        beside += f", AUC {area:.3f}"
     if least_recall is None:
-        return said
-    return f"{said}, least recall {percent(least_recall[1])} of class {shown(least_recall[0])}"
+        return beside
+    return f"{beside}, least recall {percent(least_recall[1])} of class {shown(least_recall[0])}"
 
 
 def percent(value: float | None) -> str:
@@ -103,7 +103,7 @@ def would_have_seen(share: float | None, what: str = "audit") -> str:
     if share < LEAST_SHARE:
         return f"This {what} might have missed any shortfall of the noise."
     # Rounded down, so that the sentence promises no more than what was computed.
-    shown = math.floor(share * 1000) / 1000
+    rounded = math.floor(share * 1000) / 1000
     return (
-        f"With 95% probability, this {what} would have seen noise below {shown:.3f} of the claim."
+        f"With 95% probability, this {what} would have seen noise below {rounded:.3f} of the claim."
     )

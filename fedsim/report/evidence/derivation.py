@@ -43,7 +43,7 @@ def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
     drawn = rendering.Pictures(report, read_transcript(directory))
     # A run of a sweep has a link to the sweep's page, which need not be among the files.
     about = rendering.about(directory)
-    found = [
+    derived = [
         rendering.render_html(report, drawn, several, about).encode() for several in (False, True)
     ]
     pictures = {
@@ -53,7 +53,7 @@ def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
         for name, each in drawn.files.items()
     }
     return {
-        PAGE: found,
+        PAGE: derived,
         live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
     } | pictures
 
@@ -67,12 +67,12 @@ def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
     return same, other
 
 
-def alike(told: bytes, made: bytes) -> bool:
+def alike(signed: bytes, made: bytes) -> bool:
     """Return whether two pages are equal up to the rounding of numbers."""
-    if told == made:
+    if signed == made:
         return True
     try:
-        texts = told.decode(), made.decode()
+        texts = signed.decode(), made.decode()
     except UnicodeDecodeError:
         return False
     one, other = (NUMBER.split(text)[::3] for text in texts)
@@ -133,33 +133,33 @@ def underivable(kind: str, source: str) -> str:
     return UNDERIVABLE.get(kind, "")
 
 
-def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
+def differences(signed: Any, derived: Any, path: str = "") -> Iterator[str]:
     """Yield the paths at which a value differs from another by more than rounding."""
-    if isinstance(told, Mapping) and isinstance(found, Mapping):
-        for key in sorted({*told, *found}):
+    if isinstance(signed, Mapping) and isinstance(derived, Mapping):
+        for key in sorted({*signed, *derived}):
             inner = f"{path}.{key}".removeprefix(".")
-            if (key in told) != (key in found):
+            if (key in signed) != (key in derived):
                 yield inner
             else:
-                yield from differences(told[key], found[key], inner)
-    elif isinstance(told, list) and isinstance(found, list) and len(told) == len(found):
-        for place, (one, other) in enumerate(zip(told, found, strict=True)):
+                yield from differences(signed[key], derived[key], inner)
+    elif isinstance(signed, list) and isinstance(derived, list) and len(signed) == len(derived):
+        for place, (one, other) in enumerate(zip(signed, derived, strict=True)):
             yield from differences(one, other, f"{path}.{place}")
-    elif not _alike(told, found):
+    elif not _alike(signed, derived):
         yield path
 
 
 def named(paths: Iterator[str]) -> str:
-    found = list(paths)
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return ", ".join(found[:MOST_NAMED]) + more
+    names = list(paths)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _alike(told: Any, found: Any) -> bool:
-    numbers = all(isinstance(each, float | int) for each in (told, found))
-    if numbers and isinstance(told, float) | isinstance(found, float):
-        return math.isclose(told, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-    return type(told) is type(found) and bool(told == found)
+def _alike(signed: Any, derived: Any) -> bool:
+    numbers = all(isinstance(each, float | int) for each in (signed, derived))
+    if numbers and isinstance(signed, float) | isinstance(derived, float):
+        return math.isclose(signed, derived, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return type(signed) is type(derived) and bool(signed == derived)
 
 
 def _of_run(root: Path, _: Report) -> Made:

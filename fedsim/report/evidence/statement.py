@@ -35,11 +35,11 @@ OTHERS = ("torchvision", "flwr", "hf", "given")
 
 def below(root: Path, place: Path) -> Iterator[str]:
     """Yield the names of all files in a place below a folder, in order."""
-    found = os.lstat(place)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.lstat(place)
+    if stat.S_ISDIR(status.st_mode):
         for inner in sorted(place.iterdir()):
             yield from below(root, inner)
-    elif stat.S_ISREG(found.st_mode):
+    elif stat.S_ISREG(status.st_mode):
         yield place.relative_to(root).as_posix()
     else:
         raise InputError(f"'{place}' is not a plain file; replace it with its target, or remove it")
@@ -62,29 +62,29 @@ def of_file(root: Path, name: str) -> str:
 
 
 def of_code(own: Mapping[str, str]) -> dict[str, str]:
-    found = {package: _of_package(Path(_file(package)).parent) for package in PACKAGES}
+    digests = {package: _of_package(Path(_file(package)).parent) for package in PACKAGES}
     modules = sorted({name.partition(":")[0] for name in own})
-    return found | {
+    return digests | {
         name: hashlib.sha256(Path(_file(name)).read_bytes()).hexdigest() for name in modules
     }
 
 
 def own_code(values: Mapping[str, Scalar]) -> dict[str, str]:
     """Return the user's own code that a configuration names: the key by the code's name."""
-    found = {}
+    digests = {}
     for key, value in values.items():
         for name in str(value).split(","):
             if registry.is_code(name.strip()) and name.strip().partition(":")[0] not in OTHERS:
                 registry.lookup({}, name.strip(), key)
-                found[name.strip()] = key
-    return found
+                digests[name.strip()] = key
+    return digests
 
 
 def of_app(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of a Flower app's Python files and its pyproject.toml, by name."""
     names = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")))
-    shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    return _of_files(folder, [Path("pyproject.toml"), *shown])
+    visible = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return _of_files(folder, [Path("pyproject.toml"), *visible])
 
 
 def of_function(name: str) -> dict[str, str]:
@@ -130,11 +130,7 @@ def _of_package(folder: Path) -> str:
 
 REPORT = "report.json"
 
-PARTS = {
-    "configuration": "config.toml",
-    "ledger": "ledger.jsonl",
-    "transcript": "transcript.npz",
-}
+PARTS = {"configuration": "config.toml", "ledger": "ledger.jsonl", "transcript": "transcript.npz"}
 """The parts of a run beside its report, with their files."""
 
 LOCK = "lock"
@@ -259,7 +255,7 @@ def made(signed: Signed) -> Statement:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
         _refuse_others(signed, report, again)
     with reading.damage(lambda why: InputError(f"{signed.report} is damaged: {why}")):
-        told = said(signed, report)
+        stated = said(signed, report)
     try:
         subject = [
             Subject(name=name, digest=Digest(sha256=of_file(signed.root, name)))
@@ -277,7 +273,7 @@ def made(signed: Signed) -> Statement:
         signed=datetime.now(UTC).isoformat(timespec="seconds"),
         code=of_code(own),
         versions=versions(),
-        **told,
+        **stated,
     )
     return Statement(subject=subject, predicate=predicate)
 

@@ -123,12 +123,12 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
     for subject in statement.subject:
         names.add(subject.name)
         try:
-            found = of_file(signed.root, subject.name)
+            digest = of_file(signed.root, subject.name)
         except OSError as error:
             why = error.strerror or reading.reason(error)
             yield Check(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
             continue
-        if found == subject.digest.sha256:
+        if digest == subject.digest.sha256:
             same += 1
         else:
             yield Check(subject.name, Outcome.REFUTED, "is not the file that was signed")
@@ -172,10 +172,10 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
         words = "is not the page of this report" if same_code else elsewhere
         yield Check(name, wrong, words)
     if same:
-        shown = [name for name in same if not name.startswith("figures/")]
-        if drawn := len(same) - len(shown):
-            shown.append(f"{drawn} figures")
-        words = f"derived again, with the same words and numbers: {', '.join(shown)}"
+        pages = [name for name in same if not name.startswith("figures/")]
+        if drawn := len(same) - len(pages):
+            pages.append(f"{drawn} figures")
+        words = f"derived again, with the same words and numbers: {', '.join(pages)}"
         yield Check("pages", Outcome.VERIFIED, words)
     unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
     words = f"{unmade} other files were accepted as signed, and not derived again"
@@ -183,31 +183,33 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
 
 
 def _said(signed: Signed, statement: Statement) -> Check:
-    told = statement.predicate.model_dump(
+    stated = statement.predicate.model_dump(
         include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
     )
     try:
-        found = said(signed, signed.read())
+        actual = said(signed, signed.read())
     except (InputError, *reading.DAMAGE) as error:
         why = reading.reason(error)
         return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
-    if "absent" not in told:  # early evidence lacks the field
-        del found["absent"]
-    if apart := derivation.named(derivation.differences(told, found)):
+    if "absent" not in stated:  # early evidence lacks the field
+        del actual["absent"]
+    if apart := derivation.named(derivation.differences(stated, actual)):
         words = f"contradicts the report: {apart}"
         return Check("statement", Outcome.REFUTED, words)
     return Check("statement", Outcome.VERIFIED, "agrees with the report")
 
 
 def _same_code(signed: Signed, statement: Statement) -> list[Check]:
-    told = statement.predicate
+    predicate = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
         here = of_code({} if config is None else own_code(to_run_config(config)))
     except InputError:  # the user's own code is not allowed here, or is missing
         here = of_code({})
     yours = {f"code of {name}": digest for name, digest in here.items()} | versions()
-    theirs = {f"code of {name}": digest for name, digest in told.code.items()} | told.versions
+    theirs = {
+        f"code of {name}": digest for name, digest in predicate.code.items()
+    } | predicate.versions
     different = sorted(name for name in {*yours, *theirs} if yours.get(name) != theirs.get(name))
     if not different:
         return [Check("code", Outcome.VERIFIED, "")]
@@ -238,20 +240,20 @@ def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
         InputError: there is nothing to sign, the key cannot be used, or the file exists.
     """
     private = envelope.read_private(key)
-    found = located(signed)
-    place = private_files.as_named(found.evidence if out is None else out)
+    existing = located(signed)
+    place = private_files.as_named(existing.evidence if out is None else out)
     if not place.name.endswith(EVIDENCE):
         raise InputError(
             f"--out '{place.name}' must end in {EVIDENCE}, so that it is recognised as evidence"
         )
     if os.path.lexists(place):
         raise InputError(f"'{place}' exists already; delete it, or name a new file with --out")
-    sealed = envelope.seal(made(found), private)
+    sealed = envelope.seal(made(existing), private)
     try:
         private_files.write(place, sealed)
     except OSError as error:
         raise InputError(f"cannot write '{place}': {error.strerror}") from None
-    return place, found.unmade
+    return place, existing.unmade
 
 
 def verify_in(
@@ -265,10 +267,10 @@ def verify_in(
 def _within(place: Path) -> Path:
     if not place.is_dir():
         return place
-    found = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))
-    if len(found) != 1:
+    envelopes = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))
+    if len(envelopes) != 1:
         raise InputError(
-            f"'{place}' holds {len(found)} files whose names end in {EVIDENCE}; name the one to "
-            "verify"
+            f"'{place}' holds {len(envelopes)} files whose names end in {EVIDENCE}; name the "
+            "one to verify"
         )
-    return found[0]
+    return envelopes[0]

@@ -43,8 +43,8 @@ def belief_trajectories(
             chosen = beliefs[worlds == world]
             if not len(chosen):
                 continue
-            shown = chosen[:lines]
-            vertices = np.stack([np.broadcast_to(rounds, shown.shape), shown], axis=-1)
+            drawn = chosen[:lines]
+            vertices = np.stack([np.broadcast_to(rounds, drawn.shape), drawn], axis=-1)
             axes.add_collection(
                 LineCollection(list(vertices), colors=colour, linewidths=0.6, alpha=0.16)
             )

@@ -133,9 +133,7 @@ def guarantee(
 
 
 def epsilons(
-    rounds: Sequence[int],
-    spent: Mapping[str, Sequence[float | None]],
-    stop_at: float | None = None,
+    rounds: Sequence[int], spent: Mapping[str, Sequence[float | None]], stop_at: float | None = None
 ) -> Figure:
     """Return a figure of epsilon after some rounds, by who states it.
 

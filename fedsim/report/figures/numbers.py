@@ -74,8 +74,8 @@ def decode(text: str) -> Numbers:
     values = json.loads(text)
 
     def series(one: Mapping[str, Any]) -> Series:
-        found = (np.nan if value is None else value for value in one["values"])
-        return Series(**{**one, "at": tuple(one["at"]), "values": tuple(found)})
+        measured = (np.nan if value is None else value for value in one["values"])
+        return Series(**{**one, "at": tuple(one["at"]), "values": tuple(measured)})
 
     return Numbers(tuple(map(series, values["series"])), values["flat"])
 
@@ -112,7 +112,7 @@ class _Panel:
         room = FLAT * abs(high - low)
         drawn = [self._points(line) for line in self.axes.lines if not self._is_level(line)]
         for collection in self.axes.collections:
-            drawn += [np.concatenate(found)] if (found := _vertices(collection)) else []
+            drawn += [np.concatenate(vertices)] if (vertices := _vertices(collection)) else []
         return all(np.ptp(points[:, self.up]) <= room for points in drawn if len(points))
 
     def _found(self) -> Iterator[Found]:

@@ -123,7 +123,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
         marker = "o" if len(rounds) == 1 else None
         least = min(limits, key=lambda name: limits[name][-1])
         for name, limit in limits.items():
-            shown = np.where(np.isfinite(limit), limit, np.nan)
+            finite = np.where(np.isfinite(limit), limit, np.nan)
             if name == least:
                 style: dict[str, Any] = {
                     "color": VERMILION,
@@ -132,7 +132,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
                 }
             else:
                 style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "label": f"_{name}"}
-            axes.plot(rounds, shown, marker=marker, **style)
+            axes.plot(rounds, finite, marker=marker, **style)
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
         from_zero(axes)
         rounds_axis(axes, rounds)

@@ -62,7 +62,7 @@ LIMITS = (
 
 def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScreen:
     verdict, report = outcome.verdict, outcome.as_json()
-    mends = [found.mend for found in outcome.findings if found.mend][:MOST_MENDED]
+    mends = [finding.mend for finding in outcome.findings if finding.mend][:MOST_MENDED]
     data = outcome.data if isinstance(outcome, LoopAudit) else "the data of the app"
     return FirstScreen(
         answer=[f"{verdict.value.capitalize()}: {meaning}."],
@@ -102,12 +102,12 @@ def _table(outcome: AppAudit | LoopAudit) -> Table:
 
 def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Check]:
     text, failed = "No rule finds the guarantee broken.", "A rule finds the guarantee broken."
-    found = [check(text, "alarms > 0", report, failed=failed)]
+    checks = [check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
         limit = f"{outcome.claim.epsilon:g}"
         proven = f"measured.proven.epsilon > {limit}"
         theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
-        found += [
+        checks += [
             check(
                 f"By theory ε is at most the claimed {limit}.",
                 theory,
@@ -123,8 +123,8 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Ch
             ),
         ]
     if "seen_below" in report["measured"]:
-        found.append(power(report, "measured.seen_below"))
-    return found
+        checks.append(power(report, "measured.seen_below"))
+    return checks
 
 
 def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]]) -> str:
@@ -138,8 +138,8 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
     objections: Block = Prose("No rule has an objection.")
     if outcome.findings:
         rows = [
-            (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
-            for found in outcome.findings
+            (finding.rule, "yes" if finding.breaks else "no", finding.why, finding.mend)
+            for finding in outcome.findings
         ]
         objections = tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
     return render(

@@ -55,31 +55,33 @@ SHOWN = 15
 Seen = Belief | Look
 
 
-def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
-    return report_directory.write_report(directory, report_json(report), render_html(report, seen))
+def write(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
+    return report_directory.write_report(
+        directory, report_json(report), render_html(report, rounds)
+    )
 
 
 def state(report: Report) -> StateWords:
     bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
     interval = None if empirical is None else tuple(empirical["advantage_interval"])
     limit = 0.0 if bounds is None else bounds["rho_alpha"]
-    found = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
-    if found != "untested":
-        return words_of(found)
+    standing_now = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
+    if standing_now != "untested":
+        return words_of(standing_now)
     if canaries is not None and canaries["reason"] is None:
         over = canaries["interval"][0] > canaries["claimed_mu"]
         return words_of("within-chance" if over else "not-contradicted")
     if report["noise"] is not None:
         return words_of("not-contradicted")
-    return words_of(found, measured=report["belief"] is not None)
+    return words_of(standing_now, measured=report["belief"] is not None)
 
 
 def verdict(report: Report) -> str:
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
-    said = [f"{state(report).text}.", *stated(report)]
+    sentences = [f"{state(report).text}.", *stated(report)]
     if bounds is not None and belief is not None:
         what = "all data of a client" if report["unit"] == "client" else "the challenge record"
-        said.append(
+        sentences.append(
             f"After {report['rounds']} rounds, the auditor's mean belief that {what} was used is "
             f"{percent(belief['mean'])} (highest of {report['trials']} trials: "
             f"{percent(belief['highest'])}). The noise allows {percent(bounds['rho_beta'])}"
@@ -87,35 +89,35 @@ def verdict(report: Report) -> str:
             f"{report['delta']:g}."
         )
     if canaries is not None and canaries["reason"] is not None:
-        said.append(f"Canaries measured nothing yet: {canaries['reason']}.")
+        sentences.append(f"Canaries measured nothing yet: {canaries['reason']}.")
     elif canaries is not None:
-        said.append(
+        sentences.append(
             f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
             f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
             f"training so far; the noise allows {number(canaries['claimed_mu'])}."
         )
     if report["texts"] is not None:
-        said.append(_said_of_texts(report["texts"], report["confidence"]))
+        sentences.append(_said_of_texts(report["texts"], report["confidence"]))
     if (noise := report["noise"]) is not None and not report["alarms"]:
-        said.append(
+        sentences.append(
             f"The released sums have at most {number(noise['at_most'][SUM])} times the claimed "
             f"noise ({percent(noise['confidence'])} confidence), for any records."
         )
     measured = state(report)
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
-        said.append(would_have_seen(report["seen_below"]))
+        sentences.append(would_have_seen(report["seen_below"]))
     if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
-        said.append("The auditor has not yet seen a whole round.")
-    return " ".join(said)
+        sentences.append("The auditor has not yet seen a whole round.")
+    return " ".join(sentences)
 
 
-def table(found: Sequence[Seen]) -> RenderableType:
-    if beliefs := [each for each in found if isinstance(each, Belief)]:
+def table(rounds: Sequence[Seen]) -> RenderableType:
+    if beliefs := [each for each in rounds if isinstance(each, Belief)]:
         rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
         headings = ("trials", "round", "so far", "mean", "highest", "ρβ", "ε so far", "missed")
         return terminal.table(tabulated(headings, rows), "belief that D was used")
     # Of a run that is audited without its records.
-    looks = [each for each in found if isinstance(each, Look)][-SHOWN:]
+    looks = [each for each in rounds if isinstance(each, Look)][-SHOWN:]
     series = list(looks[-1].noise_at_most) if looks else []
     cells = [
         [
@@ -133,8 +135,8 @@ def table(found: Sequence[Seen]) -> RenderableType:
         names.append("texts' ε ≥")
         for row, look in zip(cells, looks, strict=True):
             row.append(number((look.texts or {}).get("epsilon_at_least")))
-    shown = tabulated(names, cells)
-    return terminal.table(shown, "noise divided by the claimed noise, at most")
+    block = tabulated(names, cells)
+    return terminal.table(block, "noise divided by the claimed noise, at most")
 
 
 def _belief_cells(belief: Belief) -> list[str]:
@@ -156,7 +158,7 @@ def summary(report: Report) -> RenderableType:
     return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
-def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
+def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
     drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
@@ -165,9 +167,9 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = belief_figures.client_beliefs(rounds, series)
         drawn.append(Figure("beliefs", figure, "", caption))
-    drawn += _drawn_looks([each for each in seen if isinstance(each, Look)])
-    if len(seen) > MOST:
-        every = Part("Every round", [_by_round(seen)], folded=True, heads=False)
+    drawn += _drawn_looks([each for each in course if isinstance(each, Look)])
+    if len(course) > MOST:
+        every = Part("Every round", [_by_round(course)], folded=True, heads=False)
         drawn.append(every)
     noted = ("noise", "canaries", "texts")
     notes = [Prose(report[name]["note"]) for name in noted if report[name]]
@@ -176,7 +178,7 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
             title=f"Live audit of run {report['facts']['run']}",
             kind="Live audit",
             heading=f"Run {report['facts']['run']}",
-            first=first(report, seen),
+            first=first(report, course),
             blocks=[
                 *(Label("", text, alarming=True) for text in report["contradictions"]),
                 *drawn,
@@ -191,7 +193,7 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
 MOST = 5
 
 
-def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
+def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
     words, facts = state(report), report["facts"]
     return FirstScreen(
         answer=[verdict(report)],
@@ -200,7 +202,7 @@ def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
             _bars(report),
             f"How often the auditor is right ({percent(report['confidence'])} intervals).",
         ),
-        table=_by_round(seen[-MOST:]) if seen else None,
+        table=_by_round(rounds[-MOST:]) if rounds else None,
         checks=_checks(report),
         steps=[f"{words.advice.capitalize()}."],
         sign_off=first_screen.sign_off(
@@ -242,9 +244,9 @@ def _beyond(belief: Belief) -> int:
     return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
 
 
-def _by_round(seen: Sequence[Seen]) -> Table:
+def _by_round(rounds: Sequence[Seen]) -> Table:
     lines = []
-    for each in seen:
+    for each in rounds:
         words = so_far(each)
         if isinstance(each, Belief):
             highest = percent(float(expit(each.log_odds).max()))
@@ -260,7 +262,7 @@ def _by_round(seen: Sequence[Seen]) -> Table:
 
 
 def _checks(report: Report) -> list[Check]:
-    found = [
+    checks = [
         check(
             "Nothing contradicts the noise that the server states.",
             "alarms > 0",
@@ -279,12 +281,12 @@ def _checks(report: Report) -> list[Check]:
         if bounds["rho_alpha"] < 1:
             text = "The interval of the measured advantage lies below the limit of theory."
             limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
-            found.append(check(text, limit, report, fails=""))
+            checks.append(check(text, limit, report, fails=""))
         if np.isfinite(bounds["epsilon"]):
             text = "Everything released costs no more than one training."
             limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
-            found.append(check(text, limit, report))
-    return found
+            checks.append(check(text, limit, report))
+    return checks
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -357,21 +359,23 @@ def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
     )
     what = f"{texts['texts']} planted texts"
     if texts["epsilon_at_least"] > 0:
-        said = [f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"]
+        sentences = [
+            f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"
+        ]
     else:
-        said = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
-    said[0] += f"; the noise allows {allowed}."
+        sentences = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
+    sentences[0] += f"; the noise allows {allowed}."
     if texts["most"] <= texts["allowed"]:
-        said.append(
+        sentences.append(
             f"Even with all guesses right, they would have proven {most}: so few texts cannot "
             "contradict the claimed noise."
         )
     if texts["since"] > 1:
-        said.append(
+        sentences.append(
             f"The auditor first saw the model before round {texts['since']}. What the model had "
             "learnt about the texts by then is not visible."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, str]]:

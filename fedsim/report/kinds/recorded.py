@@ -61,21 +61,21 @@ def state(report: Report) -> StateWords:
         return verdicts.NO_PROTECTION
     if not release["clipped"]:
         return verdicts.NO_GUARANTEE
-    told = release["noise"] in ("as claimed", "more")
-    return verdicts.NOT_CONTRADICTED if told else verdicts.CANNOT_TELL
+    supported = release["noise"] in ("as claimed", "more")
+    return verdicts.NOT_CONTRADICTED if supported else verdicts.CANNOT_TELL
 
 
 def verdict(report: Report) -> str:
     release, canary, delta = report["release"], report["canary"], report["delta"]
-    said = [f"{state(report).text}.", *stated(report)]
+    sentences = [f"{state(report).text}.", *stated(report)]
     if release is not None and release["noise"] == "none":
-        said.append(
+        sentences.append(
             "No noise was added to the updates after they were sent, so epsilon is infinite "
             f"towards {release['towards']}. Noise that clients add themselves is not visible from "
             "this vantage point."
         )
     elif release is not None and "steps" in release:
-        said.append(_of_steps(release, delta))
+        sentences.append(_of_steps(release, delta))
     elif release is not None:
         client = worst(release)
         epsilon = number(client["epsilon"]["point"])
@@ -83,21 +83,21 @@ def verdict(report: Report) -> str:
         who = f"The least protected client, node {client['node']}, has"
         if len(alike) == len(release["clients"]) > 1:
             who = f"Each of the {len(alike)} clients has"
-        said.append(
+        sentences.append(
             f"{who} epsilon {epsilon} at delta {delta:g} after {client['rounds']} rounds, towards "
             f"{release['towards']}. In this recording, the observer's belief that a client took "
             f"part is largest for node {client['node']}: {_belief(client['belief'][-1], release)}."
         )
     if canary is not None:
         low, high = (number(canary["mu"][end]) for end in ("low", "high"))
-        said.append(
+        sentences.append(
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
     if state(report) is verdicts.NOT_CONTRADICTED:
-        said.append(would_have_seen(release["seen_below"]))
+        sentences.append(would_have_seen(release["seen_below"]))
     if release is None and canary is None:
-        said.append("Nothing could be measured from this vantage point.")
-    return " ".join(said)
+        sentences.append("Nothing could be measured from this vantage point.")
+    return " ".join(sentences)
 
 
 def _of_steps(release: Report, delta: float) -> str:
@@ -168,22 +168,22 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _step_rows(release: Report) -> list[tuple[str, str]]:
-    ends, sampling, told = release["epsilon"], release["sampling"], release["accountants"]
+    ends, sampling, accountants = release["epsilon"], release["sampling"], release["accountants"]
     rows = [
         ("steps", plain(release["steps"])),
         ("ε of all steps", number(ends["point"])),
         ("its interval ", f"{number(ends['low'])} to {number(ends['high'])}"),
     ]
     if sampling is not None:
-        shown = f"{sampling['rate']:.4g}, declared {sampling['declared']:.4g}"
-        rows.append(("sampling rate", shown))
+        rate = f"{sampling['rate']:.4g}, declared {sampling['declared']:.4g}"
+        rows.append(("sampling rate", rate))
         rows.append(("variance of batch sizes", f"{sampling['dispersion']:.3g} × Poisson's"))
         rows.append(("sizes as declared, p", number(sampling["p_value"])))
-    if told is not None:
-        rows.append(("engines", plain(told["engines"])))
-        rows.append(("ε by the accountant's last word", number(told["last_word"])))
-        rows.append(("ε of all steps that the accountants noted", number(told["all_steps"])))
-        rows.append(("the same, at the noise measured", number(told["at_measured_noise"])))
+    if accountants is not None:
+        rows.append(("engines", plain(accountants["engines"])))
+        rows.append(("ε by the accountant's last word", number(accountants["last_word"])))
+        rows.append(("ε of all steps that the accountants noted", number(accountants["all_steps"])))
+        rows.append(("the same, at the noise measured", number(accountants["at_measured_noise"])))
     return rows
 
 
@@ -200,8 +200,8 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
         ("ε of all rounds", "epsilon_all_rounds"),
     ):
         point, low, high = (canary[name][end] for end in ("point", "low", "high"))
-        shown = DASH if canary["reason"] else number(point)
-        rows.append((title, f"{shown} ({number(low)} to {number(high)})"))
+        stated = DASH if canary["reason"] else number(point)
+        rows.append((title, f"{stated} ({number(low)} to {number(high)})"))
     rows.append(("rank test, p", number(canary["p_value"])))
     proven = number(canary["epsilon_proven_one_round"])
     guessed = f"{canary['right_guesses']} of {canary['guesses']} coins guessed"
@@ -225,22 +225,22 @@ def summary(report: Report) -> RenderableType:
 
 def _sentence(finding: Report) -> str:
     rounds = finding["rounds"]
-    shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
-    where = f" (round {shown})" if rounds else ""
+    numbers = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
+    where = f" (round {numbers})" if rounds else ""
     return f"{finding['severity'].capitalize()}: {finding['why']}{where}."
 
 
 def render_html(report: Report) -> str:
     release, facts = report["release"] or {}, report["facts"]
     steps = "steps" in release
-    seen = f"{report['rounds']} {'steps' if steps else 'rounds'}"
+    length = f"{report['rounds']} {'steps' if steps else 'rounds'}"
     unit = release["unit"] if steps else "client's update"
     return render(
         Document(
             title=f"{facts['app'] or 'Flower app'} – audit of a transcript",
             kind="Audit of a transcript",
             heading=facts["app"] or "A Flower app",
-            note=f"Vantage: {facts['vantage']}; {seen}. The unit of privacy is a {unit}.",
+            note=f"Vantage: {facts['vantage']}; {length}. The unit of privacy is a {unit}.",
             first=first(report),
             blocks=list(_blocks(report)),
         )
@@ -251,13 +251,13 @@ MOST = 5
 
 
 def first(report: Report) -> FirstScreen:
-    found, facts = state(report), report["facts"]
+    words, facts = state(report), report["facts"]
     mends = [one["mend"] for one in report["findings"] if one["mend"]]
     app = facts["app"] or "a Flower app"
     versions = "".join(f", {name} {version}" for name, version in facts["versions"].items())
     return FirstScreen(
         answer=[verdict(report)],
-        alarming=found is verdicts.CONTRADICTS_CLAIM,
+        alarming=words is verdicts.CONTRADICTS_CLAIM,
         figure=Bars(
             _bars(report),
             "Largest share of right answers about one "
@@ -267,7 +267,7 @@ def first(report: Report) -> FirstScreen:
         table=_least_protected(report),
         checks=_checks(report),
         steps=[
-            f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], found.advice])
+            f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], words.advice])
         ],
         sign_off=first_screen.sign_off(
             data=f"what {facts['recorder']} recorded of {app}{versions}",
@@ -344,7 +344,7 @@ def _least_protected(report: Report) -> Table | None:
 
 
 def _checks(report: Report) -> list[Check]:
-    found = [
+    checks = [
         check(
             "Nothing in the recording contradicts the stated noise, or the claim.",
             "alarms > 0",
@@ -369,13 +369,13 @@ def _checks(report: Report) -> list[Check]:
     release = report["release"]
     if release is not None and release["towards"] == TOWARDS:
         text = "No noise that was recorded protects a client's update from the server."
-        found.append(Check(FAILED, text))
+        checks.append(Check(FAILED, text))
     if (claim := report["claim"]) is None:
         text = "No ε is claimed: give --claimed-epsilon to have it checked."
-        found.append(Check(OPEN, text))
+        checks.append(Check(OPEN, text))
     else:
         limit = f"{claim['epsilon']:g}"
-        found.append(
+        checks.append(
             check(
                 f"The claim of ε = {limit} holds.",
                 f"epsilon > {limit}",
@@ -384,7 +384,7 @@ def _checks(report: Report) -> list[Check]:
                 failed=f"The claim of ε = {limit} does not hold.",
             )
         )
-    return found
+    return checks
 
 
 def _blocks(report: Report) -> Iterator[Block]:

@@ -29,15 +29,19 @@ from fedsim.report.sections.theory import released
 
 
 def labels(report: Report) -> list[Label]:
-    found = [Label(title, text) for applies, title, text in _possible_cautions(report) if applies]
-    if not found and not report.mechanism.dp_guarantee:
-        found.append(Label("Not a DP guarantee.", report.mechanism.dp_note))
+    cautions = [
+        Label(title, text) for applies, title, text in _possible_cautions(report) if applies
+    ]
+    if not cautions and not report.mechanism.dp_guarantee:
+        cautions.append(Label("Not a DP guarantee.", report.mechanism.dp_note))
     if report.job == "rehearsal":
-        found = [_rehearsal(report), *found[1:]] if report.noise_source == "seed" else found
+        cautions = (
+            [_rehearsal(report), *cautions[1:]] if report.noise_source == "seed" else cautions
+        )
     released = report.released
     if released is not None and released.trainings > 1:
         cost = f"ε = {number(released.epsilon)}"
-        found.insert(
+        cautions.insert(
             0,
             Label(
                 f"An experiment on these people, not one release: {cost} in all.",
@@ -46,7 +50,7 @@ def labels(report: Report) -> list[Label]:
                 f"δ = {plain(released.delta)}. Every other ε on this page is for one training.",
             ),
         )
-    return found
+    return cautions
 
 
 def _rehearsal(report: Report) -> Label:
@@ -131,9 +135,11 @@ def verdict(report: Report) -> str:
     if is_halves(report):
         who = who.replace("everything", "all candidates for the data")
         whose = _crafted(report) or "this one person's record"
-        asked = f"which of them was used, and was asked whether {whose} was in it, answered"
-        asked += " correctly"
-        return f"{before}{who} but not {asked} in {_how_often(report)} {_pac_allows(report)}{after}"
+        question = f"which of them was used, and was asked whether {whose} was in it, answered"
+        question += " correctly"
+        return (
+            f"{before}{who} but not {question} in {_how_often(report)} {_pac_allows(report)}{after}"
+        )
     if is_pac(report):
         allowed = _pac_allows(report)
     elif limit >= 1:
@@ -165,7 +171,7 @@ def _who(report: Report) -> str:
 
 
 def _of_one_training(report: Report) -> str:
-    said = [
+    sentences = [
         ONE_TRAINING,
         released(report),
         "This one adversary came to believe with "
@@ -173,7 +179,7 @@ def _of_one_training(report: Report) -> str:
         f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
         f"{_but_for_a_tail(report)}.",
     ]
-    return " ".join(filter(None, said)) + _canaries_prove(report)
+    return " ".join(filter(None, sentences)) + _canaries_prove(report)
 
 
 def _but_for_a_tail(report: Report) -> str:

@@ -46,17 +46,17 @@ COPIED = (
 )
 
 
-def _crafted_entries(found: Crafted) -> Entries:
-    copies, delta = found.copies, at_delta(found.delta)
+def _crafted_entries(crafted: Crafted) -> Entries:
+    copies, delta = crafted.copies, at_delta(crafted.delta)
     return [
-        ("Target", f"{copies} × {found.description}"),
-        *([] if found.label is None else [("Its label", str(found.label))]),
-        ("First model", found.initialisation),
-        (f"ε of one record {delta}", number(found.epsilon)),
-        *([] if copies == 1 else [(f"ε of all {copies} {delta}", number(found.group_epsilon))]),
+        ("Target", f"{copies} × {crafted.description}"),
+        *([] if crafted.label is None else [("Its label", str(crafted.label))]),
+        ("First model", crafted.initialisation),
+        (f"ε of one record {delta}", number(crafted.epsilon)),
+        *([] if copies == 1 else [(f"ε of all {copies} {delta}", number(crafted.group_epsilon))]),
         *(
             (BOUNDS[name], f"{number(bound.epsilon)} ({bound.reason or bound.method})")
-            for name, bound in found.lower_bounds.items()
+            for name, bound in crafted.lower_bounds.items()
         ),
     ]
 
@@ -67,19 +67,19 @@ def _title(report: Report) -> str:
 
 
 def _crafted(report: Report) -> list[Block]:
-    found = report.crafted
-    if found is None:
+    crafted = report.crafted
+    if crafted is None:
         return []
     return [
-        *([Prose(MADE)] if found.kind != "record" else []),
-        *([Prose(COPIED)] if found.copies != 1 else []),
-        Listing(_crafted_entries(found)),
+        *([Prose(MADE)] if crafted.kind != "record" else []),
+        *([Prose(COPIED)] if crafted.copies != 1 else []),
+        Listing(_crafted_entries(crafted)),
         Place("poison"),
     ]
 
 
-def _crafted_figures(report: Report, seen: Transcript) -> list[Figure]:
-    if report.crafted is None or seen.poison_scores is None:
+def _crafted_figures(report: Report, transcript: Transcript) -> list[Figure]:
+    if report.crafted is None or transcript.poison_scores is None:
         return []
     details = report.crafted.lower_bounds["released_model"].details
     threshold = details.get("threshold", math.inf)
@@ -87,7 +87,9 @@ def _crafted_figures(report: Report, seen: Transcript) -> list[Figure]:
         Figure(
             "poison",
             belief_figures.poison_scores(
-                seen.worlds, seen.poison_scores, threshold if math.isfinite(threshold) else None
+                transcript.worlds,
+                transcript.poison_scores,
+                threshold if math.isfinite(threshold) else None,
             ),
             "Score of the released models.",
             "How far each trial's last model moved in the direction of the crafted target. Half of "
@@ -99,39 +101,39 @@ def _crafted_figures(report: Report, seen: Transcript) -> list[Figure]:
 CRAFTED = Section(_title, _crafted, _crafted_figures)
 
 
-def headline(found: OneRun) -> LowerBound:
-    return found.bounds[leading(found.kind)]
+def headline(run: OneRun) -> LowerBound:
+    return run.bounds[leading(run.kind)]
 
 
-def headline_name(found: OneRun) -> str:
-    return f"one-run {NAMES[leading(found.kind)]}"
+def headline_name(run: OneRun) -> str:
+    return f"one-run {NAMES[leading(run.kind)]}"
 
 
-def summary(found: OneRun) -> Entries:
-    values = {name: number(bound.epsilon) for name, bound in found.bounds.items()}
-    values["estimate"] = DASH if found.estimate.reason else number(found.estimate.epsilon)
+def summary(run: OneRun) -> Entries:
+    values = {name: number(bound.epsilon) for name, bound in run.bounds.items()}
+    values["estimate"] = DASH if run.estimate.reason else number(run.estimate.epsilon)
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
 
 
-def _one_run_entries(found: OneRun) -> Entries:
-    limit = number(found.canary_epsilon)
+def _one_run_entries(run: OneRun) -> Entries:
+    limit = number(run.canary_epsilon)
     rows = [
-        ("ε claimed, towards a participant", number(found.claimed_epsilon)),
-        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(found.canary_mu)})"),
+        ("ε claimed, towards a participant", number(run.claimed_epsilon)),
+        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(run.canary_mu)})"),
     ]
-    for name, bound in found.bounds.items():
+    for name, bound in run.bounds.items():
         right, guesses = plain(bound.details["right"]), plain(bound.details["guesses"])
-        said = (
+        scores = (
             f"{number(bound.epsilon)} with {percent(bound.confidence)} confidence: {right} of "
             f"{guesses} guesses right. Assumes {bound.assumes}."
         )
-        rows.append((f"ε at least, {NAMES[name]}", said))
-    estimated = _estimated(found.estimate, found.confidence)
+        rows.append((f"ε at least, {NAMES[name]}", scores))
+    estimated = _estimated(run.estimate, run.confidence)
     rows.append(("ε estimated, no confidence statement", estimated))
-    for name, spread in (found.spread or {}).items():
+    for name, spread in (run.spread or {}).items():
         between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
-        said = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
-        rows.append((f"Over {found.trials} trials, {NAMES[name]}", said))
+        scores = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
+        rows.append((f"Over {run.trials} trials, {NAMES[name]}", scores))
     return rows
 
 
@@ -152,31 +154,31 @@ SCORED = {
 }
 
 
-def _reading(found: OneRun) -> list[str]:
-    clients = ", ".join(map(str, found.clients))
-    less = ", without the part of the data that the auditor knew" if found.known_data else ""
+def _reading(run: OneRun) -> list[str]:
+    clients = ", ".join(map(str, run.clients))
+    less = ", without the part of the data that the auditor knew" if run.known_data else ""
     return [
-        f"{found.count} canaries of kind “{found.kind}” were planted at clients {clients}. A fair "
+        f"{run.count} canaries of kind “{run.kind}” were planted at clients {clients}. A fair "
         "coin decided for each canary whether it took part in the whole training. The score of a "
-        f"canary is {SCORED[found.score]}{less}. The headline is trial {found.headline_trial}, as "
+        f"canary is {SCORED[run.score]}{less}. The headline is trial {run.headline_trial}, as "
         "decided before the run; every other trial is another such audit.",
-        found.note,
-        *([found.alarm] if found.alarm else []),
+        run.note,
+        *([run.alarm] if run.alarm else []),
     ]
 
 
 def _one_run(report: Report) -> list[Block]:
-    found = report.one_run
-    if found is None:
+    run = report.one_run
+    if run is None:
         return []
-    return [*map(Prose, _reading(found)), Listing(_one_run_entries(found)), Place("one-run")]
+    return [*map(Prose, _reading(run)), Listing(_one_run_entries(run)), Place("one-run")]
 
 
 def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:
-    found = report.one_run
-    if found is None:
+    run = report.one_run
+    if run is None:
         return []
-    scores = found.scores
+    scores = run.scores
     return [
         Figure(
             "one-run",
@@ -184,7 +186,7 @@ def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:
                 np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
             ),
             "Canaries in and out.",
-            f"Scores of the canaries of trial {found.headline_trial}. With less overlap, more "
+            f"Scores of the canaries of trial {run.headline_trial}. With less overlap, more "
             "canaries are guessed.",
         )
     ]
@@ -219,8 +221,8 @@ def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, Me
     The attack on all records is left out: the bound is not about it.
     """
     return {
-        names(name, client)[0]: found
-        for name, found in attacks.items()
+        names(name, client)[0]: attack
+        for name, attack in attacks.items()
         if name == empirical.CHALLENGE or name in SHORT
     }
 
@@ -234,16 +236,16 @@ def names(name: str, client: bool) -> tuple[str, str]:
     return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the challenge"))
 
 
-def _line(report: Report, name: str, found: MembershipAttack) -> Line:
-    detail = span(found.advantage_interval, number)
+def _line(report: Report, name: str, attack: MembershipAttack) -> Line:
+    detail = span(attack.advantage_interval, number)
     return Line(
         Cell(names(name, is_client(report))[1]),
         [
-            Cell(number(found.advantage), detail, style="value"),
+            Cell(number(attack.advantage), detail, style="value"),
             # What goes by no threshold has no rates, and what gives no scores no area.
-            Cell(percent(found.tpr)),
-            Cell(percent(found.fpr)),
-            Cell(number(found.area)),
+            Cell(percent(attack.tpr)),
+            Cell(percent(attack.fpr)),
+            Cell(number(attack.area)),
         ],
     )
 
@@ -251,7 +253,9 @@ def _line(report: Report, name: str, found: MembershipAttack) -> Line:
 def _membership(report: Report) -> list[Block]:
     blocks: list[Block] = []
     if report.membership_inference:
-        lines = [_line(report, name, found) for name, found in report.membership_inference.items()]
+        lines = [
+            _line(report, name, attack) for name, attack in report.membership_inference.items()
+        ]
         headings = "Attack", "Advantage", "True positives", "False positives", "AUC"
         blocks = [Prose(MEANING), Table(headings, [Group("", lines)])]
     if report.membership_missing is not None:

@@ -35,22 +35,22 @@ CERTAIN = 700.0
 """Log-odds of a belief that differs from certainty by less than the smallest number."""
 
 
-def _figures(report: Report, seen: Transcript) -> list[Figure]:
+def _figures(report: Report, transcript: Transcript) -> list[Figure]:
     return [
-        _belief(report, seen),
-        *_log_odds(report, seen),
+        _belief(report, transcript),
+        *_log_odds(report, transcript),
         _advantage(report),
-        *_sensitivity(report, seen),
+        *_sensitivity(report, transcript),
     ]
 
 
-def _belief(report: Report, seen: Transcript) -> Figure:
+def _belief(report: Report, transcript: Transcript) -> Figure:
     rho_beta = None if is_pac(report) else report.bounds.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
-    odds = np.clip(seen.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
+    odds = np.clip(transcript.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
     return Figure(
         "belief",
-        belief_figures.belief_trajectories(seen.worlds, odds, rho_beta),
+        belief_figures.belief_trajectories(transcript.worlds, odds, rho_beta),
         "Belief, round by round.",
         "The adversary's posterior belief, from even odds, that D was used: single trials, "
         "their median, and the band of 90% of them. "
@@ -63,18 +63,18 @@ def _belief(report: Report, seen: Transcript) -> Figure:
     )
 
 
-def _log_odds(report: Report, seen: Transcript) -> Iterator[Figure]:
-    final, mu = seen.log_odds[:, -1], report.prediction.mu
+def _log_odds(report: Report, transcript: Transcript) -> Iterator[Figure]:
+    final, mu = transcript.log_odds[:, -1], report.prediction.mu
     if not np.isfinite(final).all():
         return
-    per_trial = trial_mu(seen.sensitivities, seen.noise_stds)
+    per_trial = trial_mu(transcript.sensitivities, transcript.noise_stds)
     if report.prediction.deterministic and mu is not None:
-        per_trial = np.full(len(seen.worlds), mu)
+        per_trial = np.full(len(transcript.worlds), mu)
     density, epsilon = report.prediction.density, report.bounds.epsilon
     yield Figure(
         "log-odds",
         belief_figures.log_odds_histogram(
-            seen.worlds,
+            transcript.worlds,
             final,
             # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
             None if is_sampled(report) or is_halves(report) else per_trial,
@@ -116,11 +116,13 @@ def _advantage(report: Report) -> Figure:
     limit = advantage_limit(report)
     own = report.empirical
     played = attacks.drawn(report.membership_inference, is_client(report))
-    shown = {"DI adversary": (own.advantage, own.advantage_interval)} | {
-        name: (found.advantage, found.advantage_interval) for name, found in played.items()
+    advantages = {"DI adversary": (own.advantage, own.advantage_interval)} | {
+        name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
     }
     measured = [
-        Measured(name, value, ends) for name, (value, ends) in shown.items() if value is not None
+        Measured(name, value, ends)
+        for name, (value, ends) in advantages.items()
+        if value is not None
     ]
     return Figure(
         "advantage",
@@ -138,13 +140,13 @@ def _advantage(report: Report) -> Figure:
     )
 
 
-def _sensitivity(report: Report, seen: Transcript) -> Iterator[Figure]:
+def _sensitivity(report: Report, transcript: Transcript) -> Iterator[Figure]:
     if report.vantage == "released-model" or is_scored(report):
         return
     measured = report.empirical
     yield Figure(
         "sensitivity",
-        training_figures.sensitivities(seen.sensitivities, measured.sensitivity_bound),
+        training_figures.sensitivities(transcript.sensitivities, measured.sensitivity_bound),
         "Local sensitivity of the challenge.",
         "How much the two worlds really differ in a round, over all trials: root mean square "
         f"{number(measured.sensitivity_rms)}, largest {number(measured.sensitivity_max)}"
@@ -207,10 +209,10 @@ def _words_of(report: Report) -> tuple[str, str]:
     return kind, how
 
 
-def _fit(found: Fit | None) -> str:
-    if found is None:
+def _fit(fit: Fit | None) -> str:
+    if fit is None:
         return DASH
-    return f"Kolmogorov–Smirnov distance {number(found.statistic)}, p = {number(found.p_value)}"
+    return f"Kolmogorov–Smirnov distance {number(fit.statistic)}, p = {number(fit.p_value)}"
 
 
 PREDICTION = Section(
@@ -221,12 +223,12 @@ PREDICTION = Section(
 
 
 def _precision(report: Report) -> list[Block]:
-    found, ratio = report.campaign, report.campaign.variance
+    campaign, ratio = report.campaign, report.campaign.variance
     rows = [
-        ("Trials", f"{found.trials} of {found.planned} planned"),
-        ("Half the length of the advantage's interval", number(found.halfwidth)),
-        ("Why the run stopped there", found.reason),
-        ("Random numbers of the two worlds", found.pairing),
+        ("Trials", f"{campaign.trials} of {campaign.planned} planned"),
+        ("Half the length of the advantage's interval", number(campaign.halfwidth)),
+        ("Why the run stopped there", campaign.reason),
+        ("Random numbers of the two worlds", campaign.pairing),
     ]
     if ratio is not None:
         rows.append(
@@ -237,16 +239,16 @@ def _precision(report: Report) -> list[Block]:
                 else f"{number(ratio.measured)} measured, {number(ratio.predicted)} predicted",
             )
         )
-    if found.validity:
-        rows.append(("Validity after stopping", found.validity))
+    if campaign.validity:
+        rows.append(("Validity after stopping", campaign.validity))
     return [Listing(rows)]
 
 
 PRECISION = Section("How precise is it?", _precision, specialist=True)
 
 
-def _residual_entries(found: Residuals) -> Entries:
-    noise = found.noise
+def _residual_entries(residuals: Residuals) -> Entries:
+    noise = residuals.noise
     lines = [
         (
             "Noise, divided by the claimed noise",
@@ -257,28 +259,28 @@ def _residual_entries(found: Residuals) -> Entries:
     rounds = [step for step in noise.by_step if step is not None]
     if len(rounds) > 1:
         lines.append(("The same, of single rounds", span((min(rounds), max(rounds)), ratio_text)))
-    if repeats := found.repeats:
+    if repeats := residuals.repeats:
         lines.append(
             (
                 "Noise of a round against the round before",
                 f"cosine {number(repeats.cosine)} on average; {_p(repeats.p_value)}",
             )
         )
-    if scale := found.scale:
+    if scale := residuals.scale:
         lines.append(
             (
                 "Sum, over the sum of clipped gradients",
                 f"{number(scale.factor)}; {_p(scale.p_value)}",
             )
         )
-    if shape := found.shape:
+    if shape := residuals.shape:
         lines.append(
             (
                 "Mean size of a coordinate, over its root mean square",
                 f"{number(shape.ratio)}; {number(shape.normal)} if normal, {_p(shape.p_value)}",
             )
         )
-    if sampling := found.sampling:
+    if sampling := residuals.sampling:
         lines.append(
             (
                 "Sizes of batches, variance over the binomial's",
@@ -294,8 +296,8 @@ def _p(value: float) -> str:
 
 
 def _residuals(report: Report) -> list[Block]:
-    found = report.residuals
-    return [] if found is None else [Prose(MEANING), Listing(_residual_entries(found))]
+    residuals = report.residuals
+    return [] if residuals is None else [Prose(MEANING), Listing(_residual_entries(residuals))]
 
 
 RESIDUALS = Section("Is the residual pure noise?", _residuals, specialist=True)

@@ -66,11 +66,11 @@ class About:
 
 
 def first(report: Report, about: About) -> FirstScreen:
-    told: list[str | Mark] = []
+    answers: list[str | Mark] = []
     for name, mark in states(report):
-        told += [f"{name.capitalize()}: ", mark, " "]
+        answers += [f"{name.capitalize()}: ", mark, " "]
     return FirstScreen(
-        answer=[told, answer.verdict(report), *_cautions(report)],
+        answer=[answers, answer.verdict(report), *_cautions(report)],
         alarming=is_alarming(report),
         figure=_figure(report),
         table=_table(report),
@@ -87,8 +87,8 @@ def first(report: Report, about: About) -> FirstScreen:
 
 
 def _cautions(report: Report) -> list[str]:
-    said = " ".join(label.title for label in labels(report))
-    return [said] if said else []
+    titles = " ".join(label.title for label in labels(report))
+    return [titles] if titles else []
 
 
 def states(report: Report) -> list[tuple[str, Mark]]:
@@ -146,7 +146,7 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
 def checks(report: Report) -> list[Check]:
     values, place = encode(report), _audited(report)
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
-    found = [
+    checked = [
         check(
             f"No measurement contradicts theory, at {ALARM_CONFIDENCE:.2%}.",
             "alarms > 0",
@@ -165,10 +165,10 @@ def checks(report: Report) -> list[Check]:
         for at, each in enumerate(report.verdicts)
     ]
     # The first is the worst: where it passes, all do.
-    found += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
+    checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
     if advantage_limit(report) < 1:
         text = "The interval of the measured advantage lies below the limit of theory."
-        found.append(check(text, f"advantage.high > {limit}", values, fails=""))
+        checked.append(check(text, f"advantage.high > {limit}", values, fails=""))
     if report.bounds.tight_epsilon < float("inf"):
         text = "All that was released costs no more than one training with a guarantee."
         failed = (
@@ -177,13 +177,13 @@ def checks(report: Report) -> list[Check]:
             if report.released is not None
             else ""
         )
-        found.append(check(text, f"released.epsilon > {one}", values, failed=failed))
+        checked.append(check(text, f"released.epsilon > {one}", values, failed=failed))
     if report.utility.task == "classification":
         text = "The model is right more often than the most frequent class."
         failed = "The model is right no more often than the most frequent class."
         shuts = f"accuracy <= {report.utility.majority:.4g}"
-        found.append(check(text, shuts, values, failed=failed))
-    return found
+        checked.append(check(text, shuts, values, failed=failed))
+    return checked
 
 
 def _audited(report: Report) -> int:
@@ -195,7 +195,7 @@ ALLOWED = {"advantage": "advantage", "belief": "rho_beta"}
 
 
 def _own_limits(report: Report) -> list[Check]:
-    found = []
+    limits = []
     for place, verdict in enumerate(report.verdicts):
         for limit in verdict.limits:
             mark = vantage_words.own_limit(report, verdict, limit)
@@ -204,28 +204,28 @@ def _own_limits(report: Report) -> list[Check]:
                 f"{NAMES[verdict.vantage]}: {mark.text}."
             )
             condition = f"verdicts.{place}.allowed.{ALLOWED[limit.of]} > {limit.limit:.12g}"
-            found.append(Check(KINDS[mark.kind], text, condition))
-    return found
+            limits.append(Check(KINDS[mark.kind], text, condition))
+    return limits
 
 
 def _steps(report: Report) -> list[Words]:
-    said: dict[str, list[str]] = {}
+    kinds: dict[str, list[str]] = {}
     for verdict in report.verdicts:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = f"{would_have_seen(verdict.seen_below)} More trials see smaller deviations."
-        said.setdefault(advice, []).append(NAMES[verdict.vantage])
-    found: list[Words] = [
-        f"{' and '.join(names).capitalize()}: {advice}" for advice, names in said.items()
+        kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
+    steps: list[Words] = [
+        f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()
     ]
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
-        found.append("Do not release the models of all trials: together they cost more than one.")
+        steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
         finds = " has the settings; this command finds the least noise for a limit: "
-        found.append([to, finds, Code(command)])
-    return found
+        steps.append([to, finds, Code(command)])
+    return steps
 
 
 def _no_guarantee(report: Report) -> str:

@@ -56,7 +56,7 @@ MEANING = (
 
 
 def rows(report: Report) -> dict[str, Row]:
-    limit, found = report.bounds.tight_epsilon, {}
+    limit, bounds = report.bounds.tight_epsilon, {}
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
         if math.isfinite(limit) and not bound.reason:
@@ -67,14 +67,14 @@ def rows(report: Report) -> dict[str, Row]:
             f"No bound here: {bound.reason}." if bound.reason else "",
             f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed noise.",
         ]
-        found[name] = Row(
+        bounds[name] = Row(
             TITLES[name],
             DASH if bound.reason else number(bound.epsilon),
             number(limit),
             " ".join(filter(None, worth)),
             mark=mark,
         )
-    return found
+    return bounds
 
 
 def assumed(report: Report) -> str:
@@ -83,32 +83,32 @@ def assumed(report: Report) -> str:
 
 
 def estimates(report: Report) -> list[Row]:
-    epsilon, found = number(report.bounds.epsilon), report.empirical.epsilon
+    epsilon, measured = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
         Row(
             "from sensitivities, exact",
-            _estimated(report, found.sensitivity_exact),
+            _estimated(report, measured.sensitivity_exact),
             number(report.bounds.tight_epsilon),
             _worth_of_sensitivities(report),
         ),
         Row(
             "from sensitivities, classic RDP",
-            _estimated(report, found.sensitivity),
+            _estimated(report, measured.sensitivity),
             epsilon if comparable else DASH,
             "The same in the paper's looser accounting. Comparable only with an ε of the "
             f"accountant {CLASSIC}.",
         ),
         Row(
             "from belief",
-            _estimated(report, found.belief),
+            _estimated(report, measured.belief),
             epsilon,
             "The largest log-odds of any trial (the paper's estimator). As an extreme value it "
             f"grows with the number of trials and may exceed ε.{score_caution(report)}",
         ),
         Row(
             "from advantage",
-            _estimated(report, found.advantage),
+            _estimated(report, measured.advantage),
             epsilon,
             "The paper's Eq. 15 with its missing factor 2. It presumes the classic noise scale, "
             "and says nothing about tightly calibrated noise.",
@@ -184,8 +184,7 @@ def _words(report: Report) -> list[Block]:
     return [
         Prose(MEANING),
         Table(
-            ("Estimates", "ε′", "Theory", "Worth"),
-            [Group("", [*map(of_row, estimates(report))])],
+            ("Estimates", "ε′", "Theory", "Worth"), [Group("", [*map(of_row, estimates(report))])]
         ),
         Table(
             (
@@ -232,5 +231,8 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
 
 
 SECTION = Section(
-    "Empirical ε′", _words, lambda report, seen: [*_figures(report, seen)], specialist=True
+    "Empirical ε′",
+    _words,
+    lambda report, transcript: [*_figures(report, transcript)],
+    specialist=True,
 )

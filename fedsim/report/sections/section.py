@@ -178,10 +178,10 @@ def measure(report: Report) -> str:
 
 
 def worths(report: Report) -> str:
-    found, words = report.utility, WORDS[report.utility.task]
-    if not found.accuracy.mean:
+    utility, words = report.utility, WORDS[report.utility.task]
+    if not utility.accuracy.mean:
         return DASH
-    first, last = (words.value(found.accuracy.mean[at], found.loss.mean[at]) for at in (0, -1))
+    first, last = (words.value(utility.accuracy.mean[at], utility.loss.mean[at]) for at in (0, -1))
     return f"{first} → {last}"
 
 
@@ -192,24 +192,24 @@ def baseline(report: Report) -> str:
 def worths_in_full(report: Report) -> str:
     if not report.utility.accuracy.mean:
         return DASH
-    words, found = WORDS[report.utility.task], _worth(report)
-    said = f"{worths(report)} ({words.beside(found)})"
+    words, worth = WORDS[report.utility.task], _worth(report)
+    sentence = f"{worths(report)} ({words.beside(worth)})"
     quality, losses = report.utility.quality, report.utility.loss.mean
     fault = fault_of(quality.confusion if quality else [], losses[-1], losses[0])
-    warning = words.unless_learnt(found, fault)
-    return f"{said}. {warning.removesuffix('.')}" if warning else said
+    warning = words.unless_learnt(worth, fault)
+    return f"{sentence}. {warning.removesuffix('.')}" if warning else sentence
 
 
 def _worth(report: Report) -> Worth:
-    found = report.utility
+    utility = report.utility
     return Worth(
-        accuracy=found.accuracy.mean[-1] if found.accuracy.mean else None,
-        loss=found.loss.mean[-1] if found.loss.mean else None,
-        majority=found.majority,
-        balanced_accuracy=found.balanced_accuracy,
-        area_under_curve=found.area_under_curve,
-        baseline_loss=found.baseline_loss,
-        least_recall=None if found.quality is None else found.quality.least_recall,
+        accuracy=utility.accuracy.mean[-1] if utility.accuracy.mean else None,
+        loss=utility.loss.mean[-1] if utility.loss.mean else None,
+        majority=utility.majority,
+        balanced_accuracy=utility.balanced_accuracy,
+        area_under_curve=utility.area_under_curve,
+        baseline_loss=utility.baseline_loss,
+        least_recall=None if utility.quality is None else utility.quality.least_recall,
     )
 
 

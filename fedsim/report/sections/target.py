@@ -62,12 +62,12 @@ def target(report: Report) -> str:
     )
 
 
-def part(report: Report, shown: Shown | None) -> Part:
+def part(report: Report, picture: Shown | None) -> Part:
     """Return the section about the target."""
-    found: Sequence[Block] = [Prose(_why_not(report), small=True)]
-    if shown is not None:
-        found = record(shown, f"Record {report.challenge.record} of D", "The data are public.")
-    return Part("Whom this is about", [Prose(target(report)), *found])
+    blocks: Sequence[Block] = [Prose(_why_not(report), small=True)]
+    if picture is not None:
+        blocks = record(picture, f"Record {report.challenge.record} of D", "The data are public.")
+    return Part("Whom this is about", [Prose(target(report)), *blocks])
 
 
 def _why_not(report: Report) -> str:
@@ -81,11 +81,11 @@ def _why_not(report: Report) -> str:
     )
 
 
-def record(shown: Shown, name: str, why: str) -> list[Block]:
+def record(picture: Shown, name: str, why: str) -> list[Block]:
     """Return a record as blocks: a picture, or its most unusual columns."""
-    if shown.get("pixels") is not None:
-        pixels = np.array(shown["pixels"], dtype=np.uint8)
-        what = f"{name}, a picture labelled {shown['label']}"
+    if picture.get("pixels") is not None:
+        pixels = np.array(picture["pixels"], dtype=np.uint8)
+        what = f"{name}, a picture labelled {picture['label']}"
         image = IMAGE.format(_png(pixels), f"{what}, {pixels.shape[0]} by {pixels.shape[1]} pixels")
         return [Picture("target", image, "", f"{what}. {why}")]
     lines = [
@@ -101,14 +101,14 @@ def record(shown: Shown, name: str, why: str) -> list[Block]:
                 Cell(percent(one["share"])),
             ],
         )
-        for one in shown["attributes"]
+        for one in picture["attributes"]
     ]
     headings = "Column", "Record", "Typical of D", "Records as far from typical"
-    said = (
-        f"{name}, labelled {shown['label']}: the columns that differ most from typical values. "
+    entries = (
+        f"{name}, labelled {picture['label']}: the columns that differ most from typical values. "
         f"{why}"
     )
-    return [Prose(said), Table(headings, [Group("", lines)])]
+    return [Prose(entries), Table(headings, [Group("", lines)])]
 
 
 def _png(pixels: np.ndarray) -> str:
@@ -141,11 +141,11 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     for name, pairs in risks.items():
         at_most = dict(pairs).get(EXAMPLE)
         if at_most is not None:
-            said = f"at most {at_most / EXAMPLE:.3g} of {1 / EXAMPLE:,.0f}"
-            limits.setdefault(said if at_most < 1 else "no limit", []).append(name)
+            words = f"at most {at_most / EXAMPLE:.3g} of {1 / EXAMPLE:,.0f}"
+            limits.setdefault(words if at_most < 1 else "no limit", []).append(name)
     if not limits:
         return ""
-    each = "; ".join(f"{said} for {' and '.join(names)}" for said, names in limits.items())
+    each = "; ".join(f"{words} for {' and '.join(names)}" for words, names in limits.items())
     return (
         f"An attempt about one person that succeeds in {in_cases(EXAMPLE)} cases without what the "
         f"training discloses succeeds with it in: {each}."
@@ -209,13 +209,13 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
         ]
         for one in rates
     ]
-    said = (
+    sentences = (
         "The played game is membership inference about the target. Its intervals hold together at "
         f"{confidence_of(report).strip()}; the false-positive rate is the baseline of the table "
         "above."
     )
     headings = ("False positives", "True positives, measured", "At most, by theory")
-    return [Prose(said), tabulated(headings, rows)]
+    return [Prose(sentences), tabulated(headings, rows)]
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:

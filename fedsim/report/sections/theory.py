@@ -22,17 +22,17 @@ from fedsim.report.sections.section import (
 
 
 def released(report: Report) -> str:
-    found = report.released
-    if found is None or not report.mechanism.dp_guarantee:
+    total = report.released
+    if total is None or not report.mechanism.dp_guarantee:
         return ""
-    count = found.trainings
+    count = total.trainings
     of = "the one training" if count == 1 else f"all {count} trainings together"
     return (
-        f"DP guarantee for everything released, by {of}: ε = {number(found.epsilon)} at "
-        f"δ = {plain(found.delta)} towards the {found.vantage}, "
-        f"ρβ = {number(found.rho_beta)}."
-        + f" The ε below, {number(found.epsilon_of_one_training)}, is for one training: the audit "
-        "compares with it, and it is not the guarantee." * (count > 1) + f" {found.game}"
+        f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} at "
+        f"δ = {plain(total.delta)} towards the {total.vantage}, "
+        f"ρβ = {number(total.rho_beta)}."
+        + f" The ε below, {number(total.epsilon_of_one_training)}, is for one training: the audit "
+        "compares with it, and it is not the guarantee." * (count > 1) + f" {total.game}"
     )
 
 
@@ -101,28 +101,28 @@ def _single_records(report: Report) -> Entries:
 
 
 def _budget(report: Report) -> str:
-    found = report.budget
+    budget = report.budget
     trainings = 1 if report.released is None else report.released.trainings
-    limit = f"privacy.stop-at = {number(found.stop_at)}"
-    if found.stop_at_delta != found.delta:
-        limit += f" at δ = {plain(found.stop_at_delta)}"
-    if found.stopped:
-        ending = f", where {limit} left no room for another" if found.stop_at else ""
+    limit = f"privacy.stop-at = {number(budget.stop_at)}"
+    if budget.stop_at_delta != budget.delta:
+        limit += f" at δ = {plain(budget.stop_at_delta)}"
+    if budget.stopped:
+        ending = f", where {limit} left no room for another" if budget.stop_at else ""
     else:
-        ending = f", within {limit}" if found.stop_at else "; no limit was set"
+        ending = f", within {limit}" if budget.stop_at else "; no limit was set"
     before = ""
-    if found.earlier_attempts:
+    if budget.earlier_attempts:
         before += (
-            f" Interrupted attempts had released {found.earlier_attempts} rounds before the first."
+            f" Interrupted attempts had released {budget.earlier_attempts} rounds before the first."
         )
     before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
     whose = "a client's data have" if is_client(report) else "a person's record has"
     return (
-        f"After {found.rounds_run} of {found.rounds_planned} planned rounds {whose} spent "
-        f"ε = {number(found.spent)}{together} towards the vantage "
-        f"{found.vantage} at δ = {plain(found.delta)} "
-        f"(accountant {found.accountant}){ending}.{before}"
+        f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds {whose} spent "
+        f"ε = {number(budget.spent)}{together} towards the vantage "
+        f"{budget.vantage} at δ = {plain(budget.delta)} "
+        f"(accountant {budget.accountant}){ending}.{before}"
     )
 
 
@@ -136,25 +136,27 @@ def _words(report: Report) -> list[Block]:
 
 
 def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
-    found, together = report.budget, report.released
-    spent = found.epsilon_by_round
+    budget, together = report.budget, report.released
+    spent = budget.epsilon_by_round
     if not any(map(math.isfinite, spent)):
         return
-    comparable = found.stop_at_delta == found.delta
+    comparable = budget.stop_at_delta == budget.delta
     alone = together is None or together.trainings == 1
     yield Figure(
         "budget",
         bound_figures.epsilons(
             range(1, 1 + len(spent)),
             {"ε spent": spent},
-            found.stop_at if comparable and alone else None,
+            budget.stop_at if comparable and alone else None,
         ),
         "The running budget.",
         _budget(report),
     )
 
 
-SECTION = Section("The bounds from theory", _words, lambda report, seen: [*_figures(report, seen)])
+SECTION = Section(
+    "The bounds from theory", _words, lambda report, transcript: [*_figures(report, transcript)]
+)
 FURTHER = Section(
     "Further bounds from theory", lambda report: [Listing(_further(report))], specialist=True
 )
@@ -174,74 +176,74 @@ ADDS_NOTHING = (
 )
 
 
-def _bayesian_entries(report: Report, found: Bayesian) -> Entries:
-    replaced, delta = report.neighbouring == "replace", at_delta(found.delta)
+def _bayesian_entries(report: Report, spent: Bayesian) -> Entries:
+    replaced, delta = report.neighbouring == "replace", at_delta(spent.delta)
     reason = "" if is_clipped(report) else f" ({UNCLIPPED})"
 
     def over_trials(epsilons: OverTrials | None) -> str:
         if epsilons is None:
             return DASH
         largest = number(epsilons.max)
-        return f"{number(epsilons.mean)} (mean of {found.trials} trials; largest {largest})"
+        return f"{number(epsilons.mean)} (mean of {spent.trials} trials; largest {largest})"
 
     def epsilon(value: float | None) -> str:
         return f"{INFINITE}{reason}" if value == math.inf else number(value)
 
     rows = [
-        (f"Bayesian ε {delta}", over_trials(found.epsilon)),
+        (f"Bayesian ε {delta}", over_trials(spent.epsilon)),
         (
-            f"Bayesian ε, each of {_share(found)} of people",
-            over_trials(found.epsilon_at_percentile),
+            f"Bayesian ε, each of {_share(spent)} of people",
+            over_trials(spent.epsilon_at_percentile),
         ),
-        ("ε of DP, for every person", epsilon(found.dp_epsilon)),
-        ("Bayesian ε were all gradients at the bound", epsilon(found.worst_case_epsilon)),
+        ("ε of DP, for every person", epsilon(spent.dp_epsilon)),
+        ("Bayesian ε were all gradients at the bound", epsilon(spent.worst_case_epsilon)),
         (
             "Estimated from",
-            f"{found.pairs} {'pairs of records' if replaced else 'records'} in every "
-            f"round; γ = {number(found.gamma)} of δ is for the estimate's failure",
+            f"{spent.pairs} {'pairs of records' if replaced else 'records'} in every "
+            f"round; γ = {number(spent.gamma)} of δ is for the estimate's failure",
         ),
-        ("Orders λ that decided", span(found.orders, number) or DASH),
+        ("Orders λ that decided", span(spent.orders, number) or DASH),
     ]
-    return rows + ([("Note", found.note)] if found.note else [])
+    return rows + ([("Note", spent.note)] if spent.note else [])
 
 
-def _share(found: Bayesian) -> str:
-    return f"{100 * found.percentile:g}%"
+def _share(spent: Bayesian) -> str:
+    return f"{100 * spent.percentile:g}%"
 
 
 def _bayesian(report: Report) -> list[Block]:
-    found = report.bayesian
-    if found is None:
+    spent = report.bayesian
+    if spent is None:
         return []
-    said = [FOR_WHOM]
-    if found.epsilon is not None:
-        said.append(
+    sentences = [FOR_WHOM]
+    if spent.epsilon is not None:
+        sentences.append(
             "With probability 1 − δ over the noise and over the choice of that person, the privacy "
-            f"loss stays below the first ε. For each of {_share(found)} of such people, it stays "
+            f"loss stays below the first ε. For each of {_share(spent)} of such people, it stays "
             "below the second ε with that probability over the noise alone."
         )
-        if found.dp_epsilon <= found.epsilon.mean:
-            said.append(ADDS_NOTHING)
-    return [*map(Prose, said), Listing(_bayesian_entries(report, found)), Place("bayesian")]
+        if spent.dp_epsilon <= spent.epsilon.mean:
+            sentences.append(ADDS_NOTHING)
+    return [*map(Prose, sentences), Listing(_bayesian_entries(report, spent)), Place("bayesian")]
 
 
 def _bayesian_figures(report: Report, _: Transcript) -> list[Figure]:
-    found = report.bayesian
-    if found is None or found.by_round is None:
+    spent = report.bayesian
+    if spent is None or spent.by_round is None:
         return []
     return [
         Figure(
             "bayesian",
             bound_figures.epsilons(
-                found.by_round.rounds,
+                spent.by_round.rounds,
                 {
-                    "Bayesian": found.by_round.epsilon,
-                    f"Bayesian, each of {_share(found)}": found.by_round.epsilon_at_percentile,
-                    "DP, every person": found.by_round.dp_epsilon,
+                    "Bayesian": spent.by_round.epsilon,
+                    f"Bayesian, each of {_share(spent)}": spent.by_round.epsilon_at_percentile,
+                    "DP, every person": spent.by_round.dp_epsilon,
                 },
             ),
             "Privacy spent, round by round.",
-            f"ε at δ = {plain(found.delta)} by the Bayesian accountant (mean of {found.trials} "
+            f"ε at δ = {plain(spent.delta)} by the Bayesian accountant (mean of {spent.trials} "
             "trials) and by DP"
             + ("." if is_clipped(report) else ", which is infinite without clipping."),
         )
@@ -259,27 +261,27 @@ MEANING = (
 
 
 def _pac_entries(report: Report) -> Entries:
-    found = report.pac
-    realised = found.realised_information
+    pac = report.pac
+    realised = pac.realised_information
     return [
-        ("Stated prior", f"{found.prior_description}: right in 50% by guessing"),
+        ("Stated prior", f"{pac.prior_description}: right in 50% by guessing"),
         (
             "Mutual information at most",
-            f"{number(found.mutual_information)} nats over all rounds"
+            f"{number(pac.mutual_information)} nats over all rounds"
             + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
         ),
         *_released_by_all(report),
-        ("Success of any guess at most", percent(found.success_bound)),
+        ("Success of any guess at most", percent(pac.success_bound)),
         *_candidate(report),
-        ("Success measured", percent(found.success)),
+        ("Success measured", percent(pac.success)),
         (
             "Advantage at most",
-            f"{number(found.advantage_bound)}"
+            f"{number(pac.advantage_bound)}"
             + ("" if is_pac(report) else f" (beside ρα {number(report.bounds.rho_alpha)})"),
         ),
         (
             "Equivalent ε, not a guarantee",
-            f"{number(found.equivalent_epsilon)} at δ = {plain(found.delta)}: the ε whose bound on "
+            f"{number(pac.equivalent_epsilon)} at δ = {plain(pac.delta)}: the ε whose bound on "
             "success is the same",
         ),
     ]
@@ -307,8 +309,8 @@ def _candidate(report: Report) -> Entries:
 
 
 def _pac(report: Report) -> list[Block]:
-    asked = is_pac(report) or report.pac.budgeted
-    return [Prose(MEANING), Listing(_pac_entries(report))] if asked else []
+    applies = is_pac(report) or report.pac.budgeted
+    return [Prose(MEANING), Listing(_pac_entries(report))] if applies else []
 
 
 PAC = Section("PAC privacy", _pac, specialist=True)

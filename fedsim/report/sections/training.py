@@ -175,8 +175,8 @@ def _gradients(report: Report) -> str:
 
 def _words(report: Report) -> list[Block]:
     audited = AUDIT_MODES.get(report.audit_mode, "")
-    said = [_step(report), _optimisation(report), audited, _gradients(report)]
-    return [Prose(sentence) for sentence in said if sentence]
+    sentences = [_step(report), _optimisation(report), audited, _gradients(report)]
+    return [Prose(sentence) for sentence in sentences if sentence]
 
 
 SECTION = Section("What was trained, and how it was audited", _words)
@@ -262,7 +262,7 @@ def _challenge(report: Report) -> Settings:
 
 def _mechanism(report: Report) -> Settings:
     mechanism, rounding, dropouts = report.mechanism, report.mechanism.rounding, report.dropouts
-    found: Settings = {
+    settings: Settings = {
         "Noise multiplier": mechanism.noise_multiplier,
         "Effective noise multiplier": mechanism.effective_noise_multiplier,
         "Clipping norm C": mechanism.clipping_norm,
@@ -275,20 +275,20 @@ def _mechanism(report: Report) -> Settings:
         "Rate of clients that join": mechanism.joining_rate,
     }
     if rounding is not None:
-        found |= {
+        settings |= {
             "Secure aggregation": rounding.note,
             "Grid step g": rounding.step,
             "Sensitivity more by rounding, relative": rounding.relative_growth,
             "Total variation by rounding, at most": rounding.total_variation,
         }
     if dropouts is not None:
-        found |= {
+        settings |= {
             "Missing clients tolerated": dropouts.tolerated,
             "Rounds with missing clients": dropouts.rounds_with_missing_clients,
             "Fewest shares of noise": dropouts.fewest_shares,
             "Effective noise multiplier, from and to": dropouts.effective_noise_multiplier,
         }
-    return found | {"DP guarantee": mechanism.dp_guarantee, "Note": mechanism.dp_note}
+    return settings | {"DP guarantee": mechanism.dp_guarantee, "Note": mechanism.dp_note}
 
 
 def _training(report: Report) -> Settings:
@@ -322,28 +322,30 @@ CONFIGURATION = Section("Configuration", _configuration, specialist=True)
 
 
 def _utility_figures(report: Report, _: Transcript) -> list[Figure]:
-    found = report.utility
-    losses = found.loss.mean
+    utility = report.utility
+    losses = utility.loss.mean
     pooled = [
         Figure(
             "utility",
-            training_figures.utility(found.rounds, asdict(found.accuracy), asdict(found.loss)),
+            training_figures.utility(
+                utility.rounds, asdict(utility.accuracy), asdict(utility.loss)
+            ),
             "Utility of the global model.",
-            f"Mean and 5–95% band of {found.trials} trials on "
-            f"{found.records} records: loss "
+            f"Mean and 5–95% band of {utility.trials} trials on "
+            f"{utility.records} records: loss "
             f"{number(losses[0])} → {number(losses[-1])}, {measure(report)} "
             f"{worths_in_full(report)}.",
         )
     ]
-    return pooled if found.by_client is None else [*pooled, _by_client(found.by_client)]
+    return pooled if utility.by_client is None else [*pooled, _by_client(utility.by_client)]
 
 
-def _by_client(found: ByClient) -> Figure:
-    own = found.own_models
+def _by_client(clients: ByClient) -> Figure:
+    own = clients.own_models
     words = (
-        f"{found.clients} clients, first trial. After the last round the global model is right on "
-        f"{_spread(found.accuracy)} of a client's own records; over all their records on "
-        f"{percent(found.weighted[-1])}."
+        f"{clients.clients} clients, first trial. After the last round the global model is right "
+        f"on {_spread(clients.accuracy)} of a client's own records; over all their records on "
+        f"{percent(clients.weighted[-1])}."
     )
     if own is not None:
         words += (
@@ -351,20 +353,23 @@ def _by_client(found: ByClient) -> Figure:
             f"right on {_spread(own)} of the held-out records."
         )
     figure = training_figures.by_client(
-        found.rounds, asdict(found.accuracy), found.weighted, None if own is None else asdict(own)
+        clients.rounds,
+        asdict(clients.accuracy),
+        clients.weighted,
+        None if own is None else asdict(own),
     )
     note = " Measured on the data itself, and not released."
     return Figure("clients", figure, "How it serves each client.", words + note)
 
 
-def _spread(found: Series) -> str:
-    low, mean, high = found.low[-1], found.mean[-1], found.high[-1]
+def _spread(series: Series) -> str:
+    low, mean, high = series.low[-1], series.mean[-1], series.high[-1]
     return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
 
 
 def _utility(report: Report) -> list[Block]:
-    found = report.utility.quality
-    if found is None:
+    quality = report.utility.quality
+    if quality is None:
         return []
     trials = report.utility.trials
     over = (
@@ -373,7 +378,7 @@ def _utility(report: Report) -> list[Block]:
         if trials > 1
         else "Of the final model of one trial, which gives no interval."
     )
-    blocks = [Prose(over), *worth.blocks(found)]
+    blocks = [Prose(over), *worth.blocks(quality)]
     return [
         Place("utility"),
         Part("Recall, precision and calibration of each class", blocks, folded=True, heads=False),

@@ -19,11 +19,7 @@ from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_seen
 from fedsim.report.sections.section import TITLES, clients_of, is_clipped, is_pac, score_caution
 
-NAMES = {
-    "server": "server",
-    "participant": "participant",
-    "released-model": "released model",
-}
+NAMES = {"server": "server", "participant": "participant", "released-model": "released model"}
 WHO = {
     "server": "the operator of the server",
     "participant": "a participant",
@@ -138,14 +134,14 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
         return f"{theory}, as long as the noise is as accounted. {holds_for(report)}{tail}"
     if verdict.state != "above" and not _kept(verdict, limit):
         theory = f"Not guaranteed: {theory[:1].lower()}{theory[1:]}"
-    said = f"{theory}; {_shown(verdict, limit)}."
+    reason = f"{theory}; {_shown(verdict, limit)}."
     if limit.answer != "cannot-tell":
-        return said
+        return reason
     if limit.by == "theory":
-        return f"{said} {MEASURES_ALL} measures it, where an attack exists."
+        return f"{reason} {MEASURES_ALL} measures it, where an attack exists."
     if limit.trials is None:
-        return f"{said} It is not known how many trials would decide it for this target."
-    return f"{said} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
+        return f"{reason} It is not known how many trials would decide it for this target."
+    return f"{reason} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
 
 
 def proven_by(measured: MeasuredThere) -> str:
@@ -337,8 +333,8 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
             "achieve more."
         )
     if verdict.state == "below":
-        found = "No better than guessing" if coin else "Better than guessing, and below the limit"
-        return f"{found}. The measurement is of this target alone. {holds_for(report)}"
+        words = "No better than guessing" if coin else "Better than guessing, and below the limit"
+        return f"{words}. The measurement is of this target alone. {holds_for(report)}"
     if verdict.state == "within-chance":
         return "Above the limit, but chance alone can explain it: repeat it with more trials."
     if coin:

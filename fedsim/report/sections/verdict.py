@@ -27,7 +27,7 @@ OF_THE_MODEL = "Can someone who has only the final model tell who was in the tra
 
 
 def by_the_model(report: Report) -> str:
-    (verdict,) = (found for found in report.verdicts if found.vantage == "released-model")
+    (verdict,) = (each for each in report.verdicts if each.vantage == "released-model")
     measured, allowed = verdict.measured, verdict.allowed
     bound = (
         "theory sets no limit"
@@ -48,13 +48,13 @@ def by_the_model(report: Report) -> str:
 
 
 def deployed(report: Report) -> str:
-    found = report.bounds
+    bounds = report.bounds
     if report.noise_source != "seed" or report.mechanism.noise == "pac":
         return ""
     return (
         "The noise came from a seed, so that the run can be repeated. With privacy.noise-source = "
         '"system", a deployment draws noise of the same size that cannot be repeated. One training '
-        f"then costs ε = {number(found.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
+        f"then costs ε = {number(bounds.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
         "further training on the same people costs more. This measurement took "
         f"{report.trials} trainings: measure on data that need no protection."
         if report.mechanism.clipping and report.mechanism.sensitivity == "global"
@@ -63,15 +63,15 @@ def deployed(report: Report) -> str:
 
 
 def _line(report: Report, verdict: VantageVerdict) -> Line:
-    said = vantage_words.lines(report, verdict)
+    words = vantage_words.lines(report, verdict)
     return Line(
         Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
             *(
                 Cell(each.headline, each.detail, style="value")
-                for each in (said.advantage, said.belief, said.epsilon)
+                for each in (words.advantage, words.belief, words.epsilon)
             ),
-            Cell(said.reading, mark=vantage_words.mark(report, verdict), style=""),
+            Cell(words.reading, mark=vantage_words.mark(report, verdict), style=""),
         ],
         verdict.vantage == report.vantage,
     )
@@ -177,14 +177,12 @@ def _vantage_line(report: Report, bounds: VantageBounds) -> Line:
 
 
 def _mark(report: Report, vantage: str) -> Mark:
-    (verdict,) = (found for found in report.verdicts if found.vantage == vantage)
+    (verdict,) = (each for each in report.verdicts if each.vantage == vantage)
     return vantage_words.mark(report, verdict)
 
 
 def _to_whom(report: Report) -> list[Block]:
-    return [
-        Prose(f"The same noise protects differently depending on who looks. {trust(report)}"),
-    ]
+    return [Prose(f"The same noise protects differently depending on who looks. {trust(report)}")]
 
 
 def _numbers(report: Report) -> list[Block]:
@@ -229,24 +227,24 @@ def choose(report: Report) -> str:
     first, suffix = protecting[0], ""
     if first.key:
         suffix = f" --set {first.key}={first.value}"
-    (here,) = (found for found in report.verdicts if found.vantage == report.vantage)
+    (here,) = (each for each in report.verdicts if each.vantage == report.vantage)
     now = here.allowed.advantage
     own = [limit.limit for limit in here.limits if limit.of == "advantage" and limit.limit < now]
-    asked = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
-    limit = f"--max-advantage {asked}"
+    target = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
+    limit = f"--max-advantage {target}"
     return f"fedsim choose config.toml {limit} --against {report.vantage}{suffix}"
 
 
 def _protects(change: Change, vantage: str) -> bool:
-    (towards,) = (found for found in change.towards if found.vantage == vantage)
+    (towards,) = (each for each in change.towards if each.vantage == vantage)
     return math.isfinite(towards.epsilon)
 
 
-def _cell(found: Towards, now: Towards) -> Cell:
-    more = found.rho_alpha > now.rho_alpha or found.epsilon > now.epsilon
+def _cell(towards: Towards, now: Towards) -> Cell:
+    more = towards.rho_alpha > now.rho_alpha or towards.epsilon > now.epsilon
     return Cell(
-        f"≤ {percent((1 + found.rho_alpha) / 2)}",
-        f"ε {number(found.epsilon)}, belief {percent(found.rho_beta)}",
+        f"≤ {percent((1 + towards.rho_alpha) / 2)}",
+        f"ε {number(towards.epsilon)}, belief {percent(towards.rho_beta)}",
         mark=Mark("caution", "Raises it") if more else None,
         style="value",
     )
@@ -269,9 +267,11 @@ def _lowering(report: Report) -> list[Block]:
     if not report.lowering:
         return []
     command = choose(report)
-    found = f" In the run's directory, {command} finds the least noise that meets a limit, with "
-    found += "the accuracy that remains."
-    vantages = [NAMES[found.vantage] for found in report.lowering[0].towards]
+    command_words = (
+        f" In the run's directory, {command} finds the least noise that meets a limit, with "
+    )
+    command_words += "the accuracy that remains."
+    vantages = [NAMES[command_words.vantage] for command_words in report.lowering[0].towards]
     return [
         Prose(f"{MEANING} {holds_for(report)}"),
         Table(
@@ -280,7 +280,7 @@ def _lowering(report: Report) -> list[Block]:
             style="vantages",
         ),
         Prose(
-            f"One run cannot say what a change costs in accuracy.{found * bool(command)}",
+            f"One run cannot say what a change costs in accuracy.{command_words * bool(command)}",
             small=True,
         ),
     ]

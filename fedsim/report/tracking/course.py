@@ -97,8 +97,8 @@ class Course:
         if self.majority is None:
             return percent(accuracy)
         words = WORDS[self.task]
-        found = Worth(accuracy, self.loss, self.majority, baseline_loss=self.baseline_loss)
-        return f"{words.value(accuracy, self.loss)} ({words.baseline(found)})"
+        worth = Worth(accuracy, self.loss, self.majority, baseline_loss=self.baseline_loss)
+        return f"{words.value(accuracy, self.loss)} ({words.baseline(worth)})"
 
 
 def after(course: Course, event: Event) -> Course:

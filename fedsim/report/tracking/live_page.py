@@ -92,8 +92,8 @@ def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
         axes.below(f"of {rounds} rounds"),
     ]
     last = max(by_round)
-    said = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
-    return PICTURE.format(said, WIDTH, HEIGHT, Markup("").join(drawn))
+    label = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
+    return PICTURE.format(label, WIDTH, HEIGHT, Markup("").join(drawn))
 
 
 FILE = "live.html"
@@ -169,10 +169,7 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
         blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
-    blocks += [
-        Listing(_entries(course, config.trials, training), several=True),
-        *_figures(course),
-    ]
+    blocks += [Listing(_entries(course, config.trials, training), several=True), *_figures(course)]
     if len(course.looks) > MOST and not training:
         every = _table(course.looks, course.rho_alpha, exact)
         blocks.append(Part("After every batch of trials", [every], folded=True, heads=False))
@@ -198,13 +195,13 @@ MOST = 5
 def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
     """Return the first screen of an attacked run, with a verdict after every batch."""
     words = so_far(course.look, course.rho_alpha, exact)
-    said: list[Words] = [" ".join(_said(course, planned))]
+    answer: list[Words] = [" ".join(_said(course, planned))]
     looks = [look for look in course.looks[-MOST:] if look.interval is not None]
     if not looks or words is None:
-        return FirstScreen(said, checks=_checks(course))
+        return FirstScreen(answer, checks=_checks(course))
     bars = [_bar(look, course.rho_alpha, exact) for look in looks]
     return FirstScreen(
-        answer=[Mark(words.kind, f"So far: {words.text}"), *said],
+        answer=[Mark(words.kind, f"So far: {words.text}"), *answer],
         figure=Bars(bars, "How often the adversary is right, after every batch of trials."),
         table=_table(looks, course.rho_alpha, exact),
         checks=_checks(course),
@@ -247,8 +244,8 @@ def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
     rows = []
     for look in looks:
         words = so_far(look, limit, exact) or NOT_MEASURED
-        found = [percent(look.belief), percent(look.accuracy)]
-        rows.append([str(look.trials), words.text, *found])
+        cells = [percent(look.belief), percent(look.accuracy)]
+        rows.append([str(look.trials), words.text, *cells])
     return tabulated(("Trials", "So far", "Worst belief", "Accuracy"), rows)
 
 
@@ -277,13 +274,13 @@ def _said(course: Course, planned: int) -> list[str]:
     if look.advantage is None:
         return ["A single training does not measure an advantage."]
     between = f" ({span(look.interval, number)})" if look.interval else ""
-    said = [
+    sentences = [
         f"After {look.trials} of {planned} trials, the adversary's advantage is "
         f"{number(look.advantage)}{between}."
     ]
     if course.rho_alpha is not None:
-        said.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
-    return said
+        sentences.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
+    return sentences
 
 
 def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple[str, str]]:
@@ -291,17 +288,17 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
     at_most = "at most " if trials.until_halfwidth else ""
     running = f"round {course.round} of {course.rounds}"
     if training:
-        found = [("Training", running), ("ε so far", number(course.epsilon))]
+        entries = [("Training", running), ("ε so far", number(course.epsilon))]
     else:
         running = f"; trials {first} to {last - 1}: {running}" if last else ""
         limit = f"; ρβ = {percent(course.rho_beta)}" if course.rho_beta is not None else ""
-        found = [
+        entries = [
             ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
     so_far = f"{WORDS[course.task].measure.capitalize()} so far"
-    found.append((so_far, course.accuracy_text or DASH))
-    return [*found, ("No answer yet", course.busy_text)] if course.busy else found
+    entries.append((so_far, course.accuracy_text or DASH))
+    return [*entries, ("No answer yet", course.busy_text)] if course.busy else entries
 
 
 def _figures(course: Course) -> list[Block]:

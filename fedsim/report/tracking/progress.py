@@ -112,17 +112,17 @@ class Onlookers:
         return cls(page, {place: trackers.opened(place) for place in places or ()})
 
     def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
-        found: list[Watcher] = [
+        watchers: list[Watcher] = [
             Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
         ]
         if self.page:
             from fedsim.report.tracking.live_page import FILE, LivePage  # noqa: PLC0415  (matplotlib)
 
-            found.append(LivePage(directory))
+            watchers.append(LivePage(directory))
             console.print(
                 f"Live page: {directory.path / FILE}", soft_wrap=True, highlight=False, markup=False
             )
-        return found
+        return watchers
 
 
 MINUTE = 60.0
@@ -242,17 +242,17 @@ class Bar:
 def worded(course: Course, training: bool) -> str:
     """Return the text of the progress bar."""
     first, last = course.trials
-    said = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
+    words = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
     if (advantage := course.look.advantage) is not None:
         between = span(course.look.interval, "{:.2f}".format)
-        said.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
+        words.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
     if (belief := course.look.belief) is not None:
-        said.append(f"worst belief {percent(belief)}")
+        words.append(f"worst belief {percent(belief)}")
     if course.accuracy_text:
-        said.append(f"{WORDS[course.task].measure} {course.accuracy_text}")
+        words.append(f"{WORDS[course.task].measure} {course.accuracy_text}")
     if training and course.epsilon is not None:
-        said.append(f"ε {course.epsilon:.3g}")
-    return ", ".join(said)
+        words.append(f"ε {course.epsilon:.3g}")
+    return ", ".join(words)
 
 
 def conclude(

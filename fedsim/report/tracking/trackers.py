@@ -100,11 +100,11 @@ class MlflowTracker:
             number = client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
         else:
             number = experiment.experiment_id
-        found = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
-        if found:
-            self._run = found[0].info.run_id
+        runs = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
+        if runs:
+            self._run = runs[0].info.run_id
             client.update_run(self._run, status="RUNNING")
-            return {name: self._last_step(name) for name in found[0].data.metrics}
+            return {name: self._last_step(name) for name in runs[0].data.metrics}
         tags = {IDENTITY: subject.identity}
         self._run = client.create_run(number, run_name=subject.name, tags=tags).info.run_id
         for name, value in subject.parameters.items():
@@ -153,8 +153,11 @@ class TensorBoardTracker:
 
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
         self._writer = self._writers(str(own), purge_step=0)
-        shown = {"report/advantage": 0.0, "report/epsilon": 0.0}  # the columns; values are ignored
-        for summary in hparams(dict(subject.parameters), shown):
+        columns = {
+            "report/advantage": 0.0,
+            "report/epsilon": 0.0,
+        }  # the columns; values are ignored
+        for summary in hparams(dict(subject.parameters), columns):
             self._writer._get_file_writer().add_summary(summary)
         return {}
 
@@ -178,10 +181,10 @@ def opened(target: str) -> Tracker:
     """Return the tracker of one --track."""
     name, _, place = target.partition(":")
     if name not in TRACKERS or not place:
-        known = ", ".join(TRACKERS)
+        names = ", ".join(TRACKERS)
         raise InputError(
             f"--track '{without_password(target)}' does not name a tracker; give NAME:PLACE, such "
-            f"as tensorboard:fedsim-tensorboard (trackers: {known})"
+            f"as tensorboard:fedsim-tensorboard (trackers: {names})"
         )
     return TRACKERS[name](place)
 
@@ -214,8 +217,8 @@ class Tracking:
         self._last: dict[str, int] | None = None
 
     def see(self, event: Event, course: Course) -> None:
-        if (found := logged(event, course)) is not None:
-            self._log(*found, event["time"])
+        if (numbers := logged(event, course)) is not None:
+            self._log(*numbers, event["time"])
 
     def leave(self, finished: bool) -> None:
         if finished:
@@ -318,13 +321,13 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     from fedsim.report import model_card, model_quality  # noqa: PLC0415  (torch is slow to import)
 
     card, by = model_card.read(directory), directory.config.privacy.accountant
-    found: dict[str, float | None] = {
+    numbers: dict[str, float | None] = {
         f"model/epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
         for row in card.privacy.towards
     }
     if (quality := card.utility) is not None:
         counted = model_quality.quality_in(quality)
-        found |= {
+        numbers |= {
             "model/accuracy": quality.accuracy,
             "model/majority": quality.majority,
             "model/balanced_accuracy": quality.balanced_accuracy,
@@ -334,7 +337,7 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
             **_of_classes("model", [] if counted is None else counted.classes),
         }
     if card.privacy.measures_epsilon:
-        found["model/epsilon_measures"] = card.privacy.measures_epsilon
+        numbers["model/epsilon_measures"] = card.privacy.measures_epsilon
     for one in card.client_measures:
-        found |= _of_classes(f"model/client-{one.client}", one.classes)
-    return found, card.rounds
+        numbers |= _of_classes(f"model/client-{one.client}", one.classes)
+    return numbers, card.rounds

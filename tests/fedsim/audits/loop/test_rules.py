@@ -139,6 +139,19 @@ def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -
         assert not replace(seen, present=tuple(uneven)).one_scale
 
 
+def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(
+    watch: Watch,
+) -> None:
+    seen = observation(Loop(loaded(f"{LOOPS}:correct"), watch))
+    first, *others = seen.present
+    louder = tuple(
+        replace(step, noise_multiplier=2 * step.noise_multiplier) for step in first.steps
+    )
+    varied = replace(seen, present=(replace(first, steps=louder), *others))
+    assert varied.varied == ("noise multiplier",)
+    assert "adaptive-clipping" not in broken(varied)
+
+
 def test_a_loop_that_keeps_records_by_chance_is_not_known(watch: Watch) -> None:
     """Its divisor follows how many it kept, and so do its rate and number of steps."""
     seen = observation(Loop(loaded(f"{LOOPS}:kept_by_chance"), watch))
