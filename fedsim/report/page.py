@@ -1,21 +1,29 @@
-"""The report of a run as a page, for the engineer and the people who receive it."""
+"""The report of a run: report.json, the figures, its page, and the pages for an officer."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, encode
+from fedsim.audits.results.verdicts import StateWords
+from fedsim.audits.run.audit import assemble
 from fedsim.common import private_files
-from fedsim.config import flatten
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.config import Scalar, flatten, from_run_config, to_run_config
+from fedsim.federation.runs import ledger, run_agreement, run_transcript
+from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
+from fedsim.report import model_card, training_report
 from fedsim.report.document import html, pictures
 from fedsim.report.document.blocks import (
     Block,
+    Bullets,
     Cell,
     Code,
     Document,
     Figure,
+    FirstScreen,
     Group,
     Label,
     Line,
@@ -35,6 +43,7 @@ from fedsim.report.sections import (
     target,
     theory,
     training,
+    vantage_words,
     verdict,
 )
 from fedsim.report.sections.answer import labels
@@ -167,3 +176,117 @@ def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
         private_files.write(path, content)
         paths.append(path)
     return paths
+
+
+def write_report(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> Report:
+    """Write report.json, the figures and report.html of a run; return the report."""
+
+    report, transcript = assembled(directory, confidence, delta, limits)
+    pictures = Pictures(report, transcript)
+    write_figures(pictures, directory.path / "figures")
+    several = (directory.path.parent / SUMMARY).is_file()
+    page = render_html(report, pictures, several, about(directory))
+    directory.write_text("report.html", page)
+    # Last, because its presence says that the run is finished.
+    directory.write_json("report.json", encode(report))
+    return report
+
+
+def assembled(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> tuple[Report, Arrays]:
+    for name, value in (("confidence", confidence), ("delta", delta)):
+        if value is not None and not 0 < value < 1:
+            raise InputError(f"{name} is {value}; it must lie between 0 and 1")
+    transcript = run_transcript.read(directory)
+    facts = directory.read_facts()
+    config, rows = directory.config, ledger.verified(directory)
+    run_agreement.check(directory, facts, transcript, rows)
+    report = assemble(
+        from_run_config(to_run_config(config) | dict(limits)) if limits else config,
+        facts,
+        transcript,
+        confidence or config.audit.confidence,
+        delta or config.privacy.delta,
+        rows,
+    )
+    return report, transcript
+
+
+FILE = "officer.html"
+
+QUESTIONS = (
+    "Who operates the server, and do we trust that party?",
+    "Which limit does our organization accept?",
+    "Does the real training use secret noise (privacy.noise-source = system)?",
+    "Which of the parties above were tested, and should the others be?",
+    "What else was released about the same people?",
+)
+
+LIMITS = (
+    "That the model is anonymous, or that its release is approved. This is a legal question (GDPR, "
+    "Recital 26). The numbers are evidence on one part of it: can an adversary tell whether a "
+    "record was used?",
+    "Results for other people or other attacks. The limits of theory hold for every record, if the "
+    "software ran as configured.",
+    "Extracted texts, reconstructed records, links with other data, breaches, and further releases "
+    "about the same people, whose epsilons add up.",
+)
+
+
+def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
+    """Write the two pages of a finished run or training, and return where they are."""
+    training = directory.config.run.job == "training"
+    page = _of_training(directory) if training else _of_run(directory, limits)
+    directory.write_text(FILE, html.render(page))
+    return directory.path / FILE
+
+
+def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Document:
+
+    report, _ = assembled(directory, None, None, limits)
+    before: list[Block] = []  # the first screen has the labels in short
+    if report.warnings:
+        alarming = is_alarming(report)
+        before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+    states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
+    risk = target.of_run(report)
+    blocks = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
+    return _document(report.name, first.first(report, about(directory)), blocks, states)
+
+
+def _of_training(directory: RunDirectory) -> Document:
+    card, report = model_card.read(directory), training_report.assemble(directory)
+    before = [Label("", text, alarming=True) for text in report["contradictions"]]
+    state = training_report.state(report, card)
+    return _document(report["name"], training_report.first(report, card), before, [state])
+
+
+def _document(
+    name: str, screen: FirstScreen, blocks: Sequence[Block], states: Sequence[StateWords]
+) -> Document:
+    meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
+    reading = [
+        Part("What the verdicts mean", [Bullets(list(meanings))]),
+        Part("What this does not say", [Bullets(LIMITS)]),
+    ]
+    return Document(
+        title=f"{name} – for the data-protection officer",
+        kind="For the data-protection officer",
+        heading=name,
+        first=replace(
+            screen,
+            steps=QUESTIONS,
+            checks=[replace(check, condition="") for check in screen.checks],
+        ),
+        blocks=[*blocks, *reading],
+        footer=("The whole report is report.html in the same folder.",),
+    )

@@ -12,7 +12,7 @@ from tables import Table, Value
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
-from fedsim.audits.loop.process import LoopProcess, Order
+from fedsim.audits.loop.measurement import LoopProcess, Order
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[1] / "apps" / "loops"

@@ -14,8 +14,8 @@ import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.audits.app import attack, rules
 from fedsim.audits.app import guarantee as theory
+from fedsim.audits.app import rules
 from fedsim.audits.app.guarantee import Guarantee
 from fedsim.audits.app.process import App, AppProcess, Configuration, Observation, Order, claim_of
 from fedsim.audits.app.rules import findings
@@ -146,7 +146,7 @@ def audit(
 ) -> AppAudit:
     """Return the outcome of an honest run, every rule, and the game played `trials` times."""
     check(trials, confidence, seed)
-    configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
+    configuration = theory.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
@@ -155,7 +155,7 @@ def audit(
     # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
     mixed = participant and configuration.local is not None
     predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
-    game = attack.play(
+    game = theory.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
     worlds, scores = game.scores(scope)

@@ -6,27 +6,135 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import LONGEST_TIME, check
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
-from fedsim.audits.loop import guarantee, scoring
+from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.guarantee import Observation
-from fedsim.audits.loop.measurement import Features, Learnt
-from fedsim.audits.loop.process import LoopProcess, Order
+from fedsim.audits.loop.measurement import FEATURES, Features, Learnt, LoopProcess, Order
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.support import MeasuredNoise, Power, measured, not_judged, power
-from fedsim.audits.measurements.noise_family import noise_family
+from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+LEARNING_CONFIDENCE = 0.9
+OF_STEPS = ("sampled", "total")
+THRESHOLDS = 32
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of runs; above 0 it names the world with the target.
+
+    Attributes:
+        name: name of the feature, or "all together".
+        weights: [features].
+        threshold: of the weighted sum.
+    """
+
+    name: str
+    weights: tuple[float, ...]
+    threshold: float
+
+    def of(self, features: Floats) -> Floats:
+        return features @ np.array(self.weights) - self.threshold
+
+
+def separation(worlds: Bools, features: Floats) -> float:
+    """Return the distance of the worlds by the best feature, in standard deviations."""
+    with_it, without = features[worlds], features[~worlds]
+    apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
+    spread = np.sqrt((with_it.var(axis=0) + without.var(axis=0)) / 2)
+    return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
+
+
+def steps_apart(worlds: Bools, features: Floats) -> float:
+    """Return the distance of the worlds by all steps, in standard deviations of one world.
+
+    It uses the features that sum over steps, whichever score was chosen: less noise changes them in
+    proportion.
+    """
+    return separation(worlds, features[:, [FEATURES.index(name) for name in OF_STEPS]])
+
+
+def best_score(worlds: Bools, features: Floats, delta: float) -> Score:
+    """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
+
+    The candidates are each feature alone, and Fisher's discriminant of all.
+    """
+
+    def proven(scores: Floats, cut: float) -> float:
+        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, cut).epsilon
+
+    return _best(worlds, features, _candidates(worlds, features), proven)
+
+
+def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
+    """Return the score of Gaussian steps, and the threshold at which the rates differ most.
+
+    It is for a bound that knows the trade-off curve. All points of the curve prove the same, and
+    counts are most precise in its middle.
+    """
+
+    def apart(scores: Floats, cut: float) -> float:
+        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, cut).details
+        return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
+
+    candidates = [each for each in _candidates(worlds, features) if each[0] in OF_STEPS]
+    return _best(worlds, features, candidates, apart)
+
+
+def _best(
+    worlds: Bools,
+    features: Floats,
+    candidates: list[tuple[str, Floats]],
+    worth: Callable[[Floats, float], float],
+) -> Score:
+    best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
+    for name, weights in candidates:
+        scores = features @ weights
+        values = np.unique(scores)
+        cuts = (values[1:] + values[:-1]) / 2
+        if len(cuts) > THRESHOLDS:
+            cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
+        for cut in cuts:
+            gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
+            candidate = worth(scores, float(cut)), gap
+            if candidate > best:
+                best, chosen = candidate, Score(*_weighted(name, weights), float(cut))
+    return chosen
+
+
+def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
+    return name, tuple(map(float, weights))
+
+
+def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
+    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
+    signs = np.where(with_it >= without, 1.0, -1.0)
+    single = [
+        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
+    ]
+    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
+    scale = np.maximum(within.std(axis=0), 1e-9)
+    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
+    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
+    return [*single, ("all together", fisher)]
+
 
 BOUNDS = ("clopper_pearson", "clopper_pearson_split")
 TRADE_OFF = "trade_off"
@@ -52,7 +160,7 @@ CHANCE = 1.5
 BATCH = 25
 """Runs of one request."""
 
-Runs = tuple[scoring.Bools, scoring.Floats]
+Runs = tuple[Bools, Floats]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,20 +286,20 @@ def audited(
         _measured(loop, pair, BATCH, seeds, lambda done: None)
     varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=loop.noise, varies=varies)
-    score = scoring.learnt(*pilots, delta)
+    score = best_score(*pilots, delta)
     worlds, features = judged
     scores = score.of(features)
     # The curve holds for one unknown scale of all the noise.
     composed = guarantee.mechanism(observation) if observation.one_scale else None
     curve = None
     if composed is not None:
-        curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(composed)
+        curve = learnt_of_steps(*pilots).of(features), noise_family(composed)
     judging = worlds, scores, curve, delta
     stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
     detectable = None
     if claim is not None and noise is None:
-        apart = scoring.apart(worlds, features)
+        apart = steps_apart(worlds, features)
         detectable = power(learnt, apart, trials, claim, neighbouring)
     return LoopAudit(
         loop=loop.name,
@@ -234,9 +342,9 @@ def _observation(
 
 
 def _bounds(
-    worlds: scoring.Bools,
-    scores: scoring.Floats,
-    curve: tuple[scoring.Floats, NoiseFamily] | None,
+    worlds: Bools,
+    scores: Floats,
+    curve: tuple[Floats, NoiseFamily] | None,
     delta: float,
     confidence: float,
 ) -> dict[str, LowerBound]:
@@ -265,7 +373,7 @@ class _Seeds:
             int(generator(self.seed, Role.NOISE, trial=each).integers(2**32)) for each in numbers
         ]
 
-    def worlds(self, count: int) -> scoring.Bools:
+    def worlds(self, count: int) -> Bools:
         drawn = generator(self.seed, Role.WORLD, trial=self.count)
         return drawn.permutation(np.arange(count) % 2 == 0)
 
@@ -277,7 +385,7 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
         learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
         if len(loop.pairs) == 1:
             return pair, learnt[0]
-        measured = scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
+        measured = separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
         apart.append(max(learnt[-1].distance, measured - CHANCE))
     best = int(np.argmax(apart))
     return best, learnt[best]

@@ -5,7 +5,7 @@ record in its place. Both draw the same random numbers, so that most of their re
 decisions about other runs are valid for any direction.
 
 `python -m fedsim.audits.loop.running DESCRIPTOR` is the process in which a function is audited. It
-talks over a socket to `fedsim.audits.loop.process`.
+talks over a socket to `fedsim.audits.loop.measurement`.
 """
 
 import math
@@ -21,15 +21,18 @@ from fedsim.audits.loop import contract
 from fedsim.audits.loop.contract import Function, carried, loaded, tensors
 from fedsim.audits.loop.measurement import (
     FULL,
+    ORDER,
+    REQUEST,
+    Answer,
     Features,
     Form,
     Learnt,
     NoiseSums,
+    Request,
     Seen,
     summed,
     total,
 )
-from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
 from fedsim.audits.loop.watching import Watch, wrap
 from fedsim.audits.loop.worlds import Data, Pair, drawn, pairs
 from fedsim.audits.sandbox import channel

@@ -18,8 +18,8 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recorded import left_over, loop_checks, noise_level
-from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded import loop_checks, noise_level
+from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, Step, step_of
 from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
@@ -64,7 +64,7 @@ class LoopSteps:
             return
         layout = Layout.of(observed.aggregate or {})
         after, total = (layout.vector(arrays) for arrays in (observed.aggregate or {}, summed))
-        if not layout.shapes or not left_over.believable(after, total):
+        if not layout.shapes or not noise_level.believable(after, total):
             self._notes.add("alarm", BAD_STEP, place)
             return
         assert after is not None and total is not None  # `believable` refuses None
@@ -102,7 +102,7 @@ class LoopSteps:
         std = None
         if norm is not None and step.noise_multiplier is not None:
             std = step.noise_multiplier * norm
-        return left_over.reduced(
+        return noise_level.reduced(
             step.place,
             after - mean,
             {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)},

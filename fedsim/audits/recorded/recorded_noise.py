@@ -290,7 +290,7 @@ class Measured:
         canary: from `participant_rounds.canary_measured`; None without canaries.
         unmeasured: why there is no release, "" if there is one.
         unit: unit of all of this, one of `records.UNITS`.
-        filtered: from `filter_rounds`, for a filter that is not a Gaussian mechanism; else None.
+        filtered: for a filter that is not a Gaussian mechanism; else None.
     """
 
     release: dict[str, Any] | None = None

@@ -13,8 +13,8 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded import left_over, noise_level, transcript_release
-from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded import noise_level, transcript_release
+from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_std, number
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
@@ -89,7 +89,7 @@ class _Seen:
     def update(self, node: int) -> Floats | None:
         """Return a node's update [P] as it is averaged; None if its reply is not such a model."""
         sent = self.layout.vector(self.observed.replies[node].arrays)
-        if sent is None or not left_over.believable(sent):
+        if sent is None or not noise_level.believable(sent):
             return None
         return noisy_means.clipped(sent - self.before, self.norm if self.by_server else None)
 
@@ -142,7 +142,7 @@ class ServerRounds:
             text = "the model has no floating-point parameters"
             self._notes.add("alarm", text, observed.round)
             return None
-        if after is None or not left_over.believable(after, before):
+        if after is None or not noise_level.believable(after, before):
             text = "the model or its aggregate is not finite, or they differ in shape"
             self._notes.add("alarm", text, observed.round)
             return None
@@ -179,14 +179,14 @@ class ServerRounds:
             update = view.update(node)
             assert update is not None  # `_means` has refused other replies
             for name, noise in noises.items():
-                parts[name][node] = left_over.contribution(weights[name][node], update, noise)
+                parts[name][node] = noise_level.contribution(weights[name][node], update, noise)
         units = view.layout.units(view.before, view.after)
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
         rounding = Rounding(units, len(observed.replies) / 3 + 3, self._dither.draw(units))
         claims = Claims(view.norm, claimed_std(observed.mechanism), self._count_std(observed))
         return {
-            name: left_over.reduced(
+            name: noise_level.reduced(
                 observed.round, noise, parts[name], view.layout, rounding, claims, means[name]
             )
             for name, noise in noises.items()

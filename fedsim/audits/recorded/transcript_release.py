@@ -14,8 +14,7 @@ from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding, alarms
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.left_over import SIMULATION_SEED
-from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
+from fedsim.audits.recorded.noise_level import SIMULATION_SEED, Ends, NoiseLevel
 from fedsim.audits.recorded.recorded_noise import Asked
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 

@@ -22,7 +22,7 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bounds, Budget, Pac, VantageBounds
 from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run import (
-    campaign,
+    audited_run,
     crafted_report,
     empirical,
     guarantee,
@@ -218,7 +218,7 @@ def _measured(run: AuditedRun) -> Report:
         pac=_pac(run),
         crafted=crafted_report.measure(run),
         residuals=residual_report.report(config.scheme, transcript, confidence, run.played),
-        campaign=campaign.measure(run, empirical.advantage_interval(run)),
+        campaign=audited_run.measure(run, empirical.advantage_interval(run)),
         contradictions={},
         alarms=0,
         chance_alarms=0,
@@ -243,8 +243,8 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
     return [
         *guarantee.cautions(config),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
-        *campaign.cautions(config.trials, trials),
-        *campaign.imprecise(report.campaign),
+        *audited_run.cautions(config.trials, trials),
+        *audited_run.imprecise(report.campaign),
         *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *guarantee.budget_cautions(report.budget),

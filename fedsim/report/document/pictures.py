@@ -15,7 +15,7 @@ from PIL import Image
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import number
 from fedsim.report.figures import canvas
-from fedsim.report.figures.numbers import Numbers, Place, Series, decode
+from fedsim.report.figures.canvas import Numbers, Place, Series, decode
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""

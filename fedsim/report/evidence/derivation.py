@@ -27,7 +27,7 @@ from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runs.run_transcript import read as read_transcript
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.report import model_card, training_report, writing
+from fedsim.report import model_card, training_report
 from fedsim.report import page as rendering
 from fedsim.report.kinds import recorded as transcript_report
 from fedsim.report.tracking import live_page
@@ -169,7 +169,7 @@ def _of_run(root: Path, _: Report) -> Made:
     for verdict in signed.verdicts:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
     confidence, delta = signed.empirical.confidence, signed.bounds.delta
-    made, _transcript = writing.assembled(directory, confidence, delta, limits)
+    made, _transcript = rendering.assembled(directory, confidence, delta, limits)
     return Made(encode(made), _pages_of_run(directory, made))
 
 

@@ -44,7 +44,7 @@ def play(
     small: Make, run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Arrays]:
     """Return a function that runs a small configuration with some keys changed, for its arrays."""
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     return lambda changes: run(small({"trials.count": 4, "training.rounds": 2} | changes))
 
 
@@ -282,7 +282,7 @@ def test_a_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Pat
 def test_a_client_where_none_are_planted_is_not_asked(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     config = small(_planted() | {"canaries.clients": "1,2"})
     _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
@@ -290,7 +290,7 @@ def test_a_client_where_none_are_planted_is_not_asked(
 def test_a_transcript_without_canaries_has_no_scores(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     _directory(small({"training.rounds": 1}), tmp_path)
     rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     with pytest.raises(InputError, match="no canaries to score"):

@@ -22,7 +22,7 @@ from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import writing
+from fedsim.report import page
 from fedsim.report.page import Pictures, render_html
 
 Make = Callable[..., Config]
@@ -35,7 +35,7 @@ NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier":
 @pytest.fixture
 def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs a configuration and writes no report of it."""
-    monkeypatch.setattr(writing, "write_report", lambda directory: None)
+    monkeypatch.setattr(page, "write_report", lambda directory: None)
     return run
 
 
