@@ -18,7 +18,6 @@ from fedsim.audits.results.model_card import (
     ClientMeasures,
     ModelCard,
     Privacy,
-    Rehearsal,
     Towards,
     Utility,
 )
@@ -290,20 +289,6 @@ def _risks(privacy: Privacy) -> Iterator[Block]:
         yield target.table(by_vantage)
 
 
-def _rehearsed(rehearsal: Rehearsal) -> str:
-    between = span(rehearsal.advantage_interval, number)
-    data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
-    return (
-        "A rehearsal played the same rounds under the same noise before the training: "
-        f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary at "
-        f"the {rehearsal.vantage} knew all records but one. Its advantage was "
-        f"{number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), and the "
-        f"noise allows {number(rehearsal.rho_alpha)}. In {percent(rehearsal.delta_prime)} of the "
-        f"trainings with the record, its belief exceeded {percent(rehearsal.rho_beta)}. These "
-        "numbers concern the records of the rehearsal, not the training data of this model."
-    )
-
-
 def _blocks(card: ModelCard) -> Iterator[Block]:
     if card.purpose:
         yield Prose(quoted(card.purpose))
@@ -324,8 +309,20 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         yield Part("Quality", [words, *quality_of(card.utility)])
     if card.privacy.measures_epsilon:
         yield Part("At the clients", list(_at_clients(card)))
-    if card.rehearsal is not None:
-        yield Part("Rehearsed", [Prose(_rehearsed(card.rehearsal))])
+    if (rehearsal := card.rehearsal) is not None:
+        between = span(rehearsal.advantage_interval, number)
+        data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
+        text = (
+            "A rehearsal played the same rounds under the same noise before the training: "
+            f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary "
+            f"at the {rehearsal.vantage} knew all records but one. Its advantage was "
+            f"{number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), and "
+            f"the noise allows {number(rehearsal.rho_alpha)}. In {percent(rehearsal.delta_prime)} "
+            f"of the trainings with the record, its belief exceeded {percent(rehearsal.rho_beta)}. "
+            "These numbers concern the records of the rehearsal, not the training data of this "
+            "model."
+        )
+        yield Part("Rehearsed", [Prose(text)])
     yield Part("Limits", [Bullets(card.limits)])
     written = (
         f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "

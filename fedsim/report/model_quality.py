@@ -54,7 +54,17 @@ CONFIDENCE = 0.95
 def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
     """Yield the errors of a regression, or the quality of a classifier class by class."""
     if utility.errors:
-        yield _errors(utility)
+        reach = utility.target[1] - utility.target[0]
+        rows = [
+            [title, number(value * unit), span((low * unit, high * unit), number)]
+            for name, title, unit in (
+                ("mean_absolute", "mean absolute error", reach),
+                ("root_mean_squared", "root of the mean squared error", reach),
+                ("r_squared", "R², the share of the variance that is explained", 1),
+            )
+            for value, low, high in ([utility.errors[name]] if name in utility.errors else [])
+        ]
+        yield tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
     if (quality := quality_in(utility)) is not None:
         yield from worth.blocks(quality, named)
 
@@ -85,20 +95,6 @@ def quality_in(utility: Utility) -> Quality | None:
         if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
     ]
     return Quality(CONFIDENCE, classes, [list(row) for row in utility.confusion], bins)
-
-
-def _errors(utility: Utility) -> Block:
-    reach = utility.target[1] - utility.target[0]
-    rows = [
-        [title, number(value * unit), span((low * unit, high * unit), number)]
-        for name, title, unit in (
-            ("mean_absolute", "mean absolute error", reach),
-            ("root_mean_squared", "root of the mean squared error", reach),
-            ("r_squared", "R², the share of the variance that is explained", 1),
-        )
-        for value, low, high in ([utility.errors[name]] if name in utility.errors else [])
-    ]
-    return tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
 
 
 SELDOM, NEARLY_ALWAYS = 0.01, 0.98

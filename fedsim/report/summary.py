@@ -32,7 +32,10 @@ Line = tuple[str, str, str, str]
 def summary(report: Report, verbose: bool = False) -> RenderableType:
     parts = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
     if verbose:
-        parts.append(_table(report))
+        table = tabulated(("", "measured", "interval", "theory"), _lines(report))
+        parts.append(
+            terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
+        )
     parts += [Text(label.title, "bold") for label in labels(report)]
     if guaranteed := released(report):
         parts.append(Text(guaranteed))
@@ -77,11 +80,6 @@ def _checks(report: Report) -> Iterator[Text]:
 
 def _level(report: Report) -> str:
     return percent(report.empirical.confidence)
-
-
-def _table(report: Report) -> RenderableType:
-    table = tabulated(("", "measured", "interval", "theory"), _lines(report))
-    return terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
 
 
 def _lines(report: Report) -> Iterator[Line]:

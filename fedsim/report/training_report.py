@@ -34,7 +34,6 @@ from fedsim.report.document.blocks import (
     Label,
     Mark,
     Prose,
-    Table,
     tabulated,
 )
 from fedsim.report.document.first_screen import FAILED, check, share, shares
@@ -138,6 +137,10 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
     if card.utility is not None:
         answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
+    rows = [
+        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
+        for towards in card.privacy.towards
+    ]
     return FirstScreen(
         answer=answer,
         alarming=bool(report["alarms"]),
@@ -145,7 +148,7 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
             [_bar(report, card, towards) for towards in privacy.towards],
             f"Largest share of right answers about whether one {of} was used.",
         ),
-        table=_table(card),
+        table=tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
         checks=_checks(report, card),
         steps=[f"{words.advice.capitalize()}."],
         sign_off=first_screen.sign_off(
@@ -182,14 +185,6 @@ def _limit(card: ModelCard, towards: Towards) -> float:
     except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
         epsilon = next(iter(towards.epsilon.values()), math.inf)
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))
-
-
-def _table(card: ModelCard) -> Table:
-    rows = [
-        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
-        for towards in card.privacy.towards
-    ]
-    return tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows)
 
 
 def _checks(report: Report, card: ModelCard) -> list[Check]:

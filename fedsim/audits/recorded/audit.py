@@ -146,7 +146,24 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
         node = proven["node"]
         whose = f"of a {recorded.measured.unit}" if node is None else f"of node {node}"
         refuted += _refutation(claim, proven["epsilon"], whose)
-        return refuted, _of_release(claim, release, recorded, refuted=bool(refuted))
+        missing = (
+            [f"{recorded.missing}, and the claim is about all rounds"] if recorded.missing else []
+        )
+        at_most = release["proven"]["epsilon_at_most"]
+        kept = claim.allows(at_most)
+        if kept:
+            unsure = release.get("unsure") or ("" if release["independent"] else ALIKE)
+        else:
+            largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
+            unsure = UNCERTAIN.format(largest)
+        return refuted, Evidence(
+            refuted=bool(refuted),
+            broken=recorded.alarms,
+            unknown=missing,
+            # The configuration itself contradicts the claim.
+            exceeded=not kept and release["noise"] == "as claimed",
+            unsure=[unsure] if unsure else [],
+        )
     return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
 
 
@@ -159,25 +176,6 @@ def _unjudgeable(release: Part) -> str:
     if not release["clipped"]:
         return UNBOUNDED
     return "" if release["count_known"] else UNKNOWN_COUNT
-
-
-def _of_release(claim: Claim, release: Part, recorded: Recorded, refuted: bool) -> Evidence:
-    missing = [f"{recorded.missing}, and the claim is about all rounds"] if recorded.missing else []
-    at_most = release["proven"]["epsilon_at_most"]
-    kept = claim.allows(at_most)
-    if kept:
-        unsure = release.get("unsure") or ("" if release["independent"] else ALIKE)
-    else:
-        largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
-        unsure = UNCERTAIN.format(largest)
-    return Evidence(
-        refuted=refuted,
-        broken=recorded.alarms,
-        unknown=missing,
-        # The configuration itself contradicts the claim.
-        exceeded=not kept and release["noise"] == "as claimed",
-        unsure=[unsure] if unsure else [],
-    )
 
 
 def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:

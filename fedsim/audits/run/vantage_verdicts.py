@@ -144,7 +144,27 @@ def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
 def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
     row = report.vantages[vantage.value]
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    allowed = _allowed(run, report, vantage, row)
+    # A bound of PAC privacy also holds where an observer sees less.
+    sight = list(Vantage)
+    pac = report.mechanism.noise == "pac" and sight.index(vantage) >= sight.index(run.vantage)
+    limit = report.pac.advantage_bound if pac else row.rho_alpha
+    finite = math.isfinite(row.epsilon)
+    mechanism = run.releases.towards(vantage)
+    worst = run.worst_off[vantage].towards(vantage)
+    allowed = AllowedThere(
+        advantage=limit,
+        kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
+        rho_alpha=row.rho_alpha,
+        rho_beta=row.rho_beta,
+        passed=identifiability.tail_limit(mechanism, row.epsilon) if finite else 1.0,
+        epsilon=row.epsilon,
+        delta=run.delta,
+        worst=(
+            Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
+            if worst == mechanism
+            else towards(vantage, worst, run.delta)
+        ),
+    )
     measured = _measured(run, report, vantage, row) if view else None
     verdict = VantageVerdict(
         vantage=vantage.value,
@@ -169,30 +189,6 @@ def state(
     exact = measured is not None and measured.exact_posterior
     interval = None if measured is None else measured.interval
     return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
-
-
-def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:
-    """Return what theory allows. A bound of PAC privacy also holds where an observer sees less."""
-    sight = list(Vantage)
-    pac = report.mechanism.noise == "pac" and sight.index(vantage) >= sight.index(run.vantage)
-    limit = report.pac.advantage_bound if pac else row.rho_alpha
-    finite = math.isfinite(row.epsilon)
-    mechanism = run.releases.towards(vantage)
-    worst = run.worst_off[vantage].towards(vantage)
-    return AllowedThere(
-        advantage=limit,
-        kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
-        rho_alpha=row.rho_alpha,
-        rho_beta=row.rho_beta,
-        passed=identifiability.tail_limit(mechanism, row.epsilon) if finite else 1.0,
-        epsilon=row.epsilon,
-        delta=run.delta,
-        worst=(
-            Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
-            if worst == mechanism
-            else towards(vantage, worst, run.delta)
-        ),
-    )
 
 
 def _measured(

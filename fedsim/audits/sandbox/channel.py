@@ -73,7 +73,27 @@ class Channel:
     def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
         """Return the process's answer to a message."""
         try:
-            answer = answers.validate_json(self._exchange(_line(message)), strict=True)
+            deadline, received = time.monotonic() + self._time_limit, bytearray()
+            try:
+                self._channel.settimeout(self._time_limit)
+                self._channel.sendall(_line(message))
+                while not received.endswith(b"\n"):
+                    # A deadline too: processes that the code started may keep the socket open.
+                    self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
+                    part = self._channel.recv(2**16)
+                    if not part:
+                        raise AppFailedError(self._ended())
+                    received += part
+                    if len(received) > LONGEST_ANSWER:
+                        raise self.no_measurement()
+            except TimeoutError:
+                raise AppFailedError(
+                    f"the {self._kind} did not answer within {self._time_limit:g} s, so that "
+                    "there is no verdict; give it a longer time limit"
+                ) from None
+            except (BrokenPipeError, ConnectionResetError):
+                raise AppFailedError(self._ended()) from None
+            answer = answers.validate_json(bytes(received), strict=True)
         except ValidationError:
             raise self.no_measurement() from None
         if answer.refused is not None:
@@ -81,29 +101,6 @@ class Channel:
         if answer.failed is not None:
             raise AppFailedError(answer.failed)
         return answer
-
-    def _exchange(self, request: bytes) -> bytes:
-        deadline, received = time.monotonic() + self._time_limit, bytearray()
-        try:
-            self._channel.settimeout(self._time_limit)
-            self._channel.sendall(request)
-            while not received.endswith(b"\n"):
-                # A deadline too: processes that the code started may keep the socket open.
-                self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
-                part = self._channel.recv(2**16)
-                if not part:
-                    raise AppFailedError(self._ended())
-                received += part
-                if len(received) > LONGEST_ANSWER:
-                    raise self.no_measurement()
-        except TimeoutError:
-            raise AppFailedError(
-                f"the {self._kind} did not answer within {self._time_limit:g} s, so that there is "
-                "no verdict; give it a longer time limit"
-            ) from None
-        except (BrokenPipeError, ConnectionResetError):
-            raise AppFailedError(self._ended()) from None
-        return bytes(received)
 
     def no_measurement(self) -> AppFailedError:
         return AppFailedError(NO_MEASUREMENT.format(self._kind))

@@ -88,8 +88,11 @@ def render_html(report: Report) -> str:
     for training in report["trainings"]:
         blocks.append(Heading(f"{training['name']}: exposure of single records"))
         if rows := _exposures(training):
-            most = tabulated(["record", *HOW], _most(training))
-            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
+            each = [
+                [str(one["record"]), *_how(one)] for one in training["exposure"]["most_exposed"]
+            ]
+            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows)]
+            blocks.append(tabulated(["record", *HOW], each))
         if (picture := training.get("shown")) is not None:
             record = f"Record {training['exposure']['most_exposed'][0]['record']}, the most exposed"
             blocks += target.record(picture, record, "This page is for its owner alone.")
@@ -212,17 +215,6 @@ def _exposures(training: Report) -> Rows:
     names = {"median": "half of the records, at most", "highest": "the most exposed record"}
     names["allowed"] = "allowed"
     return [[words, *_how(exposure[name])] for name, words in names.items()]
-
-
-def _most(training: Report) -> Rows:
-    exposure = training.get("exposure")
-    return (
-        [] if exposure is None else [[str(one["record"]), *_how(one)] for one in _named(exposure)]
-    )
-
-
-def _named(exposure: Report) -> Iterator[Report]:
-    yield from exposure["most_exposed"]
 
 
 def _how(one: Report) -> list[str]:

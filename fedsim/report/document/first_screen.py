@@ -62,7 +62,15 @@ def shares(interval: Sequence[float] | None) -> tuple[float, float] | None:
 
 def drawn(block: Bars) -> Markup:
     rows = [_row(bar, block.own) for bar in block.bars]
-    return Markup("").join([*rows, _axis()])
+    marks = []
+    for tick in TICKS:
+        anchor = {0.5: "start", 1.0: "end"}.get(tick, "middle")
+        marks.append(LINE.format("tick", _at(tick), 0, _at(tick), 4))
+        marks.append(TEXT.format(_at(tick), 16, anchor, f"{100 * tick:.0f}%"))
+        if name := NAMED.get(tick):
+            marks.append(TEXT.format(_at(tick), 30, anchor, name))
+    label = "The axis, from 50% for guessing to 100% for certainty"
+    return Markup("").join([*rows, SVG.format(label, 34, Markup("").join(marks))])
 
 
 def caption(block: Bars) -> str:
@@ -84,12 +92,6 @@ def words(bar: Bar) -> str:
 def _row(bar: Bar, own: float | None) -> Markup:
     clause = words(bar)
     label = f"{bar.name}: {bar.mark.text}{f'; {clause}' if clause else ''}"
-    svg = SVG.format(label, 22, Markup("").join(_marks(bar, own)))
-    sentence = f"{clause[:1].upper()}{clause[1:]}." if clause else ""
-    return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
-
-
-def _marks(bar: Bar, own: float | None) -> list[Markup]:
     marks = [RECTANGLE.format("track", EDGE, 4, 100 - 2 * EDGE, 14)]
     if bar.limit is not None:
         marks.append(RECTANGLE.format("allowed", EDGE, 4, _at(bar.limit) - EDGE, 14))
@@ -103,19 +105,9 @@ def _marks(bar: Bar, own: float | None) -> list[Markup]:
         marks.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
     if own is not None:
         marks.append(LINE.format("own", _at(own), 0, _at(own), 22))
-    return marks
-
-
-def _axis() -> Markup:
-    marks = []
-    for tick in TICKS:
-        anchor = {0.5: "start", 1.0: "end"}.get(tick, "middle")
-        marks.append(LINE.format("tick", _at(tick), 0, _at(tick), 4))
-        marks.append(TEXT.format(_at(tick), 16, anchor, f"{100 * tick:.0f}%"))
-        if name := NAMED.get(tick):
-            marks.append(TEXT.format(_at(tick), 30, anchor, name))
-    label = "The axis, from 50% for guessing to 100% for certainty"
-    return SVG.format(label, 34, Markup("").join(marks))
+    svg = SVG.format(label, 22, Markup("").join(marks))
+    sentence = f"{clause[:1].upper()}{clause[1:]}." if clause else ""
+    return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
 
 
 def _at(share: float) -> float:

@@ -42,7 +42,17 @@ def picture(figure: Figure) -> str | bytes:
 def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
     """Return a `picture` as HTML: inline SVG with unique ids, or an embedded PNG."""
     if isinstance(drawn, str):
-        return _svg(drawn, name, text)
+        # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
+        svg = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.S)
+        svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+        svg = svg.replace(">*{", ">svg *{")
+        themes = {colour.lower(): variable for colour, variable in THEMED.items()}
+        plate = "plate"
+        if {colour.lower() for colour in COLOUR.findall(svg)} <= set(themes):
+            svg, plate = COLOUR.sub(lambda match: themes[match[0].lower()], svg), "themed"
+        label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, text)
+        return Markup(svg.replace("<svg", label, 1))
     data = base64.b64encode(drawn).decode()
     return Markup('<img class="plate" src="data:image/png;base64,{}" alt="{}">').format(data, text)
 
@@ -52,21 +62,6 @@ def numbers(drawn: str | bytes) -> Numbers:
         return decode(Image.open(io.BytesIO(drawn)).info["Description"])
     description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
     return Numbers((), False) if description is None else decode(unescape(description[1]))
-
-
-def _svg(drawn: str, name: str, text: str) -> Markup:
-    """Return inline SVG in the page's colours, or on white if it has other colours."""
-    # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
-    svg = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.S)
-    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = svg.replace(">*{", ">svg *{")
-    themes = {colour.lower(): variable for colour, variable in THEMED.items()}
-    plate = "plate"
-    if {colour.lower() for colour in COLOUR.findall(svg)} <= set(themes):
-        svg, plate = COLOUR.sub(lambda match: themes[match[0].lower()], svg), "themed"
-    label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, text)
-    return Markup(svg.replace("<svg", label, 1))
 
 
 MOST_ROWS = 60

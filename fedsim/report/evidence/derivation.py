@@ -20,7 +20,6 @@ from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
-from fedsim.audits.results.report import Report as RunReport
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs import ledger
@@ -37,25 +36,6 @@ NUMBER = re.compile(r"(?<![\w.])-?\d++(?:\.(\d++))?+(?:e([-+]?\d++))?+(?![\w.]*[
 """A number by itself, with its decimals and exponent; not a part of a name or digest."""
 
 Pages = Mapping[str, Sequence[bytes]]
-
-
-def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
-    drawn = rendering.Pictures(report, read_transcript(directory))
-    # A run of a sweep has a link to the sweep's page, which need not be among the files.
-    about = rendering.about(directory)
-    derived = [
-        rendering.render_html(report, drawn, several, about).encode() for several in (False, True)
-    ]
-    pictures = {
-        f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
-            each.encode() if isinstance(each, str) else each
-        ]
-        for name, each in drawn.files.items()
-    }
-    return {
-        PAGE: derived,
-        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
-    } | pictures
 
 
 def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
@@ -170,7 +150,28 @@ def _of_run(root: Path, _: Report) -> Made:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
     confidence, delta = signed.empirical.confidence, signed.bounds.delta
     made, _transcript = rendering.assembled(directory, confidence, delta, limits)
-    return Made(encode(made), _pages_of_run(directory, made))
+    drawn = rendering.Pictures(made, read_transcript(directory))
+    # A run of a sweep has a link to the sweep's page, which need not be among the files.
+    about = rendering.about(directory)
+    derived = [
+        rendering.render_html(made, drawn, several, about).encode() for several in (False, True)
+    ]
+    pictures = {
+        f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
+            each.encode() if isinstance(each, str) else each
+        ]
+        for name, each in drawn.files.items()
+    }
+    return Made(
+        encode(made),
+        (
+            {
+                PAGE: derived,
+                live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
+            }
+            | pictures
+        ),
+    )
 
 
 def _of_training(root: Path, _: Report) -> Made:

@@ -20,7 +20,6 @@ from fedsim.report.document.blocks import (
     Listing,
     Mark,
     Prose,
-    Table,
     tabulated,
 )
 from fedsim.report.document.first_screen import check, power, share, shares
@@ -64,6 +63,13 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScree
     verdict, report = outcome.verdict, outcome.as_json()
     mends = [finding.mend for finding in outcome.findings if finding.mend][:MOST_MENDED]
     data = outcome.data if isinstance(outcome, LoopAudit) else "the data of the app"
+    claim, theory = outcome.claim, outcome.epsilon
+    rows = [
+        ["claimed", DASH if claim is None else number(claim.epsilon)],
+        ["by theory", "not known" if theory is None else number(theory)],
+        ["by the attack, at least", number(outcome.lower_bound.epsilon)],
+        [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
+    ]
     return FirstScreen(
         answer=[f"{verdict.value.capitalize()}: {meaning}."],
         alarming=verdict is Verdict.CONVICTED,
@@ -71,7 +77,7 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScree
             _bars(outcome),
             f"How often the attack is right about {unit} ({percent(outcome.confidence)} interval).",
         ),
-        table=_table(outcome),
+        table=tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows),
         checks=_checks(outcome, report),
         steps=[*(f"{mend[:1].upper()}{mend[1:]}." for mend in mends), ADVICE[verdict]],
         sign_off=first_screen.sign_off(data=str(data), date=first_screen.today(), limits=LIMITS),
@@ -87,17 +93,6 @@ def _bars(outcome: AppAudit | LoopAudit) -> list[Bar]:
     limit = None if epsilon is None else share(advantage_of_epsilon(epsilon, outcome.delta))
     mark = Mark(MARKS[verdict], verdict.value.capitalize())
     return [Bar("Attack", mark, share(measured.point), ends, limit, by=by)]
-
-
-def _table(outcome: AppAudit | LoopAudit) -> Table:
-    claim, theory = outcome.claim, outcome.epsilon
-    rows = [
-        ["claimed", DASH if claim is None else number(claim.epsilon)],
-        ["by theory", "not known" if theory is None else number(theory)],
-        ["by the attack, at least", number(outcome.lower_bound.epsilon)],
-        [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
-    ]
-    return tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows)
 
 
 def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Check]:

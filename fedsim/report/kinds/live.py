@@ -30,7 +30,6 @@ from fedsim.report.document.blocks import (
     Bars,
     Block,
     Cell,
-    Check,
     Document,
     Figure,
     FirstScreen,
@@ -195,6 +194,30 @@ MOST = 5
 
 def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
     words, facts = state(report), report["facts"]
+    checks = [
+        check(
+            "Nothing contradicts the noise that the server states.",
+            "alarms > 0",
+            report,
+            failed="The observations contradict the noise that the server states.",
+        ),
+        check(
+            "The auditor saw every round.",
+            "missed > 0",
+            report,
+            failed="The auditor missed rounds.",
+        ),
+        power(report, "seen_below"),
+    ]
+    if (bounds := report["bounds"]) is not None:
+        if bounds["rho_alpha"] < 1:
+            text = "The interval of the measured advantage lies below the limit of theory."
+            limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
+            checks.append(check(text, limit, report, fails=""))
+        if np.isfinite(bounds["epsilon"]):
+            text = "Everything released costs no more than one training."
+            limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
+            checks.append(check(text, limit, report))
     return FirstScreen(
         answer=[verdict(report)],
         alarming=bool(report["alarms"]),
@@ -203,7 +226,7 @@ def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
             f"How often the auditor is right ({percent(report['confidence'])} intervals).",
         ),
         table=_by_round(rounds[-MOST:]) if rounds else None,
-        checks=_checks(report),
+        checks=checks,
         steps=[f"{words.advice.capitalize()}."],
         sign_off=first_screen.sign_off(
             data=f"what {facts['recorder']} saw of run {facts['run']}",
@@ -259,34 +282,6 @@ def _by_round(rounds: Sequence[Seen]) -> Table:
         cells = [Cell("", mark=Mark(words.kind, words.text), style="")]
         lines.append(Line(Cell(str(each.round)), [*cells, Cell(measured), Cell(limit)]))
     return Table(("Round", "So far", "Measured", "Limit"), [Group("", lines)])
-
-
-def _checks(report: Report) -> list[Check]:
-    checks = [
-        check(
-            "Nothing contradicts the noise that the server states.",
-            "alarms > 0",
-            report,
-            failed="The observations contradict the noise that the server states.",
-        ),
-        check(
-            "The auditor saw every round.",
-            "missed > 0",
-            report,
-            failed="The auditor missed rounds.",
-        ),
-        power(report, "seen_below"),
-    ]
-    if (bounds := report["bounds"]) is not None:
-        if bounds["rho_alpha"] < 1:
-            text = "The interval of the measured advantage lies below the limit of theory."
-            limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
-            checks.append(check(text, limit, report, fails=""))
-        if np.isfinite(bounds["epsilon"]):
-            text = "Everything released costs no more than one training."
-            limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
-            checks.append(check(text, limit, report))
-    return checks
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:

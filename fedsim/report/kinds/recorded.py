@@ -75,7 +75,12 @@ def verdict(report: Report) -> str:
             "this vantage point."
         )
     elif release is not None and "steps" in release:
-        sentences.append(_of_steps(release, delta))
+        how = "with batches as declared" if release["amplified"] else "without amplification"
+        sentences.append(
+            f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
+            f"{number(release['epsilon']['point'])} at delta {delta:g} towards "
+            f"{release['towards']}, {how}."
+        )
     elif release is not None:
         client = worst(release)
         epsilon = number(client["epsilon"]["point"])
@@ -98,15 +103,6 @@ def verdict(report: Report) -> str:
     if release is None and canary is None:
         sentences.append("Nothing could be measured from this vantage point.")
     return " ".join(sentences)
-
-
-def _of_steps(release: Report, delta: float) -> str:
-    how = "with batches as declared" if release["amplified"] else "without amplification"
-    return (
-        f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
-        f"{number(release['epsilon']['point'])} at delta {delta:g} towards {release['towards']}, "
-        f"{how}."
-    )
 
 
 def _client_rows(report: Report) -> list[list[str]]:

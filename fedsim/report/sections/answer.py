@@ -128,7 +128,15 @@ VAGUE = 0.5
 def verdict(report: Report) -> str:
     """Return the one sentence for everybody: how often the adversary was right, and the limit."""
     if report.trials == 1:
-        return _of_one_training(report)
+        sentences = [
+            ONE_TRAINING,
+            released(report),
+            "This one adversary came to believe with "
+            f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
+            f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
+            f"{_but_for_a_tail(report)}.",
+        ]
+        return " ".join(filter(None, sentences)) + _canaries_prove(report)
     who = _who(report)
     limit = advantage_limit(report)
     before, after = _far_from_a_finding(report), _canaries_prove(report)
@@ -168,18 +176,6 @@ def _who(report: Report) -> str:
     if report.audit_mode not in INFORMED:
         return f"The adversary “{report.audit_mode}”, which knew at most everything"
     return WHO[report.vantage]
-
-
-def _of_one_training(report: Report) -> str:
-    sentences = [
-        ONE_TRAINING,
-        released(report),
-        "This one adversary came to believe with "
-        f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
-        f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
-        f"{_but_for_a_tail(report)}.",
-    ]
-    return " ".join(filter(None, sentences)) + _canaries_prove(report)
 
 
 def _but_for_a_tail(report: Report) -> str:

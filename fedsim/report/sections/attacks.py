@@ -8,7 +8,7 @@ import numpy as np
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.statistics.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
-from fedsim.audits.results.measured import Crafted, LowerBound, MembershipAttack, OneRun
+from fedsim.audits.results.measured import LowerBound, MembershipAttack, OneRun
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.report.document.blocks import (
@@ -46,21 +46,6 @@ COPIED = (
 )
 
 
-def _crafted_entries(crafted: Crafted) -> Entries:
-    copies, delta = crafted.copies, at_delta(crafted.delta)
-    return [
-        ("Target", f"{copies} × {crafted.description}"),
-        *([] if crafted.label is None else [("Its label", str(crafted.label))]),
-        ("First model", crafted.initialisation),
-        (f"ε of one record {delta}", number(crafted.epsilon)),
-        *([] if copies == 1 else [(f"ε of all {copies} {delta}", number(crafted.group_epsilon))]),
-        *(
-            (BOUNDS[name], f"{number(bound.epsilon)} ({bound.reason or bound.method})")
-            for name, bound in crafted.lower_bounds.items()
-        ),
-    ]
-
-
 def _title(report: Report) -> str:
     copied = report.challenge.kind == "record"
     return "Copies of one record" if copied else "What was put into D to be noticed"
@@ -70,10 +55,27 @@ def _crafted(report: Report) -> list[Block]:
     crafted = report.crafted
     if crafted is None:
         return []
+    copies, delta = crafted.copies, at_delta(crafted.delta)
     return [
         *([Prose(MADE)] if crafted.kind != "record" else []),
         *([Prose(COPIED)] if crafted.copies != 1 else []),
-        Listing(_crafted_entries(crafted)),
+        Listing(
+            [
+                ("Target", f"{copies} × {crafted.description}"),
+                *([] if crafted.label is None else [("Its label", str(crafted.label))]),
+                ("First model", crafted.initialisation),
+                (f"ε of one record {delta}", number(crafted.epsilon)),
+                *(
+                    []
+                    if copies == 1
+                    else [(f"ε of all {copies} {delta}", number(crafted.group_epsilon))]
+                ),
+                *(
+                    (BOUNDS[name], f"{number(bound.epsilon)} ({bound.reason or bound.method})")
+                    for name, bound in crafted.lower_bounds.items()
+                ),
+            ]
+        ),
         Place("poison"),
     ]
 
@@ -115,28 +117,6 @@ def summary(run: OneRun) -> Entries:
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
 
 
-def _one_run_entries(run: OneRun) -> Entries:
-    limit = number(run.canary_epsilon)
-    rows = [
-        ("ε claimed, towards a participant", number(run.claimed_epsilon)),
-        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(run.canary_mu)})"),
-    ]
-    for name, bound in run.bounds.items():
-        right, guesses = plain(bound.details["right"]), plain(bound.details["guesses"])
-        scores = (
-            f"{number(bound.epsilon)} with {percent(bound.confidence)} confidence: {right} of "
-            f"{guesses} guesses right. Assumes {bound.assumes}."
-        )
-        rows.append((f"ε at least, {NAMES[name]}", scores))
-    estimated = _estimated(run.estimate, run.confidence)
-    rows.append(("ε estimated, no confidence statement", estimated))
-    for name, spread in (run.spread or {}).items():
-        between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
-        scores = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
-        rows.append((f"Over {run.trials} trials, {NAMES[name]}", scores))
-    return rows
-
-
 def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
     if estimate.reason:
         return f"none: {estimate.reason}"
@@ -171,7 +151,25 @@ def _one_run(report: Report) -> list[Block]:
     run = report.one_run
     if run is None:
         return []
-    return [*map(Prose, _reading(run)), Listing(_one_run_entries(run)), Place("one-run")]
+    limit = number(run.canary_epsilon)
+    rows = [
+        ("ε claimed, towards a participant", number(run.claimed_epsilon)),
+        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(run.canary_mu)})"),
+    ]
+    for name, bound in run.bounds.items():
+        right, guesses = plain(bound.details["right"]), plain(bound.details["guesses"])
+        scores = (
+            f"{number(bound.epsilon)} with {percent(bound.confidence)} confidence: {right} of "
+            f"{guesses} guesses right. Assumes {bound.assumes}."
+        )
+        rows.append((f"ε at least, {NAMES[name]}", scores))
+    estimated = _estimated(run.estimate, run.confidence)
+    rows.append(("ε estimated, no confidence statement", estimated))
+    for name, spread in (run.spread or {}).items():
+        between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
+        scores = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
+        rows.append((f"Over {run.trials} trials, {NAMES[name]}", scores))
+    return [*map(Prose, _reading(run)), Listing(rows), Place("one-run")]
 
 
 def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:

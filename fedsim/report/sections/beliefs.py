@@ -36,31 +36,51 @@ CERTAIN = 700.0
 
 
 def _figures(report: Report, transcript: Transcript) -> list[Figure]:
-    return [
-        _belief(report, transcript),
-        *_log_odds(report, transcript),
-        _advantage(report),
-        *_sensitivity(report, transcript),
-    ]
-
-
-def _belief(report: Report, transcript: Transcript) -> Figure:
     rho_beta = None if is_pac(report) else report.bounds.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
     odds = np.clip(transcript.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
-    return Figure(
-        "belief",
-        belief_figures.belief_trajectories(transcript.worlds, odds, rho_beta),
-        "Belief, round by round.",
-        "The adversary's posterior belief, from even odds, that D was used: single trials, "
-        "their median, and the band of 90% of them. "
-        + (
-            "PAC privacy is about averages and sets it no limit."
-            if is_pac(report)
-            else f"Theory's limit ρβ is {number(rho_beta)}."
-        )
-        + score_caution(report),
-    )
+    limit = advantage_limit(report)
+    own = report.empirical
+    played = attacks.drawn(report.membership_inference, is_client(report))
+    advantages = {"DI adversary": (own.advantage, own.advantage_interval)} | {
+        name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
+    }
+    measured = [
+        Measured(name, value, ends)
+        for name, (value, ends) in advantages.items()
+        if value is not None
+    ]
+    return [
+        Figure(
+            "belief",
+            belief_figures.belief_trajectories(transcript.worlds, odds, rho_beta),
+            "Belief, round by round.",
+            "The adversary's posterior belief, from even odds, that D was used: single trials, "
+            "their median, and the band of 90% of them. "
+            + (
+                "PAC privacy is about averages and sets it no limit."
+                if is_pac(report)
+                else f"Theory's limit ρβ is {number(rho_beta)}."
+            )
+            + score_caution(report),
+        ),
+        *_log_odds(report, transcript),
+        Figure(
+            "advantage",
+            bound_figures.advantages(
+                measured,
+                bound=limit,
+                prediction=report.prediction.advantage,
+                theorem2=None if is_pac(report) else report.bounds.theorem2_rho_alpha,
+                bound_name="PAC bound" if is_pac(report) else "bound ρα",
+            ),
+            "Advantage of every attack.",
+            f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
+            f"{number(limit)}; bars are measured, whiskers "
+            f"their {confidence_of(report)}intervals.",
+        ),
+        *_sensitivity(report, transcript),
+    ]
 
 
 def _log_odds(report: Report, transcript: Transcript) -> Iterator[Figure]:
@@ -109,34 +129,6 @@ def _curves(report: Report) -> str:
     return (
         "The outlines are theory's, not a fit: the game of sampled steps, which is not Gaussian, "
         "played again with the recorded gradient norms and noise."
-    )
-
-
-def _advantage(report: Report) -> Figure:
-    limit = advantage_limit(report)
-    own = report.empirical
-    played = attacks.drawn(report.membership_inference, is_client(report))
-    advantages = {"DI adversary": (own.advantage, own.advantage_interval)} | {
-        name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
-    }
-    measured = [
-        Measured(name, value, ends)
-        for name, (value, ends) in advantages.items()
-        if value is not None
-    ]
-    return Figure(
-        "advantage",
-        bound_figures.advantages(
-            measured,
-            bound=limit,
-            prediction=report.prediction.advantage,
-            theorem2=None if is_pac(report) else report.bounds.theorem2_rho_alpha,
-            bound_name="PAC bound" if is_pac(report) else "bound ρα",
-        ),
-        "Advantage of every attack.",
-        f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
-        f"{number(limit)}; bars are measured, whiskers "
-        f"their {confidence_of(report)}intervals.",
     )
 
 

@@ -69,10 +69,22 @@ def first(report: Report, about: About) -> FirstScreen:
     answers: list[str | Mark] = []
     for name, mark in states(report):
         answers += [f"{name.capitalize()}: ", mark, " "]
+    titles = " ".join(label.title for label in labels(report))
+    own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
+    one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
+    guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
     return FirstScreen(
-        answer=[answers, answer.verdict(report), *_cautions(report)],
+        answer=[answers, answer.verdict(report), *([titles] if titles else [])],
         alarming=is_alarming(report),
-        figure=_figure(report),
+        figure=Bars(
+            [
+                bar(NAMES[each.vantage].capitalize(), report, each, share(each.allowed.advantage))
+                for each in report.verdicts
+            ],
+            f"How often the adversary is right about {challenge_of(report)} "
+            f"({confidence_of(report)}intervals).",
+            share(own[0]) if own else None,
+        ),
         table=_table(report),
         checks=[*checks(report), *_own_limits(report)],
         steps=_steps(report),
@@ -81,33 +93,18 @@ def first(report: Report, about: About) -> FirstScreen:
             data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
             author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
-            limits=_limits(report),
+            limits=(
+                f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
+                f"{vantage_words.holds_for(report)}{guarantee}"
+            ),
         ),
     )
-
-
-def _cautions(report: Report) -> list[str]:
-    titles = " ".join(label.title for label in labels(report))
-    return [titles] if titles else []
 
 
 def states(report: Report) -> list[tuple[str, Mark]]:
     return [
         (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
     ]
-
-
-def _figure(report: Report) -> Bars:
-    own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
-    return Bars(
-        [
-            bar(NAMES[each.vantage].capitalize(), report, each, share(each.allowed.advantage))
-            for each in report.verdicts
-        ],
-        f"How often the adversary is right about {challenge_of(report)} "
-        f"({confidence_of(report)}intervals).",
-        share(own[0]) if own else None,
-    )
 
 
 def bar(
@@ -144,7 +141,10 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
 
 
 def checks(report: Report) -> list[Check]:
-    values, place = encode(report), _audited(report)
+    values, place = (
+        encode(report),
+        [verdict.vantage for verdict in report.verdicts].index(report.vantage),
+    )
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     checked = [
         check(
@@ -184,10 +184,6 @@ def checks(report: Report) -> list[Check]:
         shuts = f"accuracy <= {report.utility.majority:.4g}"
         checked.append(check(text, shuts, values, failed=failed))
     return checked
-
-
-def _audited(report: Report) -> int:
-    return [verdict.vantage for verdict in report.verdicts].index(report.vantage)
 
 
 KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}
@@ -241,12 +237,3 @@ def _version(about: About) -> str:
     if about.data_sha256:
         return f"their version: SHA-256 {about.data_sha256[:16]}…"
     return "their version is not stated, as a digest of private records could give one away"
-
-
-def _limits(report: Report) -> str:
-    one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
-    guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
-    return (
-        f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
-        f"{vantage_words.holds_for(report)}{guarantee}"
-    )

@@ -171,16 +171,12 @@ def agreement(report: Report) -> str:
     return f"{' '.join(sentences)} Each at {percent(comparisons[0].confidence)} confidence."
 
 
-def _groups(report: Report) -> list[Group]:
+def _words(report: Report) -> list[Block]:
+    agreed = agreement(report)
     apart: dict[str, list[Line]] = {MEASURED: [], TRUSTING: []}
     for name, row in rows(report).items():
         trusts = report.empirical.lower_bounds[name].trusts_noise
         apart[TRUSTING if trusts else MEASURED].append(of_row(row))
-    return [Group(title, lines) for title, lines in apart.items() if lines]
-
-
-def _words(report: Report) -> list[Block]:
-    agreed = agreement(report)
     return [
         Prose(MEANING),
         Table(
@@ -191,7 +187,7 @@ def _words(report: Report) -> list[Block]:
                 f"Lower bounds at {confidence_of(report)}confidence",
                 *("ε′ at least", "Theory", "Worth"),
             ),
-            _groups(report),
+            [Group(title, lines) for title, lines in apart.items() if lines],
         ),
         *([Prose(agreed)] if agreed else []),
         Place("lower-bounds"),

@@ -190,37 +190,6 @@ OPTIMIZER_KEYS: dict[str, set[str]] = {
 }
 
 
-def _settings(report: Report) -> dict[str, Settings]:
-    return {
-        "Federation": {
-            "Clients": report.clients,
-            "Clients colluding with the adversary": report.colluding,
-            "Rounds": report.rounds,
-            "Trials": report.trials,
-            "Trust": report.trust,
-            "Vantage": report.vantage,
-            "Unit of privacy": report.unit,
-            "Neighbouring": report.neighbouring,
-            "Runtime": report.runtime,
-            "Device": report.device,
-        },
-        "Data and model": _data(report),
-        "Challenge": _challenge(report),
-        "Mechanism": _mechanism(report),
-        "Training": _training(report),
-        "Randomness and versions": {
-            "Seed": report.seed,
-            "Noise from": report.noise_source,
-            **report.versions,
-        },
-        "Seconds": {
-            "federation": report.timing.federation,
-            "clients_computing": report.timing.clients_computing,
-            "total": report.timing.total,
-        },
-    }
-
-
 def _data(report: Report) -> Settings:
     data, model = report.data, report.model
     return {
@@ -311,8 +280,36 @@ def _training(report: Report) -> Settings:
 
 
 def _configuration(report: Report) -> list[Block]:
+    tables: dict[str, Settings] = {
+        "Federation": {
+            "Clients": report.clients,
+            "Clients colluding with the adversary": report.colluding,
+            "Rounds": report.rounds,
+            "Trials": report.trials,
+            "Trust": report.trust,
+            "Vantage": report.vantage,
+            "Unit of privacy": report.unit,
+            "Neighbouring": report.neighbouring,
+            "Runtime": report.runtime,
+            "Device": report.device,
+        },
+        "Data and model": _data(report),
+        "Challenge": _challenge(report),
+        "Mechanism": _mechanism(report),
+        "Training": _training(report),
+        "Randomness and versions": {
+            "Seed": report.seed,
+            "Noise from": report.noise_source,
+            **report.versions,
+        },
+        "Seconds": {
+            "federation": report.timing.federation,
+            "clients_computing": report.timing.clients_computing,
+            "total": report.timing.total,
+        },
+    }
     blocks: list[Block] = []
-    for title, settings in _settings(report).items():
+    for title, settings in tables.items():
         rows = [(name, setting(value)) for name, value in settings.items()]
         blocks += [Heading(title), Listing(rows, several=True)]
     return blocks

@@ -157,6 +157,7 @@ def _vantage_line(report: Report, bounds: VantageBounds) -> Line:
     if row.note and not is_pac(report):
         note = row.note
     measured, predicted = row.empirical, row.prediction
+    (verdict,) = (each for each in report.verdicts if each.vantage == bounds.vantage)
     return Line(
         Cell(bounds.vantage, "audited here" * here),
         [
@@ -170,15 +171,10 @@ def _vantage_line(report: Report, bounds: VantageBounds) -> Line:
                 span(None if measured is None else measured.advantage_interval, number),
                 style="value",
             ),
-            Cell(note, mark=_mark(report, bounds.vantage), style=""),
+            Cell(note, mark=vantage_words.mark(report, verdict), style=""),
         ],
         here,
     )
-
-
-def _mark(report: Report, vantage: str) -> Mark:
-    (verdict,) = (each for each in report.verdicts if each.vantage == vantage)
-    return vantage_words.mark(report, verdict)
 
 
 def _to_whom(report: Report) -> list[Block]:

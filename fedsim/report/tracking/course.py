@@ -113,7 +113,18 @@ def after(course: Course, event: Event) -> Course:
         waits = course.waits + 1
         return replace(course, busy=tuple(event["busy"]), busy_since=since, waits=waits)
     if event.get("phase") == "batch":
-        return _batch(course, event)
+        first, last = event["trials"]
+        ends = event.get("advantage_interval")
+        look = Look(
+            last,
+            event.get("advantage"),
+            (ends[0], ends[1]) if ends else None,
+            event.get("belief"),
+            event.get("accuracy"),
+        )
+        return replace(
+            course, trials=(first, last), round=course.rounds, looks=(*course.looks, look)
+        )
     if "phase" in event:
         course = replace(course, busy=())  # of an attempt that was interrupted
         course = replace(course, phase=event["phase"])
@@ -150,16 +161,3 @@ def _round(course: Course, event: Event) -> Course:
         epsilon=event.get("epsilon"),
         accuracies=accuracies,
     )
-
-
-def _batch(course: Course, event: Event) -> Course:
-    first, last = event["trials"]
-    ends = event.get("advantage_interval")
-    look = Look(
-        last,
-        event.get("advantage"),
-        (ends[0], ends[1]) if ends else None,
-        event.get("belief"),
-        event.get("accuracy"),
-    )
-    return replace(course, trials=(first, last), round=course.rounds, looks=(*course.looks, look))

@@ -169,7 +169,12 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
         blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
-    blocks += [Listing(_entries(course, config.trials, training), several=True), *_figures(course)]
+    drawn = _accuracies(course.accuracies, course.rounds)
+    caption = "Accuracy on held-out records, in the first batch of trials."
+    blocks += [
+        Listing(_entries(course, config.trials, training), several=True),
+        *([Picture("", drawn, "", caption)] if drawn else []),
+    ]
     if len(course.looks) > MOST and not training:
         every = _table(course.looks, course.rho_alpha, exact)
         blocks.append(Part("After every batch of trials", [every], folded=True, heads=False))
@@ -299,9 +304,3 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
     so_far = f"{WORDS[course.task].measure.capitalize()} so far"
     entries.append((so_far, course.accuracy_text or DASH))
     return [*entries, ("No answer yet", course.busy_text)] if course.busy else entries
-
-
-def _figures(course: Course) -> list[Block]:
-    drawn = _accuracies(course.accuracies, course.rounds)
-    caption = "Accuracy on held-out records, in the first batch of trials."
-    return [Picture("", drawn, "", caption)] if drawn else []

@@ -217,7 +217,12 @@ class Bar:
             )
             self.bar.console.print(warning, markup=False)
         elif "trials" in event:
-            self._advance(event, course)
+            first = event["trials"][0]
+            per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
+            begun = first // self.config.trials.batch * per_batch
+            done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
+            training = self.config.run.job == "training"
+            self.bar.update(self.task, completed=done, description=worded(course, training))
         elif "phase" in event:  # other events are a client's or an auditor's
             self.bar.update(self.task, description=event["phase"])
 
@@ -229,14 +234,6 @@ class Bar:
 
     def leave(self, finished: bool) -> None:
         """Do nothing: the bar ends with its `with` block."""
-
-    def _advance(self, event: Event, course: Course) -> None:
-        first = event["trials"][0]
-        per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
-        begun = first // self.config.trials.batch * per_batch
-        done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
-        training = self.config.run.job == "training"
-        self.bar.update(self.task, completed=done, description=worded(course, training))
 
 
 def worded(course: Course, training: bool) -> str:
@@ -265,23 +262,17 @@ def conclude(
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(summary(result, verbose))
     if phases.keys() >= PHASES:
-        _print_times(phases, start, result.timing.clients_computing, console)
+        console.print(
+            f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
+            f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
+            f"{phases['reporting'] - phases['training']:.1f} s federation "
+            f"(clients computing {result.timing.clients_computing:.1f} s), "
+            f"{phases['done'] - phases['reporting']:.1f} s report"
+        )
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
 PHASES = {"preparing", "training", "reporting", "done"}
-
-
-def _print_times(
-    phases: dict[str, float], start: float, computing: float, console: Console
-) -> None:
-    console.print(
-        f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
-        f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
-        f"{phases['reporting'] - phases['training']:.1f} s federation "
-        f"(clients computing {computing:.1f} s), "
-        f"{phases['done'] - phases['reporting']:.1f} s report"
-    )
 
 
 def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:

@@ -222,7 +222,9 @@ class Tracking:
 
     def leave(self, finished: bool) -> None:
         if finished:
-            self._log(*headline(self._directory), self._written_at())
+            self._log(
+                *headline(self._directory), (self._directory.path / LAST_FILE).stat().st_mtime
+            )
         self._begun()
         self._tracker.end(finished)
 
@@ -245,9 +247,6 @@ class Tracking:
             subject = Subject(path.name, self._directory.identity, parameters(values))
             self._last = dict(self._tracker.begin(subject))
         return self._last
-
-    def _written_at(self) -> float:
-        return (self._directory.path / LAST_FILE).stat().st_mtime
 
 
 def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] | None:
