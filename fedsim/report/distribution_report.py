@@ -271,7 +271,6 @@ def _part(part: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return the title, the headings and the rows of every table, with a row for each client."""
     classes, clients, key = (
         report["dataset"]["classes"],
         report["clients"],

@@ -60,7 +60,6 @@ MECHANISMS = (
 
 
 def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> Entry:
-    """Return the registry's entry of a training."""
     if not card.privacy.guaranteed:
         raise InputError(
             f"'{card.name}' has no guarantee of differential privacy, so the registry has no place "

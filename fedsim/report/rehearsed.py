@@ -28,7 +28,6 @@ TABLES = ("training.", "model.", "privacy.", "federation.")
 
 
 def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
-    """Return the results of a training's rehearsal."""
     played = RunDirectory.open(rehearsal)
     if played.config.run.job != "rehearsal":
         raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
@@ -57,7 +56,6 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
 
 
 def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
-    """Write the results of a rehearsal to the place that the training's card reads."""
     if directory.has(CARD):
         raise InputError(
             f"'{directory.path}' is finished, and its card does not change any more; give "

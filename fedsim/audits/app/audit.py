@@ -101,7 +101,6 @@ class AppAudit(Judged):
 
     @property
     def training_unseen(self) -> str:
-        """Why the audit cannot judge the claim without training; "" if it can."""
         return rules.unseen(self.configuration, self.claim)
 
     @property
@@ -144,7 +143,6 @@ def audit(
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
-    """Return the outcome of an honest run, every rule, and the game played `trials` times."""
     check(trials, confidence, seed)
     configuration = theory.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)

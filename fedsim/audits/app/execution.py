@@ -135,7 +135,6 @@ class AuditedApp:
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory, and yield it ready to run; unload its modules at the end."""
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
@@ -203,7 +202,6 @@ class _Recorder:
             self._failed = f"client {partition} failed: {reply.error.reason}"
 
     def failure(self, error: BaseException, app: FlowerApp) -> Exception:
-        """Return the error to raise for a failure of the app: its earliest cause."""
         if self._kinds and not app.trains:  # why it failed does not matter
             return InputError(loading.untrained(self._kinds))
         why = f"the app failed: {type(error).__name__}: {error}"
@@ -265,7 +263,6 @@ class _Recorder:
             self._watch_inside(wrapper.strategy)
 
     def detach(self) -> None:
-        """Restore the strategies: an app may use one again in its next run."""
         for strategy, own in reversed(self._replaced):
             if own is None:
                 del strategy.aggregate_train

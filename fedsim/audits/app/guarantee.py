@@ -240,7 +240,6 @@ class Game:
 
 
 def observe(audited: App, seed: int, confidence: float) -> Configuration:
-    """Run the app twice, honestly and with one huge update; return its configuration."""
     honest = audited.execute(_app_seed(seed, 0))
     configuration = honest.configuration
     if configuration.central is not None:

@@ -77,7 +77,6 @@ def weighting_key(strategy: Strategy) -> str:
 def configuration_of(
     strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
 ) -> Configuration:
-    """Return the configuration of a strategy and its clients' mods, before anything runs."""
     strategies, mods = chain(strategy), list(mods)
     return Configuration(
         rounds=rounds,
@@ -96,7 +95,6 @@ def configuration_findings(
     claim: Claim | None = None,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> list[Finding]:
-    """Return what the rules object to in a strategy and its clients' mods, before anything runs."""
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
 
@@ -138,7 +136,6 @@ Train = Callable[[Message, Context], Message]
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
-    """Return the honest reply with the script's arrays and weight in it."""
     model = next(iter(message.content.array_records.values()))
     size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
     if partition == script.target:

@@ -57,7 +57,6 @@ class FlowerApp:
 def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
-    """Import an app and yield it; its modules are unloaded at the end."""
     root = directory.expanduser().resolve()
     described = _read(root)
     run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
@@ -265,7 +264,6 @@ def _chain(strategy: Any) -> list[str]:
 
 
 def untrained(kinds: Counter[str]) -> str:
-    """Return why a run in which no strategy trained cannot be audited."""
     first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
     if not kinds:
         return f"{first}: its server sent no message"

@@ -84,8 +84,6 @@ class LocalNoise:
 
 @dataclass(frozen=True)
 class Statement:
-    """An answer of the app's accountant."""
-
     epsilon: float
     delta: float
     releases: int

@@ -51,12 +51,10 @@ class Claim:
             raise InputError(f"The claimed delta is {self.delta}; it must be above 0 and below 1.")
 
     def allows(self, epsilon: float) -> bool:
-        """Return whether a computed epsilon is at most the claimed one, up to rounding."""
         return epsilon <= self.epsilon * (1 + ROUNDING)
 
 
 def claim_given(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
-    """Return the claim that the user of an audit states; None for no claim."""
     if epsilon is None and delta is None and unit is None:
         return None
     if epsilon is None or delta is None:
@@ -137,7 +135,6 @@ class Finding:
 
     @property
     def breaks(self) -> bool:
-        """Whether the guarantee is weaker than the configuration says."""
         return self.severity == "alarm"
 
     def as_json(self) -> dict[str, Any]:
@@ -175,8 +172,6 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict on a claim, and its reasons."""
-
     verdict: Verdict
     reasons: tuple[str, ...] = ()
 

@@ -128,7 +128,6 @@ class AuditReport:
 def of_transcript(
     report: Mapping[str, Any], epsilon: float | None, proven: float | None
 ) -> AuditReport:
-    """Return the conclusion on a transcript."""
     claim = report["claim"]
     return AuditReport(
         verdict=Verdict.NO_CLAIM if claim is None else Verdict(claim["verdict"]),
@@ -172,7 +171,6 @@ class Judged(ABC):
 
     @property
     def alarms(self) -> int:
-        """Number of rules whose guarantee is broken, even where the claim is still kept."""
         return alarms(self.findings)
 
     @property
@@ -225,7 +223,6 @@ class Judged(ABC):
 
     @property
     def allowed(self) -> bool:
-        """Whether there is a claim, and theory's epsilon is at most the claimed one."""
         if self.claim is None or self.epsilon is None:
             return False
         return self.claim.allows(self.epsilon)
@@ -236,7 +233,6 @@ class Judged(ABC):
         return self.verdict is Verdict.CONVICTED and self.allowed
 
     def report(self, code: Mapping[str, str]) -> AuditReport:
-        """Return the conclusion, with the digests of the code from before it ran."""
         return AuditReport(
             verdict=self.verdict,
             reasons=self.reasons,

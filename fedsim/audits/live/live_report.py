@@ -235,7 +235,6 @@ def judge(
     reported: int | None,
     ended: bool,
 ) -> dict[str, Any]:
-    """Return the claim with its verdict, and the reasons if it is not supported."""
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
     lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
@@ -280,7 +279,6 @@ def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options with which no auditor's transcript can be audited."""
     significance(options.level)
     if options.canary_seed_file is not None:
         _planted(options.canary_seed_file)

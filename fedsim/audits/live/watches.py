@@ -59,7 +59,6 @@ class CanaryWatch:
     def observe(
         self, trials: range, round: int, released: npt.NDArray[np.floating], std: float
     ) -> None:
-        """Score the canaries in the sums of a round."""
         if not std > 0:
             return
         training = self._trainings.get(trials.start)

@@ -251,7 +251,6 @@ def audit_loop(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
-    """Return the audit of a training function, whose code runs in its own process."""
     check(trials, confidence, seed)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")

@@ -56,7 +56,6 @@ class Function:
 
 
 def loaded(name: str) -> Function:
-    """Import a training function."""
     function = imported(name)
     if not callable(function):
         raise InputError(f"'{name}' is not a function; name one that takes features, labels, seed")
@@ -67,7 +66,6 @@ def loaded(name: str) -> Function:
 
 
 def imported(name: str) -> Any:
-    """Return the user's object with this name."""
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():
         raise InputError(

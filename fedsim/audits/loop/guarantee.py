@@ -239,7 +239,6 @@ class Observation:
 
     @property
     def kept_by_chance(self) -> bool:
-        """Whether the loop trained on a different number of records in each run."""
         return len({len(run.counts) for run in self.present}) > 1
 
     @property

@@ -290,8 +290,6 @@ World = Literal["present", "absent", "twin", "stranger"]
 
 @dataclass(frozen=True)
 class Order:
-    """The function to load, and its data; the first message to the process."""
-
     function: str
     data: str
     records: int
@@ -320,8 +318,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """The answer of the process."""
-
     pairs: tuple[str, ...] = ()
     many: bool = False
     learnt: Learnt | None = None
@@ -335,8 +331,6 @@ ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(A
 
 
 class LoopProcess:
-    """A training function that runs in another process."""
-
     def __init__(self, order: Order, channel: Channel) -> None:
         self._channel, self.runs, self.noise = channel, 0, NoiseSums()
         answer = channel.ask(order, ANSWER)

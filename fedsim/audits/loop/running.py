@@ -276,8 +276,6 @@ def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
 
 
 class Trials:
-    """Attacks on pairs of worlds."""
-
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
         self._loop, self._pairs = loop, pairs
         self.directions: dict[int, Direction] = {}

@@ -150,7 +150,6 @@ def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
 
 
 def drawn(source: str, records: int, seed: int) -> Data:
-    """Return the records of D, drawn from the data by the seed."""
     whole = _all(source)
     if not 0 < records <= len(whole):
         raise InputError(

@@ -40,7 +40,6 @@ NOTE = (
 def report(
     game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> OneRun | None:
-    """Return the `one_run` of report.json; None where no canaries were planted."""
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None

@@ -51,7 +51,6 @@ SHARED = "the rounds share their noise, as with a seed that is used again"
 def report(
     scheme: Scheme, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
 ) -> Residuals | None:
-    """Return the tests of a run's residuals; None where the adversary formed none."""
     ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses a transcript with only some of these arrays.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):

@@ -54,7 +54,6 @@ def report(
     delta: float,
     confidence: float,
 ) -> dict[str, AtVantage]:
-    """Return the `vantages` of report.json: bounds, prediction and measurement by vantage."""
     rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
@@ -212,7 +211,6 @@ SIMULATION_SEED = 0x5EED
 
 
 def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
-    """Return theory's prediction at every measured vantage, as `prediction` of report.json."""
     primary = config.federation.vantage
     views = {
         vantage: seen_from(transcript, vantage, primary)

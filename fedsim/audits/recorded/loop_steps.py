@@ -227,7 +227,6 @@ class _Account:
 
 
 def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
-    """Return epsilon at delta of Gaussian steps on Poisson samples."""
     if 0.0 in multipliers:
         return math.inf
     # Equal steps differ in the last digits, because they were computed differently.

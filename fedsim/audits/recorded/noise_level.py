@@ -125,7 +125,6 @@ class Claims:
 
 
 def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
-    """Return one client's part in a mean."""
     norm, projection = float(np.linalg.norm(update)), float(noise @ update)
     return Contribution(weight, weight * norm, weight * projection)
 
@@ -139,7 +138,6 @@ def reduced(
     claims: Claims,
     mean: Floats | None = None,
 ) -> Release:
-    """Return the few numbers that are kept of a round."""
     length = 0.0 if mean is None else math.sqrt(mean @ mean)
     along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)
     first = slice(FINGERPRINT)

@@ -360,15 +360,12 @@ def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> li
 
 @dataclass(frozen=True)
 class Scored:
-    """A canary round with a known outcome."""
-
     round: int
     coin: bool
     score: float
 
 
 def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
-    """Return the measurement by a client's canaries, as report.json has it."""
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
     effect = canaries.effect(coins, scores, confidence)

@@ -179,8 +179,6 @@ LEAST = 1e-4
 
 
 class Epsilon(NamedTuple):
-    """One client's reported epsilon of one round."""
-
     value: float
     metric: str
 
@@ -197,7 +195,6 @@ def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
 
 
 def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]:
-    """Return the clients' own epsilons of a round, by node."""
     reported = {node: reported_epsilon(reply.metrics) for node, reply in observed.replies.items()}
     if not reported:
         value = number(observed.mechanism, "client_epsilon")

@@ -40,7 +40,6 @@ NO_SCORES = (
 def measured(
     releases: Sequence[Release], towards: str, options: Asked, *, declared: bool = False
 ) -> dict[str, Any]:
-    """Return noise and clients of a run's releases; append findings."""
     delta, confidence, findings = options.delta, options.confidence, options.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)

@@ -93,7 +93,6 @@ class Declared:
 def mechanism_of(
     strategy: Strategy, declared: Declared, replies: int | None = None
 ) -> dict[str, Scalar]:
-    """Return the noise configuration of a strategy at this moment, with the user's declarations."""
     configuration = configuration_of(strategy)
     central = configuration.central
     mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean

@@ -62,7 +62,6 @@ class RoundSink:
         self.end(self._reason)
 
     def end(self, reason: str, *, resumable: bool = False) -> None:
-        """State in the transcript that nothing follows."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(Exception):  # a full disk: the missing last record shows the same

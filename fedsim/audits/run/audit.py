@@ -142,7 +142,6 @@ def assemble(
     delta: float,
     rows: Sequence[Row] = (),
 ) -> Report:
-    """Return the report of a run."""
     run = AuditedRun(config, facts, transcript, confidence, delta, rows)
     report = _measured(run)
     made = checks(run, report)

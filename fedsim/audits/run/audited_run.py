@@ -95,7 +95,6 @@ class AuditedRun:
 
     @cached_property
     def worst_off(self) -> Mapping[Vantage, Releases]:
-        """Releases of one training towards the worst-off client, by vantage."""
         config, copies = self.config, self.config.challenge.copies
         return {
             vantage: of_group(

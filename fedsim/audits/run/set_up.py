@@ -29,7 +29,6 @@ UNPROTECTED = (
 
 
 def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
-    """Return the cost of sending integers (`fedsim.game.mechanisms.fixed_point`)."""
     grid = summing.grid(scheme, nominal, parameters)
     if grid is None:
         return None
@@ -183,7 +182,6 @@ def timing(run: AuditedRun) -> Timing:
 
 
 def target_records(run: AuditedRun) -> int:
-    """Return the number of records in which D and D' differ."""
     if run.config.privacy.unit == "record":
         return run.config.challenge.copies
     return int(run.facts["client_sizes"][run.facts["challenge"]["client"]])

@@ -71,7 +71,6 @@ class Channel:
         self._process, self._time_limit = process, time_limit
 
     def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
-        """Return the process's answer to a message."""
         try:
             deadline, received = time.monotonic() + self._time_limit, bytearray()
             try:

@@ -159,7 +159,6 @@ class Node:
 
     @classmethod
     def of(cls, values: dict[str, Scalar], work: Path) -> "Node":
-        """Return the node of a node.toml."""
         try:
             terms = consent.terms(values) if "partition-id" in values else None
         except RefusedError as error:
@@ -179,7 +178,6 @@ class Node:
 
 
 def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
-    """Return the releases of a client's node, and the exposure of its records."""
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
     trainings = seen_models.read(node.terms.state)

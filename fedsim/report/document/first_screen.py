@@ -166,7 +166,6 @@ def _complaint(condition: str, report: Mapping[str, Any]) -> str:
 def sign_off(
     *, data: str, date: str, limits: str, purpose: str = "", author: str = ""
 ) -> list[tuple[str, str]]:
-    """Return the entries of a sign-off block."""
     return [
         ("Purpose", purpose or NOT_STATED),
         ("Data", data or NOT_STATED),
@@ -183,7 +182,6 @@ def today() -> str:
 
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
-    """Return the non-empty blocks of a first screen, by place."""
     places: dict[str, list[Block]] = {
         "shown": [each for each in (first.figure, first.table) if each is not None],
         "told": [*_checks(first.checks), *_steps(first.steps)],

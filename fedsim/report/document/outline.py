@@ -19,8 +19,6 @@ NAMES = {"table": "Table", "scroll": "Figure"}
 
 @dataclass(frozen=True)
 class _Heading:
-    """A heading of a page."""
-
     level: int
     anchor: str
     title: str

@@ -48,7 +48,6 @@ def beside_accuracy(
     area: float | None = None,
     least_recall: tuple[str, float] | None = None,
 ) -> str:
-    """Return the other measures of a classifier, as text."""
     beside = f"majority class {percent(majority)}"
     if balanced is not None:
         beside += f", balanced accuracy {percent(balanced)}"
@@ -79,7 +78,6 @@ def setting(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as text, floats with ten digits."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return DASH
     if isinstance(value, Mapping):

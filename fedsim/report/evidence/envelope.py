@@ -70,7 +70,6 @@ def read_private(path: Path) -> Ed25519PrivateKey:
 
 
 def read_public(path: Path) -> Ed25519PublicKey:
-    """Return the public key of a PEM or OpenSSH file."""
     wanted = (
         "the signer's Ed25519 public key (PEM, or a line that begins with ssh-ed25519), as fedsim "
         "sign --new-key or ssh-keygen writes it beside the private key"

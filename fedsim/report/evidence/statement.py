@@ -212,7 +212,6 @@ class Signed:
 
 
 def located(what: Path) -> Signed:
-    """Return the subject of a statement."""
     if what.is_dir() and not (what / PARTS["configuration"]).exists():
         return _of_audit(what.absolute())
     if what.is_dir():

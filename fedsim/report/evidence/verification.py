@@ -78,7 +78,6 @@ class Verification:
 def verify(
     path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Return the results of all checks of a signed statement."""
     sealed, statement = envelope.read(path)
     predicate = statement.predicate
     names = [*(each.name for each in statement.subject), predicate.report]
@@ -259,7 +258,6 @@ def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
 def verify_in(
     evidence: Path, key: Path | None = None, files: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Check evidence against the signed files."""
     public = None if key is None else envelope.read_public(key)
     return verify(_within(evidence), public, files, as_signed)
 

@@ -137,7 +137,6 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
 
 
 def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
-    """Return a figure of the belief that a client took part, after every round."""
     with panel("", "belief after the round") as (figure, axes):
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
         marker = "o" if len(rounds) == 1 else None

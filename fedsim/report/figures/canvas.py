@@ -54,8 +54,6 @@ class Series:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The series of a figure."""
-
     series: tuple[Series, ...]
     flat: bool
 
@@ -361,7 +359,6 @@ def from_zero(axes: Axes) -> None:
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:
-    """Put the legend, if there is anything in it, above the axes."""
     if not axes.get_legend_handles_labels()[0]:
         return
     axes.legend(

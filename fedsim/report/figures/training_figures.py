@@ -38,7 +38,6 @@ def utility(
     accuracy: Mapping[str, Sequence[float | None]],
     loss: Mapping[str, Sequence[float | None]],
 ) -> Figure:
-    """Return a figure of accuracy and loss of the global model by round."""
     with page_style():
         figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -95,7 +94,6 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 def realised_noise(
     rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
 ) -> Figure:
-    """Return a figure of the measured standard deviation of the noise, beside the claim."""
     with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)
         axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")

@@ -126,7 +126,6 @@ VAGUE = 0.5
 
 
 def verdict(report: Report) -> str:
-    """Return the one sentence for everybody: how often the adversary was right, and the limit."""
     if report.trials == 1:
         sentences = [
             ONE_TRAINING,

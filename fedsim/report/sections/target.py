@@ -63,7 +63,6 @@ def target(report: Report) -> str:
 
 
 def part(report: Report, picture: Shown | None) -> Part:
-    """Return the section about the target."""
     blocks: Sequence[Block] = [Prose(_why_not(report), small=True)]
     if picture is not None:
         blocks = record(picture, f"Record {report.challenge.record} of D", "The data are public.")

@@ -36,8 +36,6 @@ PAUSE = 0.2
 
 
 class Watcher(Protocol):
-    """A watcher of a run: progress bar, live page or tracker."""
-
     name: str
     from_the_beginning: bool
     """Whether it also receives the earlier events of a resumed run."""
@@ -101,14 +99,11 @@ def replay(directory: RunDirectory, watcher: Watcher) -> None:
 
 @dataclass(frozen=True)
 class Onlookers:
-    """Observers of a run: the live page and experiment trackers."""
-
     page: bool
     trackers: dict[str, Tracker]
 
     @classmethod
     def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
-        """Return the observers that the command names, before the run exists."""
         return cls(page, {place: trackers.opened(place) for place in places or ()})
 
     def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
@@ -129,8 +124,6 @@ MINUTE = 60.0
 
 
 class Steps(Progress):
-    """A progress bar on a terminal; in a file or a pipe, one line a minute."""
-
     def __init__(self, *columns: ProgressColumn, console: Console) -> None:
         hidden = not (console.is_terminal or console.is_jupyter)
         super().__init__(*columns, console=console, transient=True, disable=console.quiet or hidden)
@@ -165,7 +158,6 @@ def progress(
 
 @contextmanager
 def preparing(console: Console) -> Iterator[Callable[[float], None]]:
-    """Show that a run is being prepared."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Steps(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
@@ -237,7 +229,6 @@ class Bar:
 
 
 def worded(course: Course, training: bool) -> str:
-    """Return the text of the progress bar."""
     first, last = course.trials
     words = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
     if (advantage := course.look.advantage) is not None:
@@ -276,7 +267,6 @@ PHASES = {"preparing", "training", "reporting", "done"}
 
 
 def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print the model's privacy and quality, and its path."""
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     console.print(model_card.summary(model_card.read(directory)))

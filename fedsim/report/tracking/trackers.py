@@ -23,16 +23,12 @@ from fedsim.report.tracking.course import Course, Event
 
 @dataclass(frozen=True)
 class Subject:
-    """The run that is tracked."""
-
     name: str
     identity: str
     parameters: Mapping[str, Scalar]
 
 
 class Tracker(Protocol):
-    """Writes the numbers of one run to an experiment tracker."""
-
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Begin, or go on with, a run.
 
@@ -69,8 +65,6 @@ WHY = 200
 
 
 class MlflowTracker:
-    """Writes a run of the experiment "fedsim"."""
-
     def __init__(self, place: str) -> None:
         # Nothing is sent to any machine except the named server: no usage statistics.
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -178,7 +172,6 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 
 
 def opened(target: str) -> Tracker:
-    """Return the tracker of one --track."""
     name, _, place = target.partition(":")
     if name not in TRACKERS or not place:
         names = ", ".join(TRACKERS)
@@ -207,8 +200,6 @@ def parameters(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 class Tracking:
-    """Follows a run and passes its numbers to a tracker."""
-
     from_the_beginning = True
 
     def __init__(self, directory: RunDirectory, tracker: Tracker, name: str) -> None:
