@@ -36,12 +36,8 @@ class OneRun:
     """What the canaries of one training prove about epsilon.
 
     Attributes:
-        trial: trial of the canaries.
         included: whether each canary was in the training, bool [m].
-        scores: score of each canary, float64 [m].
-        delta: at which epsilon is stated.
         confidence: of each bound by itself; the largest of several proves less.
-        bounds: lower bounds on epsilon, by name.
         estimate: estimate from the canaries; it proves nothing.
     """
 

@@ -61,7 +61,6 @@ class AppAudit(Judged):
         neighbouring: the target's message in the world without its update.
         scope: what every epsilon is about: the whole run, or its least private round.
         predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
-        clients: number of clients of the app, sampled or not.
         seen_below: share of the configured noise below which the audit would have raised an alarm
             with probability 95 %; 0 where it could detect no shortfall.
     """

@@ -36,11 +36,9 @@ class FlowerApp:
     """A loaded app.
 
     Attributes:
-        server_app: the component under [tool.flwr.app.components] serverapp.
         run_config: every declared key, dotted, overrides included.
         mods: mods that the app put around its train functions, in its order.
         described: content of its pyproject.toml.
-        trains: whether its clients have a function for training.
     """
 
     name: str

@@ -98,7 +98,6 @@ class Training:
             with different seeds.
         libraries: libraries of differential privacy that the app's modules import.
         epsilon: largest epsilon that a client reported among its metrics; None without one.
-        metric: name of that metric; "" without one.
     """
 
     random: bool
@@ -119,7 +118,6 @@ class Observation:
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
-        training: observations of the clients' training; None if no client trained.
         noise_coordinates: number of coordinates on which a round's noise was measured.
     """
 
@@ -147,7 +145,6 @@ class Configuration:
         mods: names of the clients' mods, outermost first.
         known: whether all strategies are Flower's own, so that no other noise is possible.
         central: the server's noise; None if none of Flower's wrappers adds noise.
-        local: noise of the clients' LocalDpMod; None without one.
     """
 
     rounds: int
@@ -190,7 +187,6 @@ class Script:
         target: partition whose update differs between the worlds.
         length: L2 length of its update along `direction`; negative for the opposite way.
         weight: weight that the target states; None for that of the honest run.
-        weighted_by: metric that holds the weight.
         idle: number that every other client adds to the model's first coordinate. It must not be 0:
             Flower's clipping divides by the norm.
     """
@@ -215,7 +211,6 @@ class Round:
     """Observations of one round.
 
     Attributes:
-        weights: stated weights, by partition.
         clipped_to: clipping norm before the aggregation; nan without central noise.
         noise_norm: clipping norm after it, which scales Flower's noise; nan without central noise.
         noise_energy: squared length of the released model less the one before noise; None in
@@ -242,8 +237,6 @@ class Execution:
     """Observations of one run.
 
     Attributes:
-        rounds: at least one, in order.
-        configuration: read off the strategy and mods at the end of the run.
         seeded: whether the server set the seed or the state of NumPy's global generator.
         parameters: P, the number of the model's floating-point parameters.
         training: None for a scripted run.

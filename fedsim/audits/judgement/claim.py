@@ -27,7 +27,6 @@ class Claim:
     Attributes:
         epsilon: finite, at least 0.
         delta: strictly between 0 and 1.
-        scope: the whole run, or each of its rounds or messages.
         source: author of the claim, as the report names it.
         vantage: observer that it protects against. None: the configuration decides.
         unit: protected unit. "client": a client's whole update, as its training returns it.

@@ -151,7 +151,6 @@ class Judged(ABC):
         lower_bounds: on epsilon, by name, all at `confidence` together.
         proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
         confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
-        findings: objections of the rules, in their order.
     """
 
     claim: Claim | None

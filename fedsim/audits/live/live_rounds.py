@@ -63,13 +63,10 @@ class Belief:
     released. The same holds for rounds of interrupted attempts at this training.
 
     Attributes:
-        first_trial: first trial of the batch.
-        round: number of the round, from 1.
         log_odds: for D, float64 [T].
         sensitivities: of the round, float64 [T].
         noise_stds: of the round, float64 [T].
         epsilon: epsilon of the noise so far at this vantage, at the configured delta.
-        rho_beta: belief bound of epsilon.
         missed: number of rounds of this training that the auditor did not see.
     """
 
@@ -100,13 +97,9 @@ class Look:
     """The results of an auditor without records after a round of a batch of trials.
 
     Attributes:
-        trials: numbers of the batch's trials.
-        round: number of the round, from 1.
         epsilon: as in `Belief`, like rho_beta and missed.
         noise_at_most: largest possible noise of the sum and of each client's message, over the
             claimed; empty where it is not judged.
-        canaries: result of `canary_findings`; None without any.
-        texts: result of `text_findings`; None without any.
     """
 
     trials: range
@@ -131,7 +124,6 @@ class Training:
         earlier: number of rounds of interrupted attempts.
         before: number of rounds that all trainings had released when it began.
         groups: accounted rounds, equal ones together.
-        rounds: number of these rounds.
         previous: last message; None before the first.
         concluded: last round whose sum is known.
         missed: number of rounds without a result.

@@ -42,8 +42,6 @@ class Score:
 
     Attributes:
         name: name of the feature, or "all together".
-        weights: [features].
-        threshold: of the weighted sum.
     """
 
     name: str
@@ -168,7 +166,6 @@ class LoopAudit(Judged):
     """The outcome of the audit of a loop.
 
     Attributes:
-        target: "crafted" or "real".
         noise: measured noise; None where no step of Opacus's optimizer with noise was observed.
         provable: the largest possible `proven`, from an attack that wins all trials.
         power: what the attack could detect; None without a claim, or where noise was observed.

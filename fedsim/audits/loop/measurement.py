@@ -39,7 +39,6 @@ class Learnt:
 
     Attributes:
         distance: approximate distance of the worlds, in standard deviations.
-        form: form of the loop's releases.
         rows: k, the number of rows released.
         rate: share of rows in which the target takes part, in (0, 1].
     """
@@ -55,8 +54,6 @@ class StepSeen:
     """A step of Opacus's optimizer.
 
     Attributes:
-        optimizer: name of its class.
-        noise_multiplier: z of the optimizer.
         noise_norm: norm that scales the noise.
         sensitivity: largest L2 norm of a clipped gradient.
         divisor: divisor of the noised sum.

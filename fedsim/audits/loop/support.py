@@ -32,7 +32,6 @@ class Power:
     """What an audit could detect.
 
     Attributes:
-        learnt: the loop's releases, as pilots learnt them.
         apart: distance of the judged runs' worlds by all steps, in standard deviations.
         needed: distance for a conviction in 95 % of audits; inf where no distance would do.
         multiplier: noise multiplier of a row below which the claim is convicted; 0 for none.
@@ -139,7 +138,6 @@ class MeasuredNoise:
 
     Attributes:
         at_least: lower bound on the share of the configured noise that was added; at most 1.
-        confidence: confidence of `at_least` and of epsilon.
         epsilon: by theory at that share; None where theory does not know the loop.
         seen_below: share below which the rule `realised-noise` objects with probability 95 %.
         numbers: number of coordinates of noise that were measured.

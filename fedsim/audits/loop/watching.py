@@ -38,11 +38,7 @@ class Watch:
     """Observations since `clear`.
 
     Attributes:
-        steps: steps of Opacus's optimizers.
-        released: released gradient of each step, [P].
-        accountants: accountants that recorded a step.
         accounted: recorded noise multiplier and sampling rate of each step.
-        statement: last answer of an accountant.
         ahead: batches that an iterator drew and did not yield yet, by iterator.
         drawn: batches since the last step, each with its pass over the data and its indices.
         loader: data set of these batches.
@@ -57,10 +53,8 @@ class Watch:
         due: whether the step along its noised gradients is still to come.
         unnoised: steps of other optimizers on the same parameters, after the first.
         state: model [P] after the last step.
-        start: model before the first step.
         moved: whether the model changed between steps.
         within: whether the watch is inside an optimizer's step.
-        wrapped: whether Opacus's classes are wrapped.
         replayed: gradients [P] that replace the released ones, step by step.
     """
 

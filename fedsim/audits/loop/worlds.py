@@ -51,7 +51,6 @@ class Pair:
     """D, and the data sets that differ from it.
 
     Attributes:
-        name: how the pair was made.
         present: D, with the target.
         absent: D', by the audited neighbouring relation.
         place: index of the target in D.

@@ -87,22 +87,14 @@ class Step:
         place: index in the file, from 1.
         engine: name of its recorder, one for each engine or process.
         parameters: size of the whole model; the transcript may have a part of it.
-        divisor: d, above 0.
-        clipping_norm: C.
-        noise_multiplier: z of the sum.
         sample_rate: q, if batches are declared Poisson samples; 1 for all records.
-        batch: number of records in the batch.
-        members: the records of the batch.
-        records: N.
         sum_length: |S| of the whole clipped sum.
         expected: expected size of the batch, N q rounded down, where N was not recorded.
         accumulated: number of batches in the step.
-        sampling: name of the sampling.
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
         weight: total weight of all users, which divides the release later.
         weights_differ: whether two weights differed so far; None if unknown.
-        charged: the accountant's record.
         clipped: whether the sum is that of clipped gradients; None if it was not checked.
     """
 

@@ -38,7 +38,6 @@ class Accounted:
         noise_multiplier: z of this step.
         sample_rate: q of this step, in (0, 1].
         steps: number of steps in all; fewer than were taken if the accountant was begun anew.
-        kind: kind of accountant, such as "rdp".
     """
 
     noise_multiplier: float

@@ -148,7 +148,6 @@ class Node:
 
     Attributes:
         values: of its node.toml, with the absolute path of the ledger's folder.
-        terms: the owner's consent.
     """
 
     values: Mapping[str, Scalar]

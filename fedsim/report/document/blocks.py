@@ -195,12 +195,8 @@ class Bar:
     """The adversary's share of right answers at one vantage point, with its limit.
 
     Attributes:
-        name: of the vantage point, node, setting or attack.
-        mark: the verdict.
         right: the measured share of right answers, in [0, 1]; None: not measured.
-        interval: its confidence interval; None: it has none.
         limit: the largest share that theory allows; 1: no limit, None: unknown.
-        remark: a remark, without a full stop.
         how: words ahead of the measured share.
         by: source of the limit.
     """
@@ -266,8 +262,6 @@ class FirstScreen:
         figure: None if the page has no vantage point.
         table: three to five rows.
         checks: in any order; the page shows the failed ones first.
-        steps: next steps for the reader.
-        sign_off: purpose, data, author, date and limits of the study.
     """
 
     answer: Sequence[Words]

@@ -25,7 +25,6 @@ class Worth:
 
     Attributes:
         accuracy: share of right answers, for records or next tokens.
-        loss: mean loss in nats.
         majority: share of right answers of a model that has learnt nothing.
         baseline_loss: mean loss of a model that has learnt nothing; None if shares are compared.
         loss_interval: 95 % interval of the loss; None if not measured.

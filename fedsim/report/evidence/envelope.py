@@ -170,17 +170,12 @@ class Predicate(Part):
     """The signer's statement about the files.
 
     Attributes:
-        kind: kind of the report.
-        report: name of the report's file.
-        transcript: name of the audited transcript; "" for none.
         absent: parts of a run (configuration, ledger, transcript) that are not among the files;
             early evidence lacks this field.
         signed: time by the signer's clock.
         code: SHA-256 of the packages that derived the report, by name.
-        versions: versions of the libraries and the platform.
         seeds: seeds of the random numbers; empty if unknown.
         numbers: numbers of the report that have short names.
-        conclusions: verdicts of the report.
     """
 
     kind: Literal["run", "training", "app audit", "loop audit", "transcript audit", "live audit"]

@@ -142,10 +142,7 @@ class Signed:
     """The subject of a statement.
 
     Attributes:
-        kind: kind of its report, a key of `conditions.NAMES`.
         root: folder that file names are relative to.
-        report: name of the report's file.
-        transcript: name of the audited transcript; "" for none.
     """
 
     kind: str

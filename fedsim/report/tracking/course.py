@@ -36,7 +36,6 @@ class Course:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
         majority: accuracy of a model that has learnt nothing.
-        task: a value of model.task.
         loss: mean loss, in nats for classification.
         baseline_loss: mean loss of a model that has learnt nothing.
         recalls, precisions: for each class after the last round that measured them, means over the
