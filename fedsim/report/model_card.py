@@ -1,10 +1,11 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,17 +14,19 @@ from rich.text import Text
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.audits.results import report as results
 from fedsim.audits.results.model_card import (
     Charged,
     ClientMeasures,
     ModelCard,
     Privacy,
+    Rehearsal,
     Towards,
     Utility,
 )
 from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import guarantee
-from fedsim.config import Config
+from fedsim.config import Config, Scalar, to_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import Row
@@ -34,7 +37,7 @@ from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report import model_quality, rehearsed
+from fedsim.report import model_quality
 from fedsim.report.document import terminal, worth
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.terminal import quoted
@@ -42,6 +45,67 @@ from fedsim.report.document.wording import number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
 from fedsim.report.sections import target
+
+FILE = "rehearsal.json"
+
+OWN_OF_EACH = (
+    "privacy.noise-source",
+    "federation.partition",
+    "federation.partition-key",
+    "federation.partition-options",
+    "federation.dirichlet-alpha",
+    "federation.adversary",
+    "federation.auditor-sees",
+    "federation.timeout",
+)
+
+TABLES = ("training.", "model.", "privacy.", "federation.")
+
+
+def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
+    played = RunDirectory.open(rehearsal)
+    if played.config.run.job != "rehearsal":
+        raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
+    theirs = to_run_config(played.config)
+    for key, value in values.items():
+        if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
+            raise InputError(
+                f"'{rehearsal}' rehearsed another training: its {key} is {theirs[key]!r}, and here "
+                f"it is {value!r}; rehearse the same file, with the same --set"
+            )
+    report = results.read(played)
+    measured, bounds = report.empirical, report.bounds
+    return Rehearsal(
+        name=report.name,
+        data=report.data.name,
+        records=report.data.records,
+        trials=report.trials,
+        vantage=report.vantage,
+        confidence=measured.confidence,
+        advantage=measured.advantage,
+        advantage_interval=measured.advantage_interval,
+        rho_alpha=bounds.rho_alpha,
+        delta_prime=measured.delta_prime,
+        rho_beta=bounds.rho_beta,
+    )
+
+
+def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
+    if directory.has(CARD):
+        raise InputError(
+            f"'{directory.path}' is finished, and its card does not change any more; give "
+            "--rehearsal when the training begins"
+        )
+    directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(rehearsal, mode="json"))
+
+
+def read_rehearsal(directory: RunDirectory) -> Rehearsal | None:
+    if not directory.has(FILE):
+        return None
+    values = directory.read_json(FILE)
+    with directory.reading(FILE):
+        return TypeAdapter(Rehearsal).validate_python(values)
+
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -91,7 +155,7 @@ def write(
             privacy_of(config, noise_multiplier, ledger.verified(directory)), measures_epsilon=cost
         ),
         utility=_utility(rounds, public_records, classes, model.input.target),
-        rehearsal=rehearsed.read(directory),
+        rehearsal=read_rehearsal(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,

@@ -19,8 +19,7 @@ from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.loop import measurement
-from fedsim.audits.loop.contract import UNREAD
-from fedsim.audits.loop.measurement import NOTHING, SHOWN, NoiseSums, Seen, StepSeen
+from fedsim.audits.loop.measurement import NOTHING, SHOWN, UNREAD, NoiseSums, Seen, StepSeen
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 

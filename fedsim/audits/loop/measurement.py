@@ -93,6 +93,10 @@ class StepSeen:
     secure: bool
 
 
+UNREAD = ""
+"""Checksum of an object that cannot be read."""
+
+
 @dataclass(frozen=True)
 class Statement:
     epsilon: float

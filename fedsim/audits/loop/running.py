@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.audits.loop import contract
-from fedsim.audits.loop.contract import Function, carried, loaded, tensors
+from fedsim.audits.loop.contract import Data, Function, Pair, carried, drawn, loaded, pairs, tensors
 from fedsim.audits.loop.measurement import (
     FULL,
     ORDER,
@@ -34,7 +34,6 @@ from fedsim.audits.loop.measurement import (
     total,
 )
 from fedsim.audits.loop.watching import Watch, wrap
-from fedsim.audits.loop.worlds import Data, Pair, drawn, pairs
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring

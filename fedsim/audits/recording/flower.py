@@ -37,7 +37,7 @@ from fedsim.audits.app.introspection import (
     weighting_key,
 )
 from fedsim.audits.recorded import recorded_noise
-from fedsim.audits.recording.recorder_sink import RoundSink, Sink, append, safely
+from fedsim.audits.recording.loop import RoundSink, Sink, append, safely
 from fedsim.common.randomness import Role, generator
 from fedsim.federation.transcripts.records import (
     UNITS,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.recorder_sink import append, safely
+from fedsim.audits.recording.loop import append, safely
 from fedsim.federation.transcripts.records import ObservedRound, Scalar
 
 try:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder
-from fedsim.audits.recording.recorder_sink import Sink, safely
+from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder, Sink, safely
 from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 from fedsim.federation.transcripts.records import Scalar
 

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder
-from fedsim.audits.recording.recorder_sink import Sink, safely
+from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder, Sink, safely
 from fedsim.common.opacus_clipping import AGREE
 from fedsim.federation.transcripts.records import Scalar
 

@@ -21,14 +21,7 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bounds, Budget, Pac, VantageBounds
 from fedsim.audits.results.verdicts import Check
-from fedsim.audits.run import (
-    audited_run,
-    crafted_report,
-    empirical,
-    guarantee,
-    set_up,
-    vantage_verdicts,
-)
+from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config
 from fedsim.federation.runs import spending
@@ -57,7 +50,7 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
         *_belief_checks(run, report),
         *one_run_report.checks(report.one_run),
         *run.proven.checks(run.comparisons, report.bounds.tight_epsilon),
-        *crafted_report.checks(report.crafted, run.transcript, run.played),
+        *empirical.crafted_checks(report.crafted, run.transcript, run.played),
         *vantage_report.checks(report.vantages, run.vantage),
         *residual_report.checks(report.residuals, run.played),
     ]
@@ -215,7 +208,7 @@ def _measured(run: AuditedRun) -> Report:
             config, transcript, run.vantage_bounds, run.predictions, delta, confidence
         ),
         pac=_pac(run),
-        crafted=crafted_report.measure(run),
+        crafted=empirical.crafted(run),
         residuals=residual_report.report(config.scheme, transcript, confidence, run.played),
         campaign=audited_run.measure(run, empirical.advantage_interval(run)),
         contradictions={},

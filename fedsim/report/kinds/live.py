@@ -47,7 +47,7 @@ from fedsim.report.document.blocks import (
 from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_seen
-from fedsim.report.figures import belief_figures, training_figures
+from fedsim.report.figures import run_figures, training_figures
 
 Report = Mapping[str, Any]
 SHOWN = 15
@@ -164,7 +164,7 @@ def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
         series = {"mean": np.array(report["belief"]["mean_by_round"])}
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
-        figure = belief_figures.client_beliefs(rounds, series)
+        figure = run_figures.client_beliefs(rounds, series)
         drawn.append(Figure("beliefs", figure, "", caption))
     drawn += _drawn_looks([each for each in course if isinstance(each, Look)])
     if len(course) > MOST:
@@ -408,7 +408,7 @@ def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
     if looks[-1].canaries is not None:
         beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
         caption = "The auditor's belief in the true coin of a canary, after every round."
-        figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
+        figure = run_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
         drawn.append(Figure("canaries", figure, "", caption))
     return drawn
 

@@ -42,7 +42,7 @@ from fedsim.report.document.blocks import (
 from fedsim.report.document.first_screen import FAILED, OPEN, check, power, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
-from fedsim.report.figures import belief_figures, training_figures
+from fedsim.report.figures import run_figures, training_figures
 
 Report = Mapping[str, Any]
 
@@ -420,7 +420,7 @@ def _figures(report: Report) -> list[Block]:
         beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["clients"]}
         caption = "Belief that a client took part, of an adversary who knows all other updates."
         if beliefs:
-            drawn.append((caption, belief_figures.client_beliefs(rounds, beliefs)))
+            drawn.append((caption, run_figures.client_beliefs(rounds, beliefs)))
         ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
         claims = release["claimed_std"]
         claimed = None if None in claims else np.array(claims, float)
@@ -433,7 +433,7 @@ def _figures(report: Report) -> list[Block]:
         rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
         right = np.where(canary["coins"], belief, 1 - belief)
         caption = "Belief in the true coin of the canary, from earlier rounds alone."
-        drawn.append((caption, belief_figures.client_beliefs(rounds, {"the canary": right})))
+        drawn.append((caption, run_figures.client_beliefs(rounds, {"the canary": right})))
     return [
         Figure(f"figure-{place}", figure, "", caption)
         for place, (caption, figure) in enumerate(drawn)

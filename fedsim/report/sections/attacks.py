@@ -24,7 +24,7 @@ from fedsim.report.document.blocks import (
     Table,
 )
 from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.figures import belief_figures
+from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import Section, Transcript, at_delta, is_client
 
 BOUNDS = {
@@ -88,7 +88,7 @@ def _crafted_figures(report: Report, transcript: Transcript) -> list[Figure]:
     return [
         Figure(
             "poison",
-            belief_figures.poison_scores(
+            run_figures.poison_scores(
                 transcript.worlds,
                 transcript.poison_scores,
                 threshold if math.isfinite(threshold) else None,
@@ -180,7 +180,7 @@ def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:
     return [
         Figure(
             "one-run",
-            belief_figures.canary_scores(
+            run_figures.canary_scores(
                 np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
             ),
             "Canaries in and out.",

@@ -12,8 +12,8 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Fit, Residuals
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Prose
 from fedsim.report.document.wording import DASH, number, plain, span
-from fedsim.report.figures import belief_figures, bound_figures, training_figures
-from fedsim.report.figures.bound_figures import Measured
+from fedsim.report.figures import run_figures, training_figures
+from fedsim.report.figures.run_figures import Measured
 from fedsim.report.sections import attacks
 from fedsim.report.sections.section import (
     Section,
@@ -53,7 +53,7 @@ def _figures(report: Report, transcript: Transcript) -> list[Figure]:
     return [
         Figure(
             "belief",
-            belief_figures.belief_trajectories(transcript.worlds, odds, rho_beta),
+            run_figures.belief_trajectories(transcript.worlds, odds, rho_beta),
             "Belief, round by round.",
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
             "their median, and the band of 90% of them. "
@@ -67,7 +67,7 @@ def _figures(report: Report, transcript: Transcript) -> list[Figure]:
         *_log_odds(report, transcript),
         Figure(
             "advantage",
-            bound_figures.advantages(
+            run_figures.advantages(
                 measured,
                 bound=limit,
                 prediction=report.prediction.advantage,
@@ -93,7 +93,7 @@ def _log_odds(report: Report, transcript: Transcript) -> Iterator[Figure]:
     density, epsilon = report.prediction.density, report.bounds.epsilon
     yield Figure(
         "log-odds",
-        belief_figures.log_odds_histogram(
+        run_figures.log_odds_histogram(
             transcript.worlds,
             final,
             # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.

@@ -18,7 +18,7 @@ from fedsim.report.document.blocks import (
     of_row,
 )
 from fedsim.report.document.wording import DASH, number, percent
-from fedsim.report.figures import bound_figures
+from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
     TITLES,
     Section,
@@ -205,7 +205,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
     if points:
         yield Figure(
             "lower-bounds",
-            bound_figures.lower_bounds(
+            run_figures.lower_bounds(
                 points, limit if math.isfinite(limit) else None, confidence_of(report)
             ),
             "Lower bounds on ε.",
@@ -215,7 +215,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
     if profile := report.empirical.privacy_profile:
         yield Figure(
             "privacy-profile",
-            bound_figures.privacy_profile(
+            run_figures.privacy_profile(
                 profile.epsilon,
                 profile.theory,
                 {name: asdict(band) for name, band in profile.directions.items()},

@@ -218,7 +218,7 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:
-    from fedsim.report.figures import bound_figures  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.figures import run_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
     if not rows:
@@ -227,9 +227,7 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
         "Largest success of any attack with what the training discloses, against its success "
         "without. The dashed line is an attack that learns nothing from the training."
     )
-    return [
-        Figure("risks", bound_figures.success(_by_name(rows)), "Success of any attack.", caption)
-    ]
+    return [Figure("risks", run_figures.success(_by_name(rows)), "Success of any attack.", caption)]
 
 
 RISKS = Section("How likely is re-identification?", _words, _figures)

@@ -8,7 +8,7 @@ from fedsim.audits.results.theory import Bayesian, OverTrials
 from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
 from fedsim.report.document.wording import DASH, INFINITE, number, percent, plain, span
-from fedsim.report.figures import bound_figures
+from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
     Section,
     Transcript,
@@ -144,7 +144,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
     alone = together is None or together.trainings == 1
     yield Figure(
         "budget",
-        bound_figures.epsilons(
+        run_figures.epsilons(
             range(1, 1 + len(spent)),
             {"ε spent": spent},
             budget.stop_at if comparable and alone else None,
@@ -234,7 +234,7 @@ def _bayesian_figures(report: Report, _: Transcript) -> list[Figure]:
     return [
         Figure(
             "bayesian",
-            bound_figures.epsilons(
+            run_figures.epsilons(
                 spent.by_round.rounds,
                 {
                     "Bayesian": spent.by_round.epsilon,

@@ -113,13 +113,13 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> Fi
 
 def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     """Return the figure of accuracy against the adversary; None with fewer than two settings."""
-    from fedsim.report.figures import study_figures  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.figures import training_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     drawn = sorted((one for one in outcomes if one.accuracy is not None), key=_right_at_most)
     if len(drawn) < 2:
         return None
     ends = [_between(one) for one in drawn]
-    series = study_figures.Series(
+    series = training_figures.Series(
         "",
         [_right_at_most(one) for one in drawn],
         [_accuracy(one) for one in drawn],
@@ -129,7 +129,7 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     )
     taken = recommended(outcomes)
     place = None if taken is None else (_right_at_most(taken), _accuracy(taken))
-    return study_figures.frontier([series], "", place, None)
+    return training_figures.frontier([series], "", place, None)
 
 
 def _contradicts(one: Outcome) -> bool:

@@ -41,7 +41,7 @@ from fedsim.report.document.blocks import (
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.figures import study_figures
+from fedsim.report.figures import training_figures
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import (
     Floats,
@@ -321,9 +321,9 @@ def roc(report: Report) -> list[Drawing]:
     }
     allowed = report["bounds"]["roc"]
     bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
-    listed, size = list(curves.items()), study_figures.MOST_CURVES
+    listed, size = list(curves.items()), training_figures.MOST_CURVES
     starts = range(0, max(1, len(listed)), size)
-    return [study_figures.roc(dict(listed[start : start + size]), bound) for start in starts]
+    return [training_figures.roc(dict(listed[start : start + size]), bound) for start in starts]
 
 
 def _best_first(report: Report) -> list[Report]:

@@ -12,12 +12,11 @@ from torch.utils.data import DataLoader
 
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
-from fedsim.audits.loop.contract import Function, loaded
+from fedsim.audits.loop.contract import Data, Function, loaded, pairs
 from fedsim.audits.loop.guarantee import Observation, epsilon, mechanism
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import Watch
-from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
