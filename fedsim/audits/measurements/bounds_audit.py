@@ -148,6 +148,12 @@ class BoundsAudit:
         return self.transcript["worlds"]
 
     @cached_property
+    def exact(self) -> bool:
+        """Whether the log-odds are likelihood ratios of D against D'."""
+        halves = self.config.privacy.pac_prior == "halves"
+        return not halves and at_server.is_exact(self.config, self.config.federation.vantage)
+
+    @cached_property
     def log_odds(self) -> Floats:
         """Log-odds of all trials after the last round, [T], from even odds."""
         return self.transcript["log_odds"][:, -1] - logit(self.config.audit.prior)
@@ -243,7 +249,7 @@ class BoundsAudit:
         empty where log-odds are an attack's score instead of a likelihood ratio. It is also empty
         where the worlds share random numbers, since both comparisons assume independence.
         """
-        if not _exact(self.config) or self.played.common:
+        if not self.exact or self.played.common:
             return []
         each = self.played.level((1 + ALARM_CONFIDENCE) / 2)
         comparisons = [agreement.calibration(self.worlds, self.log_odds, each)]
@@ -258,7 +264,7 @@ class BoundsAudit:
         None where log-odds are not likelihood ratios, or where the noise hides nothing.
         """
         worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
-        if not _exact(self.config) or mechanism.noiseless or not np.isfinite(log_odds).all():
+        if not self.exact or mechanism.noiseless or not np.isfinite(log_odds).all():
             return None
         last, level = max(1.0, float(np.quantile(np.abs(log_odds), 0.99))), self.played.level
         grid = np.linspace(0.0, last, PROFILE_POINTS)
@@ -347,7 +353,8 @@ def refused(config: Config) -> dict[str, str]:
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if config.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    if not _exact(config):
+    exact = at_server.is_exact(config, config.federation.vantage)
+    if not exact or config.privacy.pac_prior == "halves":
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons
 
@@ -364,16 +371,6 @@ def _never_normal(config: Config) -> str | None:
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
     return None
-
-
-def _exact(config: Config) -> bool:
-    exact = at_server.is_exact(
-        config.training.local_steps,
-        config.federation.adversary_rounds,
-        config.audit.mode,
-        config.federation.vantage,
-    )
-    return exact and config.privacy.pac_prior != "halves"
 
 
 def _worded(comparison: Comparison) -> str:

@@ -72,12 +72,7 @@ def report(
             epsilon=bound.epsilon,
             rho_beta=bound.rho_beta,
             rho_alpha=bound.rho_alpha,
-            exact_posterior=at_server.is_exact(
-                config.training.local_steps,
-                config.federation.adversary_rounds,
-                config.audit.mode,
-                vantage,
-            ),
+            exact_posterior=at_server.is_exact(config, vantage),
             prediction=None
             if predicted is None
             else Predicted(
@@ -112,10 +107,16 @@ def _special_prediction(
         both = two_sided(view["worlds"])
         advantage = _caught(participation, neighbouring, prior, view, both)
         method = "closed form"
+    return _without_fit(predicted.mu, advantage, 0.0, method)
+
+
+def _without_fit(
+    mu: float | None, advantage: float | None, error: float | None, method: str
+) -> Prediction:
     return Prediction(
-        mu=predicted.mu,
+        mu=mu,
         advantage=advantage,
-        standard_error=0.0,
+        standard_error=error,
         method=method,
         deterministic=False,
         fit=Fits(None, None),
@@ -228,15 +229,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
         return special
     if config.privacy.pac_prior == "halves" or config.scored_by_counts:
         # The law of a mixture over candidates, or of a score, is unknown in advance.
-        return Prediction(
-            mu=None,
-            advantage=None,
-            standard_error=None,
-            deterministic=False,
-            method="none",
-            fit=Fits(None, None),
-            density=None,
-        )
+        return _without_fit(None, None, None, "none")
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds = transcript["worlds"]
     if not config.participation.secret:

@@ -35,6 +35,7 @@ from fedsim.privacy.trust.model import Vantage
 EXCESS = 1 + 1e-4
 """Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
 
+RATES = ("advantage", "advantage_interval", "standard_error", "delta_prime")
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
@@ -61,70 +62,58 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
         return
     sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
     low = sure.interval.low
-    alarm, limit = None, report.bounds.rho_alpha
-    if low > limit:
-        alarm = (
-            f"The advantage is above its bound: it is at least {low:.3f} {SURE}, but rho_alpha is "
-            f"{limit:.3f}. The noise is not the noise that was accounted for, or a clipped "
-            f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
-            "sensitivity."
-        )
-    yield Check("advantage", alarm)
-    alarm, limit = None, report.pac.advantage_bound
-    if low > limit:
-        alarm = (
-            f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
-            f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
-            "was budgeted, or the secret was not drawn from the stated prior."
-        )
-    yield Check("pac_advantage", alarm)
+    limit = report.bounds.rho_alpha
+    above = (
+        f"The advantage is above its bound: it is at least {low:.3f} {SURE}, but rho_alpha is "
+        f"{limit:.3f}. The noise is not the noise that was accounted for, or a clipped "
+        f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
+        "sensitivity."
+    )
+    yield Check("advantage", above if low > limit else None)
+    limit = report.pac.advantage_bound
+    above = (
+        f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
+        f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
+        "was budgeted, or the secret was not drawn from the stated prior."
+    )
+    yield Check("pac_advantage", above if low > limit else None)
 
 
 def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
-    if not at_server.is_exact(
-        config.training.local_steps,
-        config.federation.adversary_rounds,
-        config.audit.mode,
-        run.vantage,
-    ):
+    if not at_server.is_exact(config, run.vantage):
         return
     level = run.played.level(ALARM_CONFIDENCE)
     bounds, prediction = report.bounds, report.prediction
     if (limit := bounds.tail_limit) < 1:
         loss = run.final - logit(config.audit.prior)
         low = estimators.delta_prime(run.worlds, loss, bounds.epsilon, level).interval.low
-        alarm = None
-        if low > limit:
-            alarm = (
-                f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
-                f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
-            )
-        yield Check("delta_prime", alarm)
+        often = (
+            f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
+            f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
+        )
+        yield Check("delta_prime", often if low > limit else None)
     # The steps are known, and so is the mu that they compose to: this check has no chance in it.
     realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
-    alarm = None
-    if realised > EXCESS * mechanism.mu:
-        alarm = (
-            f"More was released than was accounted for. The {report.rounds} rounds of the "
-            f"transcript compose to mu = {realised:.3f}, but the accounting of "
-            f"{mechanism.steps} steps allows {mechanism.mu:.3f}. Not all rounds were composed, or "
-            "a difference exceeds the sensitivity."
-        )
-    yield Check("composition", alarm, by_chance=False)
+    more = (
+        f"More was released than was accounted for. The {report.rounds} rounds of the transcript "
+        f"compose to mu = {realised:.3f}, but the accounting of {mechanism.steps} steps allows "
+        f"{mechanism.mu:.3f}. Not all rounds were composed, or a difference exceeds the "
+        "sensitivity."
+    )
+    excess = realised > EXCESS * mechanism.mu
+    yield Check("composition", more if excess else None, by_chance=False)
     sampled = config.participation.secret
     theory = "sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
     fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
     for world, fit in fits.items():
         if fit is None:
             continue
-        alarm = None
-        if fit.p_value < 1 - level:
-            alarm = (
-                f"The log-odds in {world} do not follow {theory} "
-                f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
-            )
-        yield Check(world, alarm)
+        off = (
+            f"The log-odds in {world} do not follow {theory} "
+            f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
+        )
+        yield Check(world, off if fit.p_value < 1 - level else None)
 
 
 def assemble(
@@ -319,35 +308,18 @@ def _pac(run: AuditedRun) -> Pac:
 
 
 def without_rates(report: Report) -> Report:
+    none: dict[str, Any] = dict.fromkeys(RATES)
+    empirical, vantages = report.empirical, report.vantages.items()
+    of_trials = none | dict.fromkeys(("wins", "losses", "ties", "delta_prime_interval"))
+    compared = none | dict.fromkeys(("within_bound", "near_prediction"))
     return replace(
         report,
         empirical=replace(
-            report.empirical,
-            advantage=None,
-            advantage_interval=None,
-            standard_error=None,
-            wins=None,
-            losses=None,
-            ties=None,
-            delta_prime=None,
-            delta_prime_interval=None,
-            epsilon=replace(report.empirical.epsilon, advantage=None),
+            empirical, epsilon=replace(empirical.epsilon, advantage=None), **of_trials
         ),
         vantages={
-            name: replace(
-                row,
-                empirical=row.empirical
-                and replace(
-                    row.empirical,
-                    advantage=None,
-                    advantage_interval=None,
-                    standard_error=None,
-                    delta_prime=None,
-                    within_bound=None,
-                    near_prediction=None,
-                ),
-            )
-            for name, row in report.vantages.items()
+            name: replace(row, empirical=row.empirical and replace(row.empirical, **compared))
+            for name, row in vantages
         },
         pac=replace(report.pac, success=None),
     )

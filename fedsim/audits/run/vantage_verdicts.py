@@ -350,16 +350,7 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if (
-        not at_server.is_exact(
-            run.config.training.local_steps,
-            run.config.federation.adversary_rounds,
-            run.config.audit.mode,
-            vantage,
-        )
-        or sampled
-        or run.played.common
-    ):
+    if sampled or run.played.common or not at_server.is_exact(run.config, vantage):
         return
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])

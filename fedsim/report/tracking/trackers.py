@@ -147,10 +147,7 @@ class TensorBoardTracker:
 
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
         self._writer = self._writers(str(own), purge_step=0)
-        columns = {
-            "report/advantage": 0.0,
-            "report/epsilon": 0.0,
-        }  # the columns; values are ignored
+        columns = {"report/advantage": 0.0, "report/epsilon": 0.0}  # values are ignored
         for summary in hparams(dict(subject.parameters), columns):
             self._writer._get_file_writer().add_summary(summary)
         return {}
