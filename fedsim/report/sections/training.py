@@ -48,12 +48,12 @@ def scope(report: Report) -> str:
     )
 
 
-def _optimizer_settings(report: Report) -> dict[str, dict[str, float]]:
-    training = report.training
-    return {
-        "sgd": {"momentum": training.momentum},
-        "adam": {"β₁": training.beta1, "β₂": training.beta2, "ε": training.adam_epsilon},
-    }
+OPTIMIZER_KEYS: dict[str, dict[str, str]] = {
+    "sgd": {"momentum": "momentum"},
+    "adam": {"beta1": "β₁", "beta2": "β₂", "adam_epsilon": "ε"},
+    "normalized": {},
+}
+"""The settings of each optimiser, as a sentence names them."""
 
 
 def _rate(report: Report) -> str:
@@ -150,8 +150,9 @@ def _round_of_clients(report: Report) -> str:
 
 def _optimisation(report: Report) -> str:
     training = report.training
-    named = _optimizer_settings(report).get(training.optimizer, {})
-    settings = ", ".join(f"{name} {plain(value)}" for name, value in named.items() if value)
+    named = OPTIMIZER_KEYS.get(training.optimizer, {}).items()
+    values = [(name, getattr(training, key)) for key, name in named]
+    settings = ", ".join(f"{name} {plain(value)}" for name, value in values if value)
     warmup, local_rate = training.warmup_rounds, training.local_learning_rate
     return (
         f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
@@ -183,28 +184,21 @@ SECTION = Section("What was trained, and how it was audited", _words)
 Settings = dict[str, Any]
 LISTED = 50
 
-OPTIMIZER_KEYS: dict[str, set[str]] = {
-    "sgd": {"momentum"},
-    "adam": {"beta1", "beta2", "adam_epsilon"},
-    "normalized": set(),
-}
+
+def _fields(part: Any, *names: str) -> Settings:
+    return {name.replace("_", " ").capitalize(): getattr(part, name) for name in names}
 
 
 def _data(report: Report) -> Settings:
     data, model = report.data, report.model
     return {
         "Dataset": data.name,
-        "Records": data.records,
-        "Held out": data.held_out,
-        "Partition": data.partition,
+        **_fields(data, "records", "held_out", "partition"),
         **({"Never split": data.partition_key} if data.partition_key else {}),
         "Records per client": _sizes(data.client_sizes),
         **({"Label skew": data.label_skew} if data.label_skew else {}),
         "Model": model.name,
-        "Parameters": model.parameters,
-        "Frozen": model.frozen,
-        "Frozen parameters": model.frozen_parameters,
-        "Batch norm": model.batch_norm,
+        **_fields(model, "parameters", "frozen", "frozen_parameters", "batch_norm"),
         "Precision": report.precision,
         "Layers through torch.func": model.gradient_fallbacks,
     }
@@ -221,9 +215,7 @@ def _challenge(report: Report) -> Settings:
     return {
         "Record": challenge.record,
         "Target records": challenge.records,
-        "Replacement": challenge.replacement,
-        "Client": challenge.client,
-        "Adversary": challenge.adversary,
+        **_fields(challenge, "replacement", "client", "adversary"),
         "Dissimilarity": challenge.measure,
         "Distance": challenge.distance,
     }
@@ -232,12 +224,9 @@ def _challenge(report: Report) -> Settings:
 def _mechanism(report: Report) -> Settings:
     mechanism, rounding, dropouts = report.mechanism, report.mechanism.rounding, report.dropouts
     settings: Settings = {
-        "Noise multiplier": mechanism.noise_multiplier,
-        "Effective noise multiplier": mechanism.effective_noise_multiplier,
+        **_fields(mechanism, "noise_multiplier", "effective_noise_multiplier"),
         "Clipping norm C": mechanism.clipping_norm,
-        "Clipping": mechanism.clipping,
-        "Sensitivity": mechanism.sensitivity,
-        "Noise": mechanism.noise,
+        **_fields(mechanism, "clipping", "sensitivity", "noise"),
         "Noisy steps accounted": mechanism.steps,
         "Local steps in a round": mechanism.local_steps,
         "Sampling rate": mechanism.sampling_rate,
@@ -263,18 +252,14 @@ def _mechanism(report: Report) -> Settings:
 def _training(report: Report) -> Settings:
     training, idle = report.training, {"learning_rate"}
     for name, keys in OPTIMIZER_KEYS.items():
-        idle |= keys if name != training.optimizer else set()
+        idle |= set() if name == training.optimizer else keys.keys()
     idle |= {"decay_every", "decay_factor"} if training.schedule != "step" else set()
     if not is_client(report):
         idle |= {"local_epochs", "local_batches", "local_momentum", "proximal_term", "batch_size"}
         idle |= set() if takes_local_steps(report) else {"local_learning_rate"}
     return {
         "Learning rate": report.mechanism.learning_rate,
-        **{
-            field.name.replace("_", " ").capitalize(): getattr(training, field.name)
-            for field in fields(training)
-            if field.name not in idle
-        },
+        **_fields(training, *(each.name for each in fields(training) if each.name not in idle)),
         "Audit mode": report.audit_mode,
     }
 
@@ -284,14 +269,9 @@ def _configuration(report: Report) -> list[Block]:
         "Federation": {
             "Clients": report.clients,
             "Clients colluding with the adversary": report.colluding,
-            "Rounds": report.rounds,
-            "Trials": report.trials,
-            "Trust": report.trust,
-            "Vantage": report.vantage,
+            **_fields(report, "rounds", "trials", "trust", "vantage"),
             "Unit of privacy": report.unit,
-            "Neighbouring": report.neighbouring,
-            "Runtime": report.runtime,
-            "Device": report.device,
+            **_fields(report, "neighbouring", "runtime", "device"),
         },
         "Data and model": _data(report),
         "Challenge": _challenge(report),
@@ -302,11 +282,7 @@ def _configuration(report: Report) -> list[Block]:
             "Noise from": report.noise_source,
             **report.versions,
         },
-        "Seconds": {
-            "federation": report.timing.federation,
-            "clients_computing": report.timing.clients_computing,
-            "total": report.timing.total,
-        },
+        "Seconds": asdict(report.timing),
     }
     blocks: list[Block] = []
     for title, settings in tables.items():

@@ -60,37 +60,25 @@ CURVE = Markup('<polyline points="{}" fill="none" stroke="currentColor" stroke-w
 FAINT = Markup('stroke-opacity=".35"')
 
 
-class _Axes:
-    def __init__(self, right: float, low: float, high: float) -> None:
-        self._right, self._low, self._high = right, low, high
-
-    def x(self, value: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * value / self._right
-
-    def y(self, value: float) -> float:
-        share = (self._high - value) / (self._high - self._low)
-        return TOP + (HEIGHT - TOP - BOTTOM) * share
-
-    def level(self, value: float, text: str, style: Markup) -> Markup:
-        across = LINE.format(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), style)
-        return across + TEXT.format(LEFT - 6, self.y(value) + 4, "end", text)
-
-    def below(self, text: str) -> Markup:
-        return TEXT.format(WIDTH - RIGHT, HEIGHT - 8, "end", text)
-
-
 def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
     """Return a picture of the accuracy by round; "" with fewer than two rounds."""
     if len(by_round) < 2:
         return Markup("")
-    axes = _Axes(max(rounds, *by_round), 0.0, 1.0)
-    points = [f"{axes.x(at):.1f},{axes.y(value):.1f}" for at, value in sorted(by_round.items())]
+    across = (WIDTH - LEFT - RIGHT) / max(rounds, *by_round)
+    up = HEIGHT - TOP - BOTTOM
+    curve = " ".join(
+        f"{LEFT + across * at:.1f},{TOP + up * (1 - value):.1f}"
+        for at, value in sorted(by_round.items())
+    )
     drawn = [
-        axes.level(0, "0%", FAINT),
-        axes.level(1, "100%", FAINT),
-        CURVE.format(" ".join(points)),
-        axes.below(f"of {rounds} rounds"),
+        CURVE.format(curve),
+        TEXT.format(WIDTH - RIGHT, HEIGHT - 8, "end", f"of {rounds} rounds"),
     ]
+    for y, text in ((HEIGHT - BOTTOM, "0%"), (TOP, "100%")):
+        drawn += [
+            LINE.format(LEFT, y, WIDTH - RIGHT, y, FAINT),
+            TEXT.format(LEFT - 6, y + 4, "end", text),
+        ]
     last = max(by_round)
     label = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
     return PICTURE.format(label, WIDTH, HEIGHT, Markup("").join(drawn))
