@@ -69,19 +69,19 @@ def measurable(scheme: Scheme) -> bool:
 
 
 def measure(
-    training: SeenTraining, members: Federation, partition: int, noise_multiplier: float
+    training: SeenTraining, data: Federation, partition: int, noise_multiplier: float
 ) -> Exposure:
     """Return the exposure towards the adversary who sees most of the client's messages."""
     config = training.config
     faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
     clipping_norm = config.training.clipping_norm
     std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
-    features, labels = members.members(members.owned_by(partition))
-    each = torch.arange(len(labels), device=members.device)[None, :, None]
+    features, labels = data.members(data.owned_by(partition))
+    each = torch.arange(len(labels), device=data.device)[None, :, None]
     squares, clipped = np.zeros(len(labels)), list[float]()
     for round in training.models:
-        model = torch.from_numpy(training.model(round)).to(members.device)[None]
-        norms = members.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
+        model = torch.from_numpy(training.model(round)).to(data.device)[None]
+        norms = data.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
         squares += (norms / std) ** 2
         clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
     rounds = np.array(list(training.models), dtype=np.int64)
@@ -228,71 +228,71 @@ def _measured(
     if not mine or not training.models:
         return
     config = training.config.reading_data_from(node.data, offline=True)
-    members = _records_of(node, config, mine[-1].records)
-    if members is None:
+    data = _records_of(node, config, mine[-1].records)
+    if data is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
     exposed = None
     if measurable(config.scheme):
-        exposure = measure(training, members, node.partition, mine[0].noise_multiplier)
+        exposure = measure(training, data, node.partition, mine[0].noise_multiplier)
         exposed = as_json(exposure, node.terms.delta_limit)
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
     yield {
         "run": training.run,
         "name": config.run.name,
         "gone": False,
-        "records": len(members.owned_by(node.partition)),
+        "records": len(data.owned_by(node.partition)),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "risks": risks.success_by_baseline(mechanism) if charged else [],
         "exposure": exposed,
-        "shown": _shown(members, node.partition, exposed),
-        "attack": _attack(node, training, members, others, model),
+        "shown": _shown(data, node.partition, exposed),
+        "attack": _attack(node, training, data, others, model),
     }
 
 
-def _shown(members: Federation, partition: int, exposed: Report | None) -> Report | None:
-    if exposed is None or members.split.dataset.name != OWN:
+def _shown(data: Federation, partition: int, exposed: Report | None) -> Report | None:
+    if exposed is None or data.split.dataset.name != OWN:
         return None
     most = exposed["most_exposed"][0]["record"]
-    return record_display.shown(members.split, int(members.owned_by(partition)[most]))
+    return record_display.shown(data.split, int(data.owned_by(partition)[most]))
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
     try:
-        members = federation.load(config, node.partition if config.data.name == OWN else None)
+        data = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
         return None
-    if admission.records_digest(members, node.partition) != digest:
+    if admission.records_digest(data, node.partition) != digest:
         return None
     # Records that were held back to measure the model took part in no round.
     share = config.federation.measures_share
     try:
-        return holding_back.trained_on(members, node.partition, node.values, share, config.run.seed)
+        return holding_back.trained_on(data, node.partition, node.values, share, config.run.seed)
     except RefusedError as error:
         raise InputError(f"node.toml: {error}") from None
 
 
 def _attack(
-    node: Node, training: SeenTraining, members: Federation, others: str, model: Path | None
+    node: Node, training: SeenTraining, data: Federation, others: str, model: Path | None
 ) -> Report | None:
     config = training.config
-    features, labels = members.members(members.owned_by(node.partition))
+    features, labels = data.members(data.owned_by(node.partition))
     if others and config.data.name == OWN:
         agreed = schema.parse(config.data.public_schema)
         others_records = own_records.records(others, agreed, directory=config.model.weights)
         apart = torch.tensor(others_records.features), torch.tensor(others_records.labels)
     else:
-        apart = members.held_out()
+        apart = data.held_out()
     if not len(apart[1]):
         return None
     last = max(training.models)
     of = "the released model" if model else f"the model that round {last} began with"
     if model is None:
-        parameters = torch.from_numpy(training.model(last)).to(members.device)[None]
+        parameters = torch.from_numpy(training.model(last)).to(data.device)[None]
         own, other = (
-            members.evaluate(parameters, *(each.to(members.device) for each in records))[0][0]
+            data.evaluate(parameters, *(each.to(data.device) for each in records))[0][0]
             for records in ((features, labels), apart)
         )
     else:
