@@ -7,8 +7,8 @@ the run's configuration with the message's request. The auditor knows D and D', 
 adversary. It adds nothing to the sums and knows none of the noise, so that it faces the noise of
 all clients together.
 
-Some audits need no records: those of the sums' noise (`noise_watch`), and of consenting clients'
-canaries (`canary_watch`, and `text_watch` for a decoder). They remain for a training, which has no
+Some audits need no records: those of the sums' noise (`NoiseWatch`), and of consenting clients'
+canaries (`CanaryWatch`, and `TextWatch` for a decoder). They remain for a training, which has no
 challenge, and where the auditor may not know D.
 """
 
@@ -104,7 +104,7 @@ class LiveAudit:
         if training is None or (before is not None and observed.round <= before.round):
             # A batch of trials that begins, or begins anew. A message out of order starts a new one
             # too: it is never combined with earlier messages.
-            interval = (
+            attempt = (
                 training.rounds
                 if training is not None and adds_up(self.run.privacy.noise_source)
                 else 0
@@ -113,7 +113,7 @@ class LiveAudit:
                 trials,
                 Memory.empty(len(trials)),
                 request["noise-multiplier"],
-                max(request["earlier"], interval),
+                max(request["earlier"], attempt),
                 request["released"],
                 [],
             )

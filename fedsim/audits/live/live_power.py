@@ -31,19 +31,19 @@ SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
 def lacking(
-    audit: LiveAudit, worlds: Bools | None, complete: Bools | None, bound: float | None
+    audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float | None
 ) -> list[str]:
     """Return why no measurement could have contradicted the noise; [] where one could."""
     if audit.config is None or bound is None:
         return ["no round was observed from its beginning to its end"]
-    reasons = [_of_worlds(audit, worlds, complete, bound), _of_canaries(audit), _of_noise(audit)]
+    reasons = [_of_worlds(audit, worlds, observed, bound), _of_canaries(audit), _of_noise(audit)]
     stated = [reason for reason in reasons if reason]
     if len(stated) < len(reasons):
         return []
     return ["no measurement could have refuted the noise that the server states", *stated]
 
 
-def seen_below(audit: LiveAudit, worlds: Bools | None, complete: Bools | None) -> float | None:
+def seen_below(audit: LiveAudit, worlds: Bools | None, observed: Bools | None) -> float | None:
     """Return the share of the claimed noise below which the auditor would have raised an alarm.
 
     It holds with `detectable.POWER`, for the best of sums, canaries and worlds. It is None where no
@@ -55,8 +55,8 @@ def seen_below(audit: LiveAudit, worlds: Bools | None, complete: Bools | None) -
     if audit.noise is not None:
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(SUM, math.inf)
         shares.append(detectable.by_limit(limit))
-    if worlds is not None and complete is not None:
-        shares.append(_by_worlds(audit, len(worlds), complete.size))
+    if worlds is not None and observed is not None:
+        shares.append(_by_worlds(audit, len(worlds), observed.size))
     return max(shares)
 
 
@@ -76,7 +76,7 @@ def _by_canaries(audit: LiveAudit) -> float:
     return math.sqrt(max(0.0, share**2 - beside))
 
 
-def _by_worlds(audit: LiveAudit, published: int, complete: int) -> float:
+def _by_worlds(audit: LiveAudit, published: int, observed: int) -> float:
     config, mechanisms = audit.run, audit.mechanisms()
     played = precision.design(config.trials, config.audit.confidence, published)
     if played.common or audit.missed or any(each.sampled for each in mechanisms):
@@ -88,23 +88,23 @@ def _by_worlds(audit: LiveAudit, published: int, complete: int) -> float:
     ]
     bound = max(map(identifiability.rho_alpha, mechanisms))
     tail = (1 - played.level(ALARM_CONFIDENCE)) / 2
-    return detectable.by_wins(float(min(signals)), bound, complete, tail)
+    return detectable.by_wins(float(min(signals)), bound, observed, tail)
 
 
-def _of_worlds(audit: LiveAudit, worlds: Bools | None, complete: Bools | None, bound: float) -> str:
+def _of_worlds(audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float) -> str:
     config = audit.run
     if config.trials.worlds == "d-only":
         return "worlds cannot tell, since all trials of the run are in one world"
     if worlds is None:
         return "give --worlds after the run"
-    if complete is None:
+    if observed is None:
         return "the trials with a belief are not of both worlds"
     played = precision.design(config.trials, config.audit.confidence, len(worlds))
-    if _all_won(complete, played) > bound:
+    if _all_won(observed, played) > bound:
         return ""
     design = Design(played.common, played.share)
     needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0, design) > bound)
-    return f"{complete.size} trials, all won, would not refute it {SURE}: {needed} are needed"
+    return f"{observed.size} trials, all won, would not refute it {SURE}: {needed} are needed"
 
 
 def _of_canaries(audit: LiveAudit) -> str:

@@ -99,11 +99,11 @@ def assemble(
     report["contradictions"] = _alarms(audit, last, report, worlds)
     report["alarms"] = len(report["contradictions"])
     scored, bounds = _scored(last, worlds), report["bounds"]
-    complete, bound = scored and scored[0], bounds and bounds["rho_alpha"]
-    report["seen_below"] = live_power.seen_below(audit, worlds, complete)
+    observed, bound = scored and scored[0], bounds and bounds["rho_alpha"]
+    report["seen_below"] = live_power.seen_below(audit, worlds, observed)
     report["claim"] = None
     if claim is not None:
-        unmeasured = live_power.lacking(audit, worlds, complete, bound)
+        unmeasured = live_power.lacking(audit, worlds, observed, bound)
         report["claim"] = judge(audit, claim, report["contradictions"], unmeasured, reported, ended)
     return report
 
