@@ -18,8 +18,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
 from fedsim.audits.judgement.claim import claim_given
-from fedsim.audits.judgement.options import CONFIDENCE, AuditOptions
-from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
@@ -337,30 +336,30 @@ def audit(
 
 def _of_app(path: Path, options: AuditOptions) -> Audit:
     from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415
-    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     if RunDirectory(path).has("config.toml"):
         raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
     taken = options.taken("a Flower app")
-    code = digests.of_app(path)  # before the app runs, which may change its own files
+    code = statement.of_app(path)  # before the app runs, which may change its own files
     outcome = audit_directory(path, **taken, claim=options.claim, confidence=options.level)
     return outcome.report(code)
 
 
 def _of_loop(function: str, options: AuditOptions) -> Audit:
     from fedsim.audits.loop.audit import audit_loop  # noqa: PLC0415
-    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     taken = options.taken("a training loop")
     if options.claim is not None and options.claim.unit == "client":
         raise InputError("a training loop protects records; leave claimed_unit out")
-    code = digests.of_function(function)
+    code = statement.of_function(function)
     outcome = audit_loop(function, **taken, claim=options.claim, confidence=options.level)
     return outcome.report(code)
 
 
 def _of_transcript(path: Path, options: AuditOptions) -> Audit:
-    from fedsim.audits.live import from_transcript  # noqa: PLC0415
+    from fedsim.audits.live import live_report  # noqa: PLC0415
     from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
     from fedsim.federation.transcripts.reader import Reader  # noqa: PLC0415
     from fedsim.federation.transcripts.records import AUDITOR  # noqa: PLC0415
@@ -369,7 +368,7 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
         if reader.facts.recorder != AUDITOR:
             options.taken("a recorded transcript")
             return transcript_audit.concluded(transcript_audit.audit(reader, options))
-    return from_transcript.audited(path, options)
+    return live_report.audited(path, options)
 
 
 def configured(

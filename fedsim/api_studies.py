@@ -404,9 +404,9 @@ def sign(directory: Path | str, key: Path | str, out: Path | str | None = None) 
     Raises:
         InputError: the results cannot be signed, the key cannot be read, or the file exists.
     """
-    from fedsim.report.evidence import signing  # noqa: PLC0415
+    from fedsim.report.evidence import verification  # noqa: PLC0415
 
-    place, _ = signing.sign(Path(directory), Path(key), None if out is None else Path(out))
+    place, _ = verification.sign(Path(directory), Path(key), None if out is None else Path(out))
     return place
 
 
@@ -427,7 +427,7 @@ def verify(
     Raises:
         InputError: the evidence is missing or ambiguous, or the key cannot be read.
     """
-    from fedsim.report.evidence import signing  # noqa: PLC0415
+    from fedsim.report.evidence import verification  # noqa: PLC0415
 
     places = [None if place is None else Path(place) for place in (key, files)]
-    return signing.verify(Path(evidence), places[0], places[1], as_signed)
+    return verification.verify_in(Path(evidence), places[0], places[1], as_signed)

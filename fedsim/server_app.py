@@ -146,9 +146,9 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | N
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
     directory.log_event(phase="reporting")
-    from fedsim.report import writing  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report import page  # noqa: PLC0415  (matplotlib is slow to import)
 
-    writing.write_report(directory)
+    page.write_report(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
 
 

@@ -36,7 +36,7 @@ def expected_halfwidth(
     each won with probability (1 + advantage)/2. With another prior than 1/2 one world is won more
     often than the other; then this is the length at the same mean, about which the wins vary less.
     With common random numbers, both trials of a pair are won with probability `advantage`, else
-    one, as for normal log-odds at any prior (`fedsim.audits.run.campaign.variance_ratio`).
+    one, as for normal log-odds at any prior (`fedsim.audits.run.audited_run.variance_ratio`).
 
     Args:
         advantage: expected, in (-1, 1).

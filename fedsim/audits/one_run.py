@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # torch takes a second
     from fedsim.game.one_run import Scored
 
 COLUMNS = ("trial", "canary", "included", "score")
-"""Columns of a file of scores. `trial` may be missing for a single trial."""
-
 HEADINGS = ("how", "ε", "guesses", "assumes")
 
 
@@ -38,12 +36,8 @@ class OneRun:
     """What the canaries of one training prove about epsilon.
 
     Attributes:
-        trial: trial of the canaries.
         included: whether each canary was in the training, bool [m].
-        scores: score of each canary, float64 [m].
-        delta: at which epsilon is stated.
         confidence: of each bound by itself; the largest of several proves less.
-        bounds: lower bounds on epsilon, by name.
         estimate: estimate from the canaries; it proves nothing.
     """
 
@@ -57,17 +51,14 @@ class OneRun:
 
     @property
     def title(self) -> str:
-        """Number of canaries, and delta, as text."""
         included = int(self.included.sum())
         return f"{self.scores.size} canaries, {included} of them in, δ = {self.delta:g}"
 
     @property
     def caption(self) -> str:
-        """Note on bounds and estimate."""
         return f"Bounds and interval at {self.confidence:.1%}; the estimate proves nothing."
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return how, epsilon, guesses and assumptions of every bound and of the estimate."""
         lines = []
         for bound in self.bounds.values():
             details = bound.details
@@ -114,10 +105,7 @@ def estimate(
 
 
 def drawn(game: GameRules, federation: "Federation") -> dict[str, Any]:
-    """Return the canaries of an experiment, their clients, and the coins of every trial.
-
-    Raises InputError if it plants none, or cannot plant them.
-    """
+    """Return the canaries of an experiment, their clients, and the coins of every trial."""
     from fedsim.game import one_run  # noqa: PLC0415
 
     canaries = game.canaries
@@ -165,16 +153,7 @@ def scored(path: Path, data_root: Path | None = None) -> "Scored":
 
 
 def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
-    """Return a trial, the coins bool [m] and the scores float64 [m] of its canaries.
-
-    Args:
-        path: a CSV with the columns `included` and `score`, and perhaps `trial` and `canary`.
-        trial: trial to read, from 0; None for the lowest in the file.
-
-    Raises:
-        InputError: the file cannot be read, lacks the trial, or has a bad line: a coin other than 0
-            or 1, a score that is not finite, or a canary for the second time.
-    """
+    """Return a trial, the coins bool [m] and the scores float64 [m] of its canaries."""
     try:
         # Spreadsheets start their files with a byte order mark.
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -186,8 +165,8 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
                     raise InputError(
                         f"'{path}' has {header.count(name)} columns '{name}'; keep one"
                     )
-            seen: set[tuple[int, str]] = set()
-            lines = [_line(row, f"'{path}', line {rows.line_num}", seen) for row in rows]
+            pairs: set[tuple[int, str]] = set()
+            lines = [_line(row, f"'{path}', line {rows.line_num}", pairs) for row in rows]
     except InputError:
         raise
     except (csv.Error, *reading.DAMAGE) as error:
@@ -208,12 +187,9 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
 
 
 def _line(
-    row: Mapping[str | None, Any], place: str, seen: set[tuple[int, str]]
+    row: Mapping[str | None, Any], place: str, pairs: set[tuple[int, str]]
 ) -> tuple[int, bool, float]:
-    """Return trial, coin and score of a row, and add its trial and canary to `seen`.
-
-    Raises InputError that names the place.
-    """
+    """Return trial, coin and score of a row, and add its trial and canary to `seen`."""
     if not {"included", "score"} <= row.keys():
         return 0, False, 0.0  # the caller refuses the header
     if None in row:
@@ -230,10 +206,10 @@ def _line(
     if not math.isfinite(value):
         raise InputError(f"{place}: score is {score!r}; give a finite number")
     number = int(trial or 0)
-    if canary and (number, canary) in seen:
+    if canary and (number, canary) in pairs:
         raise InputError(
             f"{place}: canary {canary!r} of trial {number} occurs twice, but it had one coin; "
             "keep one row of each"
         )
-    seen.add((number, canary))
+    pairs.add((number, canary))
     return number, included == "1", value

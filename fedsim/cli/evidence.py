@@ -62,7 +62,7 @@ def sign(
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """
-    from fedsim.report.evidence import envelope, signing  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import envelope, verification  # noqa: PLC0415  (torch is slow)
 
     if new_key is not None:
         if signed is not None or key is not None or out is not None:
@@ -71,7 +71,7 @@ def sign(
         return
     if signed is None or key is None:
         raise InputError("fedsim sign needs DIR and --key KEY.pem; --new-key makes a key")
-    place, unmade = signing.sign(signed, key, out)
+    place, unmade = verification.sign(signed, key, out)
     if unmade:
         typer.echo(f"{UNMADE} ({unmade})", err=True)
     typer.echo(f"Evidence: {place}", err=True)
@@ -105,9 +105,9 @@ def verify(
 
     Example: fedsim verify fedsim-runs/digits/evidence.json --key release.public.pem
     """
-    from fedsim.report.evidence import signing  # noqa: PLC0415  (torch is slow)
+    from fedsim.report.evidence import verification  # noqa: PLC0415  (torch is slow)
 
-    verified = signing.verify(evidence, key, files, as_signed)
+    verified = verification.verify_in(evidence, key, files, as_signed)
     if json_:
         print_json(_document(verified))
     else:

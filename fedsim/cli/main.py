@@ -1,7 +1,7 @@
 """The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted.
 
 `fedsim audit` and `fedsim verify` also end with 3 or 4, by their verdict
-(`fedsim.audits.judgement.judge`), and a release gate ends a command with 3 (`fedsim.cli.gate`).
+(`fedsim.audits.judgement.claim`), and a release gate ends a command with 3 (`fedsim.cli.gate`).
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Several runs side by side: identifiability towards each vantage."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,33 +9,186 @@ from rich.console import RenderableType
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.audits.results.verdicts import TABLE, VantageVerdict
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.report.comparing import differing, first, heading, named, sentences
-from fedsim.report.document import terminal
+from fedsim.config import to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
     Block,
     Bullets,
     Document,
+    FirstScreen,
     Group,
     Heading,
     Link,
+    Mark,
     Prose,
     Table,
     Words,
     tabulated,
 )
+from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent, span
+from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections import vantage_words
 
 Row = dict[str, Any]
+FIRST = ("privacy", "federation", "training", "model", "data", "challenge")
+MOST_BARS = 9
+"""Most bars of a figure; beyond, each run has one bar, for its worst vantage."""
+
+MOST_SAID = 4
+WHO_SEES_MORE = ("server", "participant", "released-model")
+
+
+def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
+    """Return the settings in which runs differ, with their values by run; privacy comes first."""
+    settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
+    if not all(settings.values()):
+        return {}
+    settings_by_key = {}
+    for key in sorted(set().union(*settings.values()), key=_rank):
+        values = {place: plain(each.get(key)) for place, each in settings.items()}
+        if not key.startswith("run.") and len(set(values.values())) > 1:
+            settings_by_key[key] = values
+    return settings_by_key
+
+
+def _rank(key: str) -> tuple[int, str]:
+    table = key.partition(".")[0]
+    if key == "privacy.noise-source":  # protects nobody more or less
+        return len(FIRST), key
+    return FIRST.index(table) if table in FIRST else len(FIRST), key
+
+
+def named(rows: Sequence[Row]) -> dict[int, str]:
+    """Return the name of every run by its number: the first setting that differs in all runs."""
+    numbers = dict.fromkeys(row["number"] for row in rows)
+    for key, values in differing(rows).items():
+        if len(set(values.values())) == len(numbers) > 1:
+            return {place: f"{key.partition('.')[2]} {values[place]}" for place in numbers}
+    return {place: f"run {place}" for place in numbers}
+
+
+def heading(rows: Sequence[Row]) -> str:
+    differs = differing(rows)
+    if not differs:
+        return f"{len({row['number'] for row in rows})} runs side by side"
+    key, values = next(iter(differs.items()))
+    more = len(differs) - 1
+    others = f", and {more} more setting{'s' * (more > 1)}" if more else ""
+    return f"{key}: {' or '.join(dict.fromkeys(values.values()))}{others}"
+
+
+def _settings_of(directory: Path) -> dict[str, Any]:
+    try:
+        return dict(to_run_config(RunDirectory.open(directory).config))
+    except InputError:
+        return {}
+
+
+def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
+    runs = {place: [row for row in rows if row["number"] == place] for place in names}
+    order = _by_strictness(runs)
+    answer = sentences(rows, names)
+    barred = rows if len(rows) <= MOST_BARS else [own[0] for own in runs.values()]
+    table = [[names[place], *_in_short(runs[place])] for place in order]
+    return FirstScreen(
+        answer=answer,
+        alarming=any(row["state"] == "above" for row in rows),
+        figure=Bars(
+            [_bar(row, names) for row in barred],
+            "How often the adversary is right, run by run and vantage by vantage.",
+        ),
+        table=tabulated(
+            ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
+        ),
+        checks=[
+            settled(
+                not any(row["state"] == "above" for row in of_run),
+                f"{names[place]}: no measurement contradicts theory.",
+                f"{names[place]}: a measurement contradicts theory.",
+            )
+            for place, of_run in runs.items()
+        ],
+        steps=[
+            "Take the strictest run whose accuracy suffices. A difference of accuracies may be "
+            "chance: each run's page has the intervals."
+        ],
+        sign_off=first_screen.sign_off(
+            data=", ".join(str(own[0]["directory"]) for own in runs.values()),
+            date=first_screen.today(),
+            limits="Measurements are about one target of each run; limits are by theory.",
+        ),
+    )
+
+
+def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
+    """Return how much stricter the strictest run is than the others, and its cost in accuracy."""
+    runs = {place: [row for row in rows if row["number"] == place] for place in names}
+    strictest, *others = _by_strictness(runs)
+    return [
+        _than(names[strictest], runs[strictest], names[other], runs[other])
+        for other in others[:MOST_SAID]
+    ]
+
+
+def _by_strictness(runs: Mapping[int, Sequence[Row]]) -> list[int]:
+    return sorted(runs, key=lambda place: _limits(runs[place]))
+
+
+def _limits(rows: Sequence[Row]) -> list[float]:
+    by_vantage = {row["vantage"]: float(row["limit"]) for row in rows}
+    return [by_vantage.get(vantage, 1.0) for vantage in WHO_SEES_MORE]
+
+
+def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row]) -> str:
+    pairs = zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)
+    gap = next(((at, one, two) for at, one, two in pairs if one < two), None)
+    cost = _cost(strict[0]["accuracy"], other[0]["accuracy"])
+    if gap is None:
+        return f"{name} allows as much as {other_name} at every vantage point{cost}."
+    vantage, less, more = gap
+    return (
+        f"{name} is stricter than {other_name}: towards the {vantage.replace('-', ' ')} at most "
+        f"{percent(share(less))} instead of {percent(share(more))}{cost}."
+    )
+
+
+def _cost(one: float | None, other: float | None) -> str:
+    if one is None or other is None:
+        return ""
+    points = 100 * (other - one)
+    if abs(points) < 0.05:
+        return ", at the same accuracy"
+    if points > 0:
+        return f", which costs {points:.1f} points of accuracy"
+    return f", with {-points:.1f} points more of accuracy"
+
+
+def _in_short(rows: Sequence[Row]) -> list[str]:
+    worst = rows[0]
+    return [
+        f"{worst['verdict']} ({worst['vantage']})",
+        number(worst["epsilon"]),
+        percent(worst["accuracy"]),
+    ]
+
+
+def _bar(row: Row, names: Mapping[int, str]) -> Bar:
+    kinds = {words.text: words.kind for words in TABLE}
+    text = str(row["verdict"]).partition(", apart")[0]
+    right = None if row["measured"] is None else share(row["measured"])
+    name = f"{names[row['number']]}, {row['vantage'].replace('-', ' ')}"
+    mark = Mark(kinds[text], text)
+    return Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
+
 
 ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
-"""A note for runs whose noise is real."""
-
-
 TAIL = "ρβ limits the belief, except in the share of trainings in brackets"
 """A note on the limit of the belief, which does not hold in a tail."""
 
@@ -55,16 +208,14 @@ def compare(reports: Sequence[Report]) -> list[Row]:
 
 
 def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list[Row]:
-    """Return the rows of `compare`, each with its run's number, from 1, and directory.
-
-    Raises:
-        InputError: two paths lead to one directory.
-    """
-    seen: dict[Path, Path] = {}
+    """Return the rows of `compare`, each with its run's number, from 1, and directory."""
+    places: dict[Path, Path] = {}
     for directory in directories:
-        if (place := directory.resolve()) in seen:
-            raise InputError(f"'{seen[place]}' and '{directory}' are one run; give every run once")
-        seen[place] = directory
+        if (place := directory.resolve()) in places:
+            raise InputError(
+                f"'{places[place]}' and '{directory}' are one run; give every run once"
+            )
+        places[place] = directory
     return [
         {"number": place, "directory": str(directory)} | row
         for place, (directory, report) in enumerate(zip(directories, reports, strict=True), start=1)
@@ -73,7 +224,6 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
 
 
 def table(rows: Sequence[Row]) -> RenderableType:
-    """Return the comparison, of `side_by_side`, as the terminal shows it."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
     runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
@@ -104,9 +254,8 @@ def table(rows: Sequence[Row]) -> RenderableType:
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
-    """Return what the terminal shows: the comparison, and which run is stricter."""
-    said = [Prose(each) for each in sentences(rows, named(rows))]
-    return terminal.shown(table(rows), *said)
+    prose = [Prose(each) for each in sentences(rows, named(rows))]
+    return terminal.shown(table(rows), *prose)
 
 
 def _shown(row: Row, levels_differ: bool) -> list[str]:
@@ -127,7 +276,6 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
 
 
 def belief(row: Row) -> list[str]:
-    """Return the limit of the belief, and in brackets the largest share that passes it."""
     limit = percent(row["rho_beta"])
     return [limit, f"({percent(row['tail_limit'])})"] if row["tail_limit"] < 1 else [limit]
 
@@ -141,8 +289,8 @@ def _rows(report: Report) -> Iterator[Row]:
         "vantage": everything.vantage,
     }
     accuracy = report.utility.accuracy.mean
-    for found in report.verdicts:
-        vantage, place = found.vantage, report.vantages[found.vantage]
+    for verdict in report.verdicts:
+        vantage, place = verdict.vantage, report.vantages[verdict.vantage]
         predicted, measured = place.prediction, place.empirical
         yield {
             "run": report.name,
@@ -151,42 +299,43 @@ def _rows(report: Report) -> Iterator[Row]:
             "vantage": vantage,
             "noise_multiplier": place.noise_multiplier,
             "epsilon": place.epsilon,
-            "delta": found.allowed.delta,
+            "delta": verdict.allowed.delta,
             "rho_beta": place.rho_beta,
-            "tail_limit": found.allowed.passed,
+            "tail_limit": verdict.allowed.passed,
             "rho_alpha": place.rho_alpha,
-            "limit": found.allowed.advantage,
+            "limit": verdict.allowed.advantage,
             "accuracy": accuracy[-1] if accuracy else None,
             "predicted": None if predicted is None else predicted.advantage,
             "measured": None if measured is None else measured.advantage,
             "interval": None if measured is None else measured.advantage_interval,
             "confidence": None if measured is None else measured.confidence,
-            "state": found.state,
-            "verdict": _words(report, found),
+            "state": verdict.state,
+            "verdict": _words(report, verdict),
             "released": released,
         }
 
 
 def _released(row: Row) -> str:
-    """Return what all trainings of a row's run released together; "" with noise of a seed."""
-    if not (found := row["released"]):
+    if not (released := row["released"]):
         return ""
-    count = "its one training" if found["trainings"] == 1 else f"all {found['trainings']} trainings"
+    count = (
+        "its one training"
+        if released["trainings"] == 1
+        else f"all {released['trainings']} trainings"
+    )
     return (
-        f": ε = {number(found['epsilon'])} at δ = {found['delta']:g} towards the "
-        f"{found['vantage']}, released by {count}"
+        f": ε = {number(released['epsilon'])} at δ = {released['delta']:g} towards the "
+        f"{released['vantage']}, released by {count}"
     )
 
 
-def _words(report: Report, found: VantageVerdict) -> str:
-    """Return a state in the words of the run's page, and whether the prediction failed."""
-    place = report.vantages[found.vantage].empirical
+def _words(report: Report, verdict: VantageVerdict) -> str:
+    place = report.vantages[verdict.vantage].empirical
     apart = place is not None and place.near_prediction is False
-    return f"{vantage_words.mark(report, found).text}{', apart from prediction' * apart}"
+    return f"{vantage_words.mark(report, verdict).text}{', apart from prediction' * apart}"
 
 
 KIND = "comparison"
-"""What report.json says that it is of."""
 
 HEADINGS = (
     *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (but for a tail)", "ρα", "Predicted"),
@@ -195,12 +344,10 @@ HEADINGS = (
 
 
 def blocks(rows: Sequence[Row]) -> list[Block]:
-    """Return the comparison as a page shows it."""
     return [tabulated(HEADINGS, map(_page_cells, rows)), Prose(f"{TAIL}.")]
 
 
 def write(rows: Sequence[Row], directory: Path) -> Path:
-    """Write report.html and report.json, and return the page."""
     runs = {row["number"]: row for row in rows}
     names = named(rows)
     links: list[Words] = [
@@ -225,17 +372,15 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
 
 
 def _settings(rows: Sequence[Row]) -> list[Block]:
-    """Return every setting in which the runs differ."""
-    if not (found := differing(rows)):
+    if not (differs := differing(rows)):
         return []
     numbers = list(dict.fromkeys(row["number"] for row in rows))
-    cells = [[key, *(values[place] for place in numbers)] for key, values in found.items()]
+    cells = [[key, *(values[place] for place in numbers)] for key, values in differs.items()]
     headings = ["Setting", *(f"Run {place}" for place in numbers)]
     return [Heading("In which settings they differ"), tabulated(headings, cells)]
 
 
 def _link(row: Row, directory: Path) -> str:
-    """Return where the report of a row's run lies, as seen from the page."""
     report = Path(row["directory"]).absolute() / "report.html"
     return Path(os.path.relpath(report, directory.absolute())).as_posix()
 

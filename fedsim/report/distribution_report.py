@@ -27,25 +27,14 @@ from fedsim.report.document.blocks import (
 from fedsim.report.document.first_screen import settled
 
 Report = Mapping[str, Any]
-
 SHOWN_CLIENTS = 20
-"""How many clients the terminal shows; the page and JSON have all of them."""
-
 TOP = 3
-"""The number of a client's labels or key values that are named."""
-
 COUNTED_CLASSES = 10
-"""The largest number of classes with a table that has a column for each."""
-
 LARGEST = "most records"
-"""The heading of the column that names values of the key."""
-
 BAR = 12
-"""Characters of the longest bar on the terminal."""
 
 
 def assemble(config: Config) -> dict[str, Any]:
-    """Return the data of a configuration and their partition. Raises InputError."""
     split, client_of = distribution.held(config, every_client=True)
     dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
@@ -85,12 +74,10 @@ def assemble(config: Config) -> dict[str, Any]:
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the page's path."""
     return report_directory.write_report(directory, report, render_html(report))
 
 
 def _verdict(report: Report) -> str:
-    """Return sentences about how much the clients differ."""
     sizes, partition = report["sizes"], report["partition"]
     by_key = (
         f" No value of '{partition['key']}' ({partition['key_values']} in D) is split."
@@ -106,7 +93,6 @@ def _verdict(report: Report) -> str:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     (title, headings, body), *others = _tables(report)
     most = report["sizes"]["max"]
     barred = [
@@ -129,15 +115,13 @@ def summary(report: Report) -> RenderableType:
 
 
 def blocks(report: Report) -> list[Block]:
-    """Return facts about the data, how much the clients differ, and every table."""
-    found: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
+    parts: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
     for title, headings, body in _tables(report):
-        found += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
-    return [*found, Prose(EXPLAINED)]
+        parts += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
+    return [*parts, Prose(EXPLAINED)]
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import training_figures  # noqa: PLC0415
 
@@ -161,11 +145,9 @@ def render_html(report: Report) -> str:
 
 
 MOST = 5
-"""Clients, those with the most records, that the first screen shows."""
 
 
 def _first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: how much the clients differ, and what to look at."""
     dataset, clients = report["dataset"], report["clients"]
     largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
     rows = [
@@ -200,9 +182,7 @@ def _checks(report: Report) -> list[Check]:
             "Columns of the data need a second look: see the next steps.",
         ),
         settled(
-            report["sizes"]["min"] > 0,
-            "Every client has records.",
-            "A client has no records.",
+            report["sizes"]["min"] > 0, "Every client has records.", "A client has no records."
         ),
         settled(
             all(one["classes"] > 1 for one in clients) or report["dataset"]["classes"] < 2,
@@ -261,7 +241,6 @@ def _clients(
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
-    """Return facts about the data, as names and texts."""
     dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
     test = f", and {dataset['test_records']} for tests" if dataset["test_records"] else ""
     shape = "x".join(map(str, dataset["shape"]))
@@ -284,7 +263,6 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _part(part: Report) -> str:
-    """Return the size of a part and the balance of its labels, as text."""
     labels = np.array(part["labels"])
     if not part["records"]:
         return "0"
@@ -293,7 +271,6 @@ def _part(part: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return the title, the headings and the rows of every table, with a row for each client."""
     classes, clients, key = (
         report["dataset"]["classes"],
         report["clients"],
@@ -328,12 +305,10 @@ def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
 
 
 def _most(labels: list[int]) -> str:
-    """Name a client's commonest labels."""
     order = np.argsort(-np.array(labels), kind="stable")[:TOP]
     return ", ".join(str(label) for label in order if labels[label])
 
 
 def _largest(client: Report) -> str:
-    """Return the key values with most of a client's records, and their counts."""
     named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
     return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named

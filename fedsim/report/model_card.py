@@ -1,10 +1,11 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,7 +14,7 @@ from rich.text import Text
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.audits.measurements import noisy_confusion
+from fedsim.audits.results import report as results
 from fedsim.audits.results.model_card import (
     Charged,
     ClientMeasures,
@@ -23,9 +24,9 @@ from fedsim.audits.results.model_card import (
     Towards,
     Utility,
 )
-from fedsim.audits.results.quality import Proportion
-from fedsim.audits.run import cautions
-from fedsim.config import Config
+from fedsim.audits.results.numbers import Proportion
+from fedsim.audits.run import guarantee
+from fedsim.config import Config, Scalar, to_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import Row
@@ -36,14 +37,75 @@ from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report import rehearsed
-from fedsim.report.document import markdown, quality_blocks, terminal
+from fedsim.report import model_quality
+from fedsim.report.document import terminal, worth
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
-from fedsim.report.document.markdown import quoted
+from fedsim.report.document.terminal import quoted
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
 from fedsim.report.sections import risks as risk_section
+
+FILE = "rehearsal.json"
+
+OWN_OF_EACH = (
+    "privacy.noise-source",
+    "federation.partition",
+    "federation.partition-key",
+    "federation.partition-options",
+    "federation.dirichlet-alpha",
+    "federation.adversary",
+    "federation.auditor-sees",
+    "federation.timeout",
+)
+
+TABLES = ("training.", "model.", "privacy.", "federation.")
+
+
+def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
+    played = RunDirectory.open(rehearsal)
+    if played.config.run.job != "rehearsal":
+        raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
+    theirs = to_run_config(played.config)
+    for key, value in values.items():
+        if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
+            raise InputError(
+                f"'{rehearsal}' rehearsed another training: its {key} is {theirs[key]!r}, and here "
+                f"it is {value!r}; rehearse the same file, with the same --set"
+            )
+    report = results.read(played)
+    measured, bounds = report.empirical, report.bounds
+    return Rehearsal(
+        name=report.name,
+        data=report.data.name,
+        records=report.data.records,
+        trials=report.trials,
+        vantage=report.vantage,
+        confidence=measured.confidence,
+        advantage=measured.advantage,
+        advantage_interval=measured.advantage_interval,
+        rho_alpha=bounds.rho_alpha,
+        delta_prime=measured.delta_prime,
+        rho_beta=bounds.rho_beta,
+    )
+
+
+def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
+    if directory.has(CARD):
+        raise InputError(
+            f"'{directory.path}' is finished, and its card does not change any more; give "
+            "--rehearsal when the training begins"
+        )
+    directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(rehearsal, mode="json"))
+
+
+def read_rehearsal(directory: RunDirectory) -> Rehearsal | None:
+    if not directory.has(FILE):
+        return None
+    values = directory.read_json(FILE)
+    with directory.reading(FILE):
+        return TypeAdapter(Rehearsal).validate_python(values)
+
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
 
@@ -68,7 +130,6 @@ LIMITS = (
 def write(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
-    """Write the card of a training whose model has been written; the card marks the end."""
     config, model = directory.config, saved_model.describe(directory.path)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
@@ -94,7 +155,7 @@ def write(
             privacy_of(config, noise_multiplier, ledger.verified(directory)), measures_epsilon=cost
         ),
         utility=_utility(rounds, public_records, classes, model.input.target),
-        rehearsal=rehearsed.read(directory),
+        rehearsal=read_rehearsal(directory),
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
@@ -103,7 +164,7 @@ def write(
                 client,
                 cost,
                 counts,
-                noisy_confusion.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
+                model_quality.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
             )
             for client, counts in sorted(answers.items())
         ],
@@ -114,14 +175,12 @@ def write(
 
 
 def read(directory: RunDirectory) -> ModelCard:
-    """Return the card of a finished training."""
     values = directory.read_json(CARD)
     with directory.reading(CARD):
         return TypeAdapter(ModelCard).validate_python(values)
 
 
 def summary(card: ModelCard) -> RenderableType:
-    """Return a card's epsilons and quality, for the terminal."""
     privacy = card.privacy
     names = list(privacy.towards[0].epsilon)
     rows = [
@@ -137,7 +196,6 @@ def summary(card: ModelCard) -> RenderableType:
 
 
 def _besides(privacy: Privacy) -> str:
-    """Return the cost of the clients' measures, as sentences; "" without measures."""
     if not privacy.measures_epsilon:
         return ""
     cost = f"ε = {number(privacy.measures_epsilon)} (δ = 0)"
@@ -150,10 +208,9 @@ def _besides(privacy: Privacy) -> str:
 
 
 def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
-    """Return the privacy of a training's rounds, and whether it is guaranteed."""
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
-    failings = cautions.dp_failings(config)
+    failings = guarantee.dp_failings(config)
     privacy, training, federation = config.privacy, config.training, config.federation
     chosen, trust = privacy.accountant, federation.trust.model
 
@@ -177,7 +234,7 @@ def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> 
 
     return Privacy(
         guaranteed=not failings,
-        note=" ".join(failings) or cautions.SYSTEM_NOISE,
+        note=" ".join(failings) or guarantee.SYSTEM_NOISE,
         unit=privacy.unit,
         neighbouring=privacy.neighbouring.value,
         delta=privacy.delta,
@@ -218,8 +275,7 @@ def _utility(
 
 
 def as_markdown(card: ModelCard) -> str:
-    """Return the card as Markdown."""
-    return markdown.render([Part(quoted(card.name), list(_blocks(card)))])
+    return terminal.as_markdown([Part(quoted(card.name), list(_blocks(card)))])
 
 
 WIDE = 0.5
@@ -227,13 +283,11 @@ WIDE = 0.5
 
 
 def _at_clients(card: ModelCard) -> Iterator[Block]:
-    """Yield recall and precision of each class at each client that answered, and their cost."""
-
     def cell(share: Proportion | None) -> str | None:
         if share is None or share.interval is None:
             return None
         low, high = share.interval
-        return "cannot tell" if high - low > WIDE else quality_blocks.share(share)
+        return "cannot tell" if high - low > WIDE else worth.share(share)
 
     cost = number(card.privacy.measures_epsilon)
     yield Prose(
@@ -258,7 +312,6 @@ def _at_clients(card: ModelCard) -> Iterator[Block]:
 
 
 def _accounted(privacy: Privacy) -> Iterator[Block]:
-    """Yield the steps from which a reader can compute epsilon again."""
     if not any(row.steps for row in privacy.towards):
         return
     yield Prose("ε follows from δ and these Gaussian steps:")
@@ -276,7 +329,6 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
 
 
 def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
-    """Return the mechanism of the steps that a card states. Raises InputError without steps."""
     groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
     return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
 
@@ -292,27 +344,12 @@ def risks_by_vantage(privacy: Privacy) -> dict[str, risk_section.Risks]:
 
 
 def _risks(privacy: Privacy) -> Iterator[Block]:
-    """Yield how often any attack succeeds at most, towards each vantage."""
     if by_vantage := risks_by_vantage(privacy):
         yield Prose(
             "For any attack on one person (re-identification, attribute inference, "
             "reconstruction): how often it is right without the model, and at most with it."
         )
         yield risk_section.table(by_vantage)
-
-
-def _rehearsed(rehearsal: Rehearsal) -> str:
-    between = span(rehearsal.advantage_interval, number)
-    data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
-    return (
-        "A rehearsal played the same rounds under the same noise before the training: "
-        f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary at "
-        f"the {rehearsal.vantage} knew all records but one. Its advantage was "
-        f"{number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), and the "
-        f"noise allows {number(rehearsal.rho_alpha)}. In {percent(rehearsal.delta_prime)} of the "
-        f"trainings with the record, its belief exceeded {percent(rehearsal.rho_beta)}. These "
-        "numbers concern the records of the rehearsal, not the training data of this model."
-    )
 
 
 def _blocks(card: ModelCard) -> Iterator[Block]:
@@ -335,8 +372,20 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         yield Part("Quality", [words, *quality_of(card.utility)])
     if card.privacy.measures_epsilon:
         yield Part("At the clients", list(_at_clients(card)))
-    if card.rehearsal is not None:
-        yield Part("Rehearsed", [Prose(_rehearsed(card.rehearsal))])
+    if (rehearsal := card.rehearsal) is not None:
+        between = span(rehearsal.advantage_interval, number)
+        data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
+        text = (
+            "A rehearsal played the same rounds under the same noise before the training: "
+            f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary "
+            f"at the {rehearsal.vantage} knew all records but one. Its advantage was "
+            f"{number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), and "
+            f"the noise allows {number(rehearsal.rho_alpha)}. In {percent(rehearsal.delta_prime)} "
+            f"of the trainings with the record, its belief exceeded {percent(rehearsal.rho_beta)}. "
+            "These numbers concern the records of the rehearsal, not the training data of this "
+            "model."
+        )
+        yield Part("Rehearsed", [Prose(text)])
     yield Part("Limits", [Bullets(card.limits)])
     written = (
         f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "

@@ -1,31 +1,72 @@
 """The quality of a trained model in words and blocks, for its card and its report."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
+import numpy as np
+
+from adversaries.statistics.intervals import binomial_high, binomial_low, significance
 from fedsim.audits.results.model_card import Utility
-from fedsim.audits.results.quality import OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.learning.training.quality import Confusion, Share
-from fedsim.report.document import quality_blocks
+from fedsim.privacy import discrete_laplace
+from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, tabulated
-from fedsim.report.document.markdown import quoted
+from fedsim.report.document.terminal import quoted
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.document.worth import WORDS, Worth, fault_of
 
+
+def of_classes(
+    counts: Sequence[Sequence[int]], names: Sequence[str], scale: float, confidence: float
+) -> list[OfClass]:
+    """Return recall and precision of each class, with intervals that hold despite the noise."""
+    cells = np.array(counts, dtype=np.int64)
+    # Of the error at either end, half is for the sample and half for the noise: a quarter for the
+    # cell itself and a quarter for the sum of the others.
+    tail = significance(confidence) / 8
+    reach = discrete_laplace.most(scale, 1, tail)
+    others_reach = discrete_laplace.most(scale, len(cells) - 1, tail)
+
+    def proportion(right: int, others: int) -> Proportion:
+        fewest, most = max(0, right - reach), max(0, right + reach)
+        few_others, many_others = max(0, others - others_reach), max(0, others + others_reach)
+        low = float(binomial_low(fewest, fewest + many_others, 2 * tail))
+        high = float(binomial_high(most, most + few_others, 2 * tail))
+        counted, of = max(0, right), max(0, right) + max(0, others)
+        value = counted / of if of else 0.5
+        return Proportion(min(max(value, low), high), (low, high))
+
+    return [
+        OfClass(
+            name,
+            max(0, int(cells[label].sum())),
+            proportion(int(cells[label, label]), int(np.delete(cells[label], label).sum())),
+            proportion(int(cells[label, label]), int(np.delete(cells[:, label], label).sum())),
+        )
+        for label, name in enumerate(names)
+    ]
+
+
 CONFIDENCE = 0.95
-"""Confidence of the intervals of recall, precision and calibration."""
 
 
 def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
-    """Yield the errors of a regression, or the quality of a classifier class by class.
-
-    Args:
-        named: returns the name of a class as text of the page.
-    """
+    """Yield the errors of a regression, or the quality of a classifier class by class."""
     if utility.errors:
-        yield _errors(utility)
+        reach = utility.target[1] - utility.target[0]
+        rows = [
+            [title, number(value * unit), span((low * unit, high * unit), number)]
+            for name, title, unit in (
+                ("mean_absolute", "mean absolute error", reach),
+                ("root_mean_squared", "root of the mean squared error", reach),
+                ("r_squared", "R², the share of the variance that is explained", 1),
+            )
+            for value, low, high in ([utility.errors[name]] if name in utility.errors else [])
+        ]
+        yield tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
     if (quality := quality_in(utility)) is not None:
-        yield from quality_blocks.blocks(quality, named)
+        yield from worth.blocks(quality, named)
 
 
 def quality_in(utility: Utility) -> Quality | None:
@@ -56,27 +97,11 @@ def quality_in(utility: Utility) -> Quality | None:
     return Quality(CONFIDENCE, classes, [list(row) for row in utility.confusion], bins)
 
 
-def _errors(utility: Utility) -> Block:
-    """Return the errors of a regression, in the target's unit, with their intervals."""
-    reach = utility.target[1] - utility.target[0]
-    rows = [
-        [title, number(value * unit), span((low * unit, high * unit), number)]
-        for name, title, unit in (
-            ("mean_absolute", "mean absolute error", reach),
-            ("root_mean_squared", "root of the mean squared error", reach),
-            ("r_squared", "R², the share of the variance that is explained", 1),
-        )
-        for value, low, high in ([utility.errors[name]] if name in utility.errors else [])
-    ]
-    return tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
-
-
 SELDOM, NEARLY_ALWAYS = 0.01, 0.98
 """Shares of clipped gradients that are worth a hint."""
 
 
 def learning(utility: Utility, task: str = "classification") -> str:
-    """Return a model's worth beside its baseline, with a warning if it is no better."""
     words = WORDS[task]
     quality = quality_in(utility)
     names = [each.name for each in fields(Worth) if hasattr(utility, each.name)]
@@ -95,7 +120,6 @@ def learning(utility: Utility, task: str = "classification") -> str:
 
 
 def _clipping(share: float | None, task: str) -> str:
-    """Return a hint if the clipping norm is far from the length of gradients; else ""."""
     if share is None or SELDOM < share < NEARLY_ALWAYS:
         return ""
     longer = (

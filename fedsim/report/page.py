@@ -1,21 +1,29 @@
-"""The report of a run as a page, for the engineer and the people who receive it."""
+"""The report of a run: report.json, the figures, its page, and the pages for an officer."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, encode
+from fedsim.audits.results.verdicts import StateWords
+from fedsim.audits.run.audit import assemble
 from fedsim.common import private_files
-from fedsim.config import flatten
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.config import Scalar, flatten, from_run_config, to_run_config
+from fedsim.federation.runs import ledger, run_agreement, run_transcript
+from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
+from fedsim.report import model_card, training_report
 from fedsim.report.document import html, pictures
 from fedsim.report.document.blocks import (
     Block,
+    Bullets,
     Cell,
     Code,
     Document,
     Figure,
+    FirstScreen,
     Group,
     Label,
     Line,
@@ -28,50 +36,42 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.wording import plain
 from fedsim.report.sections import (
+    attacks,
     beliefs,
-    configuration,
-    crafted,
     first,
     lower_bounds,
-    lowering,
-    membership,
-    one_run,
-    other_notions,
-    prediction,
     risks,
     target,
     theory,
-    to_whom,
     training,
-    utility,
+    vantage_words,
     verdict,
 )
-from fedsim.report.sections.facts import is_alarming
+from fedsim.report.sections.answer import labels
 from fedsim.report.sections.first import About
-from fedsim.report.sections.labels import labels
-from fedsim.report.sections.section import Section, Transcript
+from fedsim.report.sections.section import Section, Transcript, is_alarming
 
 SECTIONS = (
     verdict.SECTION,
-    to_whom.SECTION,
+    verdict.TO_WHOM,
     risks.SECTION,
     beliefs.SECTION,
-    lowering.SECTION,
-    utility.SECTION,
+    verdict.LOWERING,
+    training.UTILITY,
     theory.SECTION,
-    one_run.SECTION,
-    crafted.SECTION,
-    other_notions.BAYESIAN,
+    attacks.ONE_RUN,
+    attacks.CRAFTED,
+    theory.BAYESIAN,
     training.SECTION,
-    configuration.SECTION,
-    to_whom.NUMBERS,
+    training.CONFIGURATION,
+    verdict.NUMBERS,
     theory.FURTHER,
-    other_notions.PAC,
+    theory.PAC,
     lower_bounds.SECTION,
-    prediction.SECTION,
-    prediction.PRECISION,
-    prediction.RESIDUALS,
-    membership.SECTION,
+    beliefs.PREDICTION,
+    beliefs.PRECISION,
+    beliefs.RESIDUALS,
+    attacks.MEMBERSHIP,
 )
 """A section is a module of `fedsim.report.sections` and a line here. Sections for specialists stand
 in a folded part behind the others."""
@@ -81,51 +81,39 @@ class Pictures:
     """The figures of a run, each drawn once, when it is first needed."""
 
     def __init__(
-        self,
-        report: Report,
-        transcript: Mapping[str, Any],
-        sections: Sequence[Section] = SECTIONS,
+        self, report: Report, transcript: Mapping[str, Any], sections: Sequence[Section] = SECTIONS
     ) -> None:
         self.sections = sections
         self._report, self._transcript = report, transcript
 
     @cached_property
     def drawn(self) -> Mapping[Section, Sequence[Figure]]:
-        """The figures of every section."""
-        seen = Transcript.of(self._transcript)
-        return {section: section.figures(self._report, seen) for section in self.sections}
+        transcript = Transcript.of(self._transcript)
+        return {section: section.figures(self._report, transcript) for section in self.sections}
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """Every figure by its name."""
         return {figure.name: figure for figures in self.drawn.values() for figure in figures}
 
     @cached_property
     def files(self) -> dict[str, str | bytes]:
-        """SVG or PNG of every figure, by its name."""
         return {name: pictures.picture(figure.drawing) for name, figure in self.figures.items()}
 
     def embedded(self, figure: Figure) -> Picture:
-        """Return a figure as it stands in its file."""
         return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
 
 def render_html(
     report: Report, drawn: Pictures, one_of_several: bool = False, about: About | None = None
 ) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        one_of_several: whether the folder above has the page of a sweep or search.
-        about: facts that the report does not hold; None where they are unknown.
-    """
+    """Return the report as one HTML page that needs no other file, script or network."""
     note: list[str | Link] = [training.scope(report)]
     if one_of_several:
         note += [" ", Link("All runs of this sweep or search", "../report.html")]
     parts = [
-        (section.specialist, Part(section.heading(report), said))
+        (section.specialist, Part(section.heading(report), content))
         for section in drawn.sections
-        if (said := _blocks(section, report, drawn))
+        if (content := _blocks(section, report, drawn))
     ]
     blocks: list[Block] = list(labels(report))
     if report.warnings:
@@ -161,27 +149,24 @@ def render_html(
 
 
 def about(directory: RunDirectory) -> About:
-    """Return facts from the files of a run that its report does not hold."""
     stated, facts = directory.config.run, directory.read_facts()
     return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
-    """Return the blocks of a section, with its figures in their places."""
     left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
-    found: list[Block] = []
+    blocks: list[Block] = []
     for block in section.words(report):
         if not isinstance(block, Place):
-            found.append(block)
+            blocks.append(block)
         elif block.figure in left:
-            found.append(drawn.embedded(left.pop(block.figure)))
+            blocks.append(drawn.embedded(left.pop(block.figure)))
         elif block.otherwise:
-            found.append(Prose(block.otherwise))
-    return [*found, *map(drawn.embedded, left.values())]
+            blocks.append(Prose(block.otherwise))
+    return [*blocks, *map(drawn.embedded, left.values())]
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
-    """Write every figure into a directory, as SVG or, if that is too large, PNG."""
     private_files.make_directory(directory)
     paths = []
     for name, picture in drawn.files.items():
@@ -192,3 +177,117 @@ def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
         private_files.write(path, content)
         paths.append(path)
     return paths
+
+
+def write_report(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> Report:
+    """Write report.json, the figures and report.html of a run; return the report."""
+
+    report, transcript = assembled(directory, confidence, delta, limits)
+    pictures = Pictures(report, transcript)
+    write_figures(pictures, directory.path / "figures")
+    several = (directory.path.parent / SUMMARY).is_file()
+    page = render_html(report, pictures, several, about(directory))
+    directory.write_text("report.html", page)
+    # Last, because its presence says that the run is finished.
+    directory.write_json("report.json", encode(report))
+    return report
+
+
+def assembled(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> tuple[Report, Arrays]:
+    for name, value in (("confidence", confidence), ("delta", delta)):
+        if value is not None and not 0 < value < 1:
+            raise InputError(f"{name} is {value}; it must lie between 0 and 1")
+    transcript = run_transcript.read(directory)
+    facts = directory.read_facts()
+    config, rows = directory.config, ledger.verified(directory)
+    run_agreement.check(directory, facts, transcript, rows)
+    report = assemble(
+        from_run_config(to_run_config(config) | dict(limits)) if limits else config,
+        facts,
+        transcript,
+        confidence or config.audit.confidence,
+        delta or config.privacy.delta,
+        rows,
+    )
+    return report, transcript
+
+
+FILE = "officer.html"
+
+QUESTIONS = (
+    "Who operates the server, and do we trust that party?",
+    "Which limit does our organization accept?",
+    "Does the real training use secret noise (privacy.noise-source = system)?",
+    "Which of the parties above were tested, and should the others be?",
+    "What else was released about the same people?",
+)
+
+LIMITS = (
+    "That the model is anonymous, or that its release is approved. This is a legal question (GDPR, "
+    "Recital 26). The numbers are evidence on one part of it: can an adversary tell whether a "
+    "record was used?",
+    "Results for other people or other attacks. The limits of theory hold for every record, if the "
+    "software ran as configured.",
+    "Extracted texts, reconstructed records, links with other data, breaches, and further releases "
+    "about the same people, whose epsilons add up.",
+)
+
+
+def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
+    """Write the two pages of a finished run or training, and return where they are."""
+    training = directory.config.run.job == "training"
+    page = _of_training(directory) if training else _of_run(directory, limits)
+    directory.write_text(FILE, html.render(page))
+    return directory.path / FILE
+
+
+def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Document:
+
+    report, _ = assembled(directory, None, None, limits)
+    before: list[Block] = []  # the first screen has the labels in short
+    if report.warnings:
+        alarming = is_alarming(report)
+        before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+    states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
+    risk = risks.of_run(report)
+    blocks = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
+    return _document(report.name, first.first(report, about(directory)), blocks, states)
+
+
+def _of_training(directory: RunDirectory) -> Document:
+    card, report = model_card.read(directory), training_report.assemble(directory)
+    before = [Label("", text, alarming=True) for text in report["contradictions"]]
+    state = training_report.state(report, card)
+    return _document(report["name"], training_report.first(report, card), before, [state])
+
+
+def _document(
+    name: str, screen: FirstScreen, blocks: Sequence[Block], states: Sequence[StateWords]
+) -> Document:
+    meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
+    reading = [
+        Part("What the verdicts mean", [Bullets(list(meanings))]),
+        Part("What this does not say", [Bullets(LIMITS)]),
+    ]
+    return Document(
+        title=f"{name} – for the data-protection officer",
+        kind="For the data-protection officer",
+        heading=name,
+        first=replace(
+            screen,
+            steps=QUESTIONS,
+            checks=[replace(check, condition="") for check in screen.checks],
+        ),
+        blocks=[*blocks, *reading],
+        footer=("The whole report is report.html in the same folder.",),
+    )

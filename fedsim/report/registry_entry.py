@@ -59,25 +59,13 @@ MECHANISMS = (
 )
 
 
-def entry(card: ModelCard, author: str, alarms: int, given: Mapping[str, str]) -> Entry:
-    """Return the registry's entry of a training.
-
-    Args:
-        card: of the trained model.
-        author: run.author; "" if it is not stated.
-        alarms: number of checks of the training that contradict the claimed noise.
-        given: facts of the owner, by the keys of `OWNERS` and `OPTIONAL`.
-
-    Raises:
-        InputError: the training has no guarantee, a required fact is missing, or a fact has no
-            place in the registry.
-    """
+def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> Entry:
     if not card.privacy.guaranteed:
         raise InputError(
             f"'{card.name}' has no guarantee of differential privacy, so the registry has no place "
             f"for it: {card.privacy.note}"
         )
-    facts = _facts(card, author, given)
+    facts = _facts(card, author, own)
     privacy = card.privacy
     released = next(row for row in privacy.towards if row.vantage == "released-model")
     unit = UNITS[privacy.unit]
@@ -150,12 +138,12 @@ def entry(card: ModelCard, author: str, alarms: int, given: Mapping[str, str]) -
     }
 
 
-def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the owner's facts, completed from the card. Raises InputError if one is missing."""
-    known = {**OWNERS, **OPTIONAL}
-    if unknown := [key for key in given if key not in known]:
+def _facts(card: ModelCard, author: str, own: Mapping[str, str]) -> dict[str, str]:
+    meanings = {**OWNERS, **OPTIONAL}
+    if unknown := [key for key in own if key not in meanings]:
         raise InputError(
-            f"--fact {unknown[0]}: the registry has no place for it; give one of {', '.join(known)}"
+            f"--fact {unknown[0]}: the registry has no place for it; give one of "
+            f"{', '.join(meanings)}"
         )
     stated = {
         "slug": re.sub(r"[^a-z0-9]+", "_", card.name.lower()).strip("_"),
@@ -163,10 +151,10 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
         "intended-use": card.purpose,
         "author": author,
     }
-    facts = {key: value for key, value in {**stated, **given}.items() if value.strip()}
+    facts = {key: value for key, value in {**stated, **own}.items() if value.strip()}
     # A name without Latin letters makes no slug, and a blank fact counts as missing.
     if missing := [key for key in (*OWNERS, "slug", "publication-date") if key not in facts]:
-        lacking = "; ".join(f"--fact {key}=… ({known[key]})" for key in missing)
+        lacking = "; ".join(f"--fact {key}=… ({meanings[key]})" for key in missing)
         raise InputError(f"the registry requires what only you know; give {lacking}")
     if facts.get("sector", SECTORS[0]) not in SECTORS:
         raise InputError(f"--fact sector={facts['sector']}: give one of {', '.join(SECTORS)}")
@@ -178,25 +166,26 @@ def _facts(card: ModelCard, author: str, given: Mapping[str, str]) -> dict[str, 
 
 
 def _description(card: ModelCard, alarms: int, released: Towards) -> str:
-    said = [
+    sentences = [
         f"A model ({card.network}, {card.parameters:,} trained parameters) that {card.clients} "
-        f"clients trained together in {card.rounds} rounds.",
+        f"clients trained together in {card.rounds} rounds."
     ]
-    if (found := card.rehearsal) is not None and found.advantage is not None:
-        said.append(
-            f"A rehearsal attacked the same training {found.trials} times on {found.records:,} "
-            f"records of other data: advantage {number(found.advantage)} "
-            f"({span(found.advantage_interval, number)} at {percent(found.confidence)}), where the "
-            f"noise allows {number(found.rho_alpha)}."
+    if (rehearsal := card.rehearsal) is not None and rehearsal.advantage is not None:
+        sentences.append(
+            f"A rehearsal attacked the same training {rehearsal.trials} times on "
+            f"{rehearsal.records:,} records of other data: advantage {number(rehearsal.advantage)} "
+            f"({span(rehearsal.advantage_interval, number)} at "
+            f"{percent(rehearsal.confidence)}), where the noise allows "
+            f"{number(rehearsal.rho_alpha)}."
         )
     else:
-        said.append("The training was not rehearsed with an adversary.")
-    said.append(
+        sentences.append("The training was not rehearsed with an adversary.")
+    sentences.append(
         f"{alarms} checks of the released sums contradict the claimed noise."
         if alarms
         else "No check of the released sums contradicts the claimed noise."
     )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _domain(card: ModelCard) -> str:
@@ -205,19 +194,19 @@ def _domain(card: ModelCard) -> str:
 
 
 def _parameters(privacy: Privacy) -> str:
-    said = [
+    parameters = [
         f"Towards the {row.vantage.replace('-', ' ')}: "
         + ", ".join(f"epsilon {number(value)} by {name}" for name, value in row.epsilon.items())
         + "."
         for row in privacy.towards
     ]
     if privacy.measures_epsilon:
-        said.append(
+        parameters.append(
             "Records that clients held back to measure the model cost epsilon "
             f"{number(privacy.measures_epsilon)} at delta 0."
         )
-    said.append(risk_section.sentence(risks_by_vantage(privacy)))
-    return " ".join(said)
+    parameters.append(risk_section.sentence(risks_by_vantage(privacy)))
+    return " ".join(parameters)
 
 
 def _actors(privacy: Privacy) -> Iterator[str]:
@@ -247,14 +236,10 @@ def as_yaml(value: Any, indent: int = 0) -> str:
 
 
 def complaints(made: Entry, schema: Mapping[str, Any]) -> Sequence[str]:
-    """Return why the registry's schema refuses an entry; [] if it accepts it.
-
-    Raises:
-        InputError: jsonschema is not installed.
-    """
+    """Return why the registry's schema refuses an entry; [] if it accepts it."""
     try:
         import jsonschema  # noqa: PLC0415
     except ImportError:
         raise InputError("--schema needs jsonschema; pip install jsonschema") from None
-    found = jsonschema.Draft202012Validator(schema).iter_errors(json.loads(json.dumps(made)))
-    return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in found]
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(json.loads(json.dumps(made)))
+    return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in errors]

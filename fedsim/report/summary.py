@@ -12,8 +12,9 @@ from fedsim.report.document import terminal
 from fedsim.report.document.blocks import tabulated
 from fedsim.report.document.first_screen import PASSED, counted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections import answer, first, lower_bounds, one_run, vantage_words
-from fedsim.report.sections.facts import (
+from fedsim.report.sections import answer, attacks, first, lower_bounds, vantage_words
+from fedsim.report.sections.answer import labels
+from fedsim.report.sections.section import (
     advantage_limit,
     baseline,
     is_client,
@@ -24,27 +25,26 @@ from fedsim.report.sections.facts import (
     worths_in_full,
     yeom_bound,
 )
-from fedsim.report.sections.labels import labels
 from fedsim.report.sections.theory import released
 
 Line = tuple[str, str, str, str]
-"""What was measured, the value, its interval, and what theory says."""
 
 
 def summary(report: Report, verbose: bool = False) -> RenderableType:
-    """Return what the terminal shows at the end of a run."""
-    said = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
+    parts = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
     if verbose:
-        said.append(_table(report))
-    said += [Text(label.title, "bold") for label in labels(report)]
+        table = tabulated(("", "measured", "interval", "theory"), _lines(report))
+        parts.append(
+            terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
+        )
+    parts += [Text(label.title, "bold") for label in labels(report)]
     if guaranteed := released(report):
-        said.append(Text(guaranteed))
-    said += [Text(f"Warning: {text}", "yellow") for text in report.warnings]
-    return Group(Text(report.name, "italic"), *said)
+        parts.append(Text(guaranteed))
+    parts += [Text(f"Warning: {text}", "yellow") for text in report.warnings]
+    return Group(Text(report.name, "italic"), *parts)
 
 
 def _verdicts(report: Report) -> Iterator[RenderableType]:
-    """Yield every vantage, the worst first: its state, four lines, the organisation's limits."""
     for verdict in report.verdicts:
         mark = vantage_words.mark(report, verdict)
         audited = " (audited)" if verdict.vantage == report.vantage else ""
@@ -53,12 +53,14 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             ": ",
             (mark.text, terminal.COLOURS.get(mark.kind, "bold")),
         )
-        said = vantage_words.lines(report, verdict)
+        words = vantage_words.lines(report, verdict)
         lines = Table.grid(padding=(0, 1))
         lines.add_column(min_width=11)
         lines.add_column()
         for name in ("advantage", "belief", "epsilon", "reading"):
-            lines.add_row(Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(said, name))))
+            lines.add_row(
+                Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(words, name)))
+            )
         for limit in verdict.limits:
             answer_to = vantage_words.own_limit(report, verdict, limit).text
             because = vantage_words.why(report, verdict, limit)
@@ -69,7 +71,6 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
 
 
 def _checks(report: Report) -> Iterator[RenderableType]:
-    """Yield how many checks passed, and each of the others."""
     checks = first.checks(report)
     yield Text(f"\n{counted(checks)}")
     for each in checks:
@@ -83,12 +84,6 @@ def _level(report: Report) -> str:
     return percent(report.empirical.confidence)
 
 
-def _table(report: Report) -> RenderableType:
-    """Return every measure beside its limit."""
-    table = tabulated(("", "measured", "interval", "theory"), _lines(report))
-    return terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
-
-
 def _lines(report: Report) -> Iterator[Line]:
     yield from _of_decisions(report)
     yield from _of_vantages(report)
@@ -97,7 +92,6 @@ def _lines(report: Report) -> Iterator[Line]:
 
 
 def _of_decisions(report: Report) -> Iterator[Line]:
-    """Yield what counts how often somebody was right, or too sure."""
     measured, bounds = report.empirical, report.bounds
     limit = f"{'PAC' if is_pac(report) else 'ρα'} {number(advantage_limit(report))}"
     between = span(measured.advantage_interval, number)
@@ -113,9 +107,8 @@ def _of_decisions(report: Report) -> Iterator[Line]:
 
 
 def _of_vantages(report: Report) -> Iterator[Line]:
-    """Yield what was measured at each vantage, where there are several."""
-    seen = [found for found in report.verdicts if found.measured is not None]
-    for verdict in seen if len(seen) > 1 else ():
+    attacked = [each for each in report.verdicts if each.measured is not None]
+    for verdict in attacked if len(attacked) > 1 else ():
         name, row = verdict.vantage, report.vantages[verdict.vantage]
         measured, predicted = row.empirical, row.prediction
         if measured is None or predicted is None:
@@ -130,18 +123,17 @@ def _of_vantages(report: Report) -> Iterator[Line]:
 
 
 def _of_epsilon(report: Report) -> Iterator[Line]:
-    """Yield estimates of epsilon and the bounds that lead; the others are on the page."""
     for row in lower_bounds.estimates(report):
         yield f"ε′ {row.name}", row.answer, "", f"ε {row.limit}"
-    shown = {report.empirical.headline.name, lower_bounds.ASSUMES_LEAST}
+    names = {report.empirical.headline.name, lower_bounds.ASSUMES_LEAST}
     for name, row in lower_bounds.rows(report).items():
-        if name in shown:
-            said = f" ({row.mark.text.lower()})" if row.mark and row.mark.kind != "good" else ""
-            yield f"ε′ at least, {row.name}", row.answer, "", f"ε {row.limit}{said}"
+        if name in names:
+            remark = f" ({row.mark.text.lower()})" if row.mark and row.mark.kind != "good" else ""
+            yield f"ε′ at least, {row.name}", row.answer, "", f"ε {row.limit}{remark}"
     if report.bayesian is not None:
         epsilon = report.bayesian.epsilon
         answer = number(None if epsilon is None else epsilon.mean)
         yield "ε Bayesian DP", answer, "", f"ε {number(report.bounds.tight_epsilon)}"
-    if found := report.one_run:
-        for name, value in one_run.summary(found):
-            yield name, value, "", f"ε {number(found.canary_epsilon)}"
+    if audited := report.one_run:
+        for name, value in attacks.summary(audited):
+            yield name, value, "", f"ε {number(audited.canary_epsilon)}"

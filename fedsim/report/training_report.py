@@ -22,7 +22,6 @@ from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.privacy.identifiability import rho_alpha
 from fedsim.report import model_card, model_quality
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -35,16 +34,14 @@ from fedsim.report.document.blocks import (
     Label,
     Mark,
     Prose,
-    Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, check
+from fedsim.report.document.first_screen import FAILED, check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures
 
 KIND = "training"
-
 Report = dict[str, Any]
 
 PUBLIC = (
@@ -59,7 +56,6 @@ CONFIDENTIAL = (
 
 
 def write(directory: RunDirectory) -> Report:
-    """Write report.html and report.json of a training that has its card, and return the report."""
     card, report = model_card.read(directory), assemble(directory)
     with report_directory.refusing(directory.path):
         page = render_html(report, card)
@@ -68,7 +64,6 @@ def write(directory: RunDirectory) -> Report:
 
 
 def assemble(directory: RunDirectory) -> Report:
-    """Return the server's knowledge of a training that is not on its card."""
     rounds: dict[int, Report] = {}
     missing = []
     for event, _ in directory.events():
@@ -99,17 +94,16 @@ def _alarms(last: Report) -> list[str]:
 
 def _of_round(event: Report) -> Report:
     kept = ("round", "time", "loss", "accuracy", "epsilon", "noise_at_most", "noise_accused")
-    found = {name: event[name] for name in kept if name in event}
-    if limits := found.get("noise_at_most"):
+    numbers = {name: event[name] for name in kept if name in event}
+    if limits := numbers.get("noise_at_most"):
         # An event has null for infinity.
-        found["noise_at_most"] = {
+        numbers["noise_at_most"] = {
             name: math.inf if limit is None else limit for name, limit in limits.items()
         }
-    return found
+    return numbers
 
 
 def render_html(report: Report, card: ModelCard) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
     blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
@@ -132,26 +126,29 @@ def render_html(report: Report, card: ModelCard) -> str:
 
 
 def first(report: Report, card: ModelCard) -> FirstScreen:
-    """Return the first screen of the page: the guarantee towards each vantage, and the checks."""
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
     spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
-    said = [
+    answer = [
         f"{words.text}. {card.clients} clients trained a model ({card.network}) in {card.rounds} "
-        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}.",
+        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}."
     ]
     if not privacy.guaranteed:
-        said.append(f"No guarantee of differential privacy. {privacy.note}")
+        answer.append(f"No guarantee of differential privacy. {privacy.note}")
     if card.utility is not None:
-        said.append(model_quality.learning(card.utility, card.task))
+        answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
+    rows = [
+        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
+        for towards in card.privacy.towards
+    ]
     return FirstScreen(
-        answer=said,
+        answer=answer,
         alarming=bool(report["alarms"]),
         figure=Bars(
             [_bar(report, card, towards) for towards in privacy.towards],
             f"Largest share of right answers about whether one {of} was used.",
         ),
-        table=_table(card),
+        table=tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
         checks=_checks(report, card),
         steps=[f"{words.advice.capitalize()}."],
         sign_off=first_screen.sign_off(
@@ -168,15 +165,15 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
 
 
 def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
-    words, found = state(report, card), card.rehearsal
+    words, rehearsal = state(report, card), card.rehearsal
     limit = _limit(card, towards)
     if card.privacy.guaranteed and limit >= 1:
         words = verdicts.NO_PROTECTION
     name, mark = towards.vantage.replace("-", " ").capitalize(), Mark(words.kind, words.text)
-    if found is None or found.vantage != towards.vantage or found.advantage is None:
+    if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
         return Bar(name, mark, limit=limit)
-    right, ends = share(found.advantage), shares(found.advantage_interval)
-    return Bar(name, mark, right, ends, limit, f"rehearsed on {found.data}")
+    right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
+    return Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
 
 
 def _limit(card: ModelCard, towards: Towards) -> float:
@@ -190,17 +187,9 @@ def _limit(card: ModelCard, towards: Towards) -> float:
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))
 
 
-def _table(card: ModelCard) -> Table:
-    rows = [
-        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
-        for towards in card.privacy.towards
-    ]
-    return tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows)
-
-
 def _checks(report: Report, card: ModelCard) -> list[Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
-    found = [
+    checks = [
         check(
             "Nothing contradicts the noise that is claimed.",
             "alarms > 0",
@@ -216,21 +205,20 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
         ),
     ]
     if not card.privacy.guaranteed:
-        found.append(Check(FAILED, "The training has no guarantee of differential privacy."))
+        checks.append(Check(FAILED, "The training has no guarantee of differential privacy."))
     elif math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
         failed = "The rounds cost more than the card of the model states."
-        found.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))
+        checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))
     if card.utility is not None and card.task == "classification":
         text = "The model is right more often than the most frequent class."
         failed = "The model is right no more often than the most frequent class."
         shuts = f"accuracy <= {card.utility.majority:.4g}"
-        found.append(check(text, shuts, report, failed=failed))
-    return found
+        checks.append(check(text, shuts, report, failed=failed))
+    return checks
 
 
 def state(report: Report, card: ModelCard) -> StateWords:
-    """Return how the measured noise of the sums stands to the claimed noise."""
     if report["alarms"]:
         return verdicts.CONTRADICTS
     if not card.privacy.guaranteed:

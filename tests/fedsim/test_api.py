@@ -23,7 +23,7 @@ from adversaries.attacks import membership_attacks
 from adversaries.attacks.shadow_models import Observations
 from adversaries.errors import InputError
 from fedsim.api import configured
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Verdict
 from fedsim.cli import commands
 from fedsim.cli.main import main
 from fedsim.common.strict_json import report_json, strict_json

@@ -13,16 +13,14 @@ import pytest
 
 from adversaries.statistics.intervals import LowerBound
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.app.configuration import CentralNoise, Configuration
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Finding, Verdict, exit_status
+from fedsim.audits.app.process import CentralNoise, Configuration
+from fedsim.audits.judgement.claim import Claim, Finding, Scope, Verdict, exit_status
 from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.support import MeasuredNoise
-from fedsim.audits.recorded import transcript_claim
-from fedsim.audits.recorded.client_noise import Reported
-from fedsim.audits.recorded.transcript_findings import Measured
+from fedsim.audits.recorded import audit
+from fedsim.audits.recorded.recorded_noise import Measured, Reported
 from fedsim.audits.run import vantage_verdicts
 from fedsim.cli import gate
 from fedsim.config import Config
@@ -273,7 +271,7 @@ def _recorded(evidence: Evidence) -> str:
         unmeasured="nothing was recorded",
     )
     reports = "clients report" in evidence["unit"]
-    told = transcript_claim.Recorded(
+    told = audit.Recorded(
         mechanism={},
         measured=measured,
         reported=Reported(3, 0.5, 1.5, False, ("epsilon",)) if reports else None,
@@ -281,7 +279,7 @@ def _recorded(evidence: Evidence) -> str:
         alarms=evidence["alarm"],
     )
     unit = None if "not declared" in evidence["unit"] else evidence["unit"]
-    claim = transcript_claim.judge(_claim(unit), told, [])
+    claim = audit._judged(_claim(unit), told, [])
     return _verdict_on(claim)
 
 

@@ -19,7 +19,7 @@ from tables import Table, Value
 from adversaries.statistics.intervals import LowerBound
 from fedsim import client_app, server_app
 from fedsim import config as configuration
-from fedsim.audits.run.crafted_report import bounds
+from fedsim.audits.run.empirical import bounds
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid

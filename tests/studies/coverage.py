@@ -21,8 +21,7 @@ from adversaries.statistics.intervals import LowerBound, clopper_pearson
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements.bounds_audit import headline
-from fedsim.audits.measurements.noise_family import noise_family
+from fedsim.audits.measurements.bounds_audit import headline, noise_family
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 

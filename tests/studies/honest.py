@@ -24,10 +24,8 @@ from fedsim import client_app, server_app
 from fedsim.audits.app.audit import audit as audit_app
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Verdict
-from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import of_transcript
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
+from fedsim.audits.judgement.report import AuditOptions, of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit

@@ -8,7 +8,7 @@ import numpy as np
 from loops import LOOPS, audit
 from tables import Table, Value
 
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.audit import RECORDS
 

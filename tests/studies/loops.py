@@ -9,11 +9,10 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from tables import Table, Value
 
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
-from fedsim.audits.loop.process import LoopProcess, Order
+from fedsim.audits.loop.measurement import LoopProcess, Order
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[1] / "apps" / "loops"

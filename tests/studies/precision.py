@@ -16,7 +16,7 @@ from tables import Table
 from adversaries.statistics import estimators, gaussian, sample_size, stopping
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
-from fedsim.audits.run.campaign import variance_ratio
+from fedsim.audits.run.audited_run import variance_ratio
 from fedsim.config import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid

@@ -14,14 +14,12 @@ import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
-from fedsim.audits.app import attack, training
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.configuration import Configuration, Observation, claim_of
+from fedsim.audits.app import rules
 from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.process import App, AppProcess, Order
+from fedsim.audits.app.process import App, AppProcess, Configuration, Observation, Order, claim_of
 from fedsim.audits.app.rules import findings
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.run import detectable
 from fedsim.audits.sandbox.channel import started
@@ -31,9 +29,7 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
 LEAST_TRIALS = 20
-
 BOUNDS = ("clopper_pearson", "gaussian")
-"""Lower bounds that judge a claim; both hold for any mechanism and any noise."""
 
 
 UNKNOWN = (
@@ -50,13 +46,8 @@ OWN_NOISE = (
 """Why a claim is not judged that theory supports only if the app's own noise is Gaussian."""
 
 ROUNDS_KEY = "num-server-rounds"
-"""Key under which Flower's templates declare the number of rounds."""
-
 TRIALS = 300
-"""Default number of attacked runs of an app."""
-
 LONGEST_TIME = 1e6
-"""Longest time limit, in seconds; sockets accept little more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +61,6 @@ class AppAudit(Judged):
         neighbouring: the target's message in the world without its update.
         scope: what every epsilon is about: the whole run, or its least private round.
         predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
-        clients: number of clients of the app, sampled or not.
         seen_below: share of the configured noise below which the audit would have raised an alarm
             with probability 95 %; 0 where it could detect no shortfall.
     """
@@ -88,13 +78,12 @@ class AppAudit(Judged):
     @property
     def noise_off(self) -> bool:
         """Whether epsilon uses the measured noise, because it differs from the configured noise."""
-        seen, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
-        shares = theory.realised_shares(seen, self.configuration.rounds)
+        observation, central = self.configuration.observation, self.vantage is Vantage.PARTICIPANT
+        shares = theory.realised_shares(observation, self.configuration.rounds)
         return central and self.epsilon is not None and {*shares} != {1.0}
 
     @property
     def epsilon_of_run(self) -> float | None:
-        """Theory's epsilon of the whole run at the same delta; None where it cannot tell."""
         return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
 
     @property
@@ -111,11 +100,7 @@ class AppAudit(Judged):
 
     @property
     def training_unseen(self) -> str:
-        """Why the audit cannot judge the claim without training; "" if it can.
-
-        Theory and attack know an update's way after training, but no noise within training.
-        """
-        return training.unseen(self.configuration, self.claim)
+        return rules.unseen(self.configuration, self.claim)
 
     @property
     def _own_noise(self) -> bool:
@@ -157,15 +142,8 @@ def audit(
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
-    """Return the outcome of an honest run, every rule, and the game played `trials` times.
-
-    Args:
-        audited: the app; it runs once honestly, once as a probe, and for every trial and pilot.
-        trials: at least `LEAST_TRIALS`.
-        confidence: of the intervals and lower bounds shown, in (0, 1).
-    """
     check(trials, confidence, seed)
-    configuration = attack.observe(audited, seed, ALARM_CONFIDENCE)
+    configuration = theory.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
@@ -174,7 +152,7 @@ def audit(
     # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
     mixed = participant and configuration.local is not None
     predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
-    game = attack.play(
+    game = theory.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
     worlds, scores = game.scores(scope)
@@ -185,7 +163,7 @@ def audit(
         with_update = int(worlds.sum())
         attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
         seen_below = max(seen_below, attacked)
-    shown, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
+    stated, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -198,7 +176,7 @@ def audit(
         epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
         predicted_advantage=predicted,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=shown,
+        lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
         findings=tuple(findings(configuration, neighbouring, claim)),
@@ -210,16 +188,7 @@ def audit(
 
 
 def check(trials: int, confidence: float, seed: int) -> None:
-    """Refuse numbers with which no audit can run, before any code of the app runs.
-
-    Args:
-        trials: scored runs of the app, at least `LEAST_TRIALS`.
-        confidence: in (0, 1).
-        seed: in [0, 2^64).
-
-    Raises:
-        InputError: a number is out of range.
-    """
+    """Refuse numbers with which no audit can run, before any code of the app runs."""
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
@@ -234,10 +203,7 @@ def _bounds(
     reason: str | None,
     level: float,
 ) -> dict[str, LowerBound]:
-    """Return the lower bounds that judge a claim; together they hold with confidence `level`.
-
-    reason: why the scores need not be normal; None if they are.
-    """
+    """Return the lower bounds that judge a claim; together they hold with confidence `level`."""
     kinds = lower_bounds.MechanismKind
     kind = kinds.OTHER if reason else kinds.GAUSSIAN
     each = (1 + level) / 2
@@ -245,8 +211,7 @@ def _bounds(
 
 
 def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
-    """Return why the scores need not be normal with one variance; None if they are."""
-    seen = configuration.observation
+    observation = configuration.observation
     if guarantee is None:
         return "the noise of the strategy is unknown"
     if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
@@ -256,20 +221,20 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     if configuration.central is not None and configuration.central.adaptive:
         return "the noise of adaptive clipping follows the updates"
     own = configuration.central is not None and configuration.central.own_noise
-    if own or {*theory.realised_shares(seen, configuration.rounds)} != {1.0}:
+    if own or {*theory.realised_shares(observation, configuration.rounds)} != {1.0}:
         return "the noise differs from the configured noise, or the app's own code makes it"
     return None
 
 
-def by_watching(seen: Observation | None) -> float:
+def by_watching(observation: Observation | None) -> float:
     """Return the share of the configured noise below which the audit would have objected.
 
     It is for one round of the honest run, with the noise of all parameters; 0 where unmeasured.
     """
-    if seen is None or not seen.noise_ratios or seen.seeded:
+    if observation is None or not observation.noise_ratios or observation.seeded:
         return 0.0
-    tail = significance(ALARM_CONFIDENCE) / 2 / len(seen.noise_ratios)
-    return detectable.by_energy(seen.noise_coordinates, tail)
+    tail = significance(ALARM_CONFIDENCE) / 2 / len(observation.noise_ratios)
+    return detectable.by_energy(observation.noise_coordinates, tail)
 
 
 def by_attack(
@@ -308,15 +273,6 @@ def audit_directory(
     """Return the audit of the app in a directory.
 
     The app's code runs in its own process, with the user's rights.
-
-    Args:
-        rounds: num-server-rounds; None for the app's own
-        claim: None for the app's own claim
-        time_limit: seconds that one run may take
-
-    Raises:
-        InputError: an option is out of range, options contradict each other, or the directory holds
-            no Flower app.
     """
     if clients < 2:
         raise InputError(f"--clients is {clients}; a federation needs at least 2")

@@ -27,8 +27,8 @@ from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
-from fedsim.audits.app import introspection, refusals, scripted_reply, training
-from fedsim.audits.app.configuration import Statement, Training
+from fedsim.audits.app import introspection, loading, rules
+from fedsim.audits.app.introspection import flat, flat_record, scripted
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
     ORDER,
@@ -37,11 +37,12 @@ from fedsim.audits.app.process import (
     Execution,
     Round,
     Script,
+    Statement,
+    Training,
     Vector,
     direction,
 )
-from fedsim.audits.app.scripted_reply import flat, flat_record, scripted
-from fedsim.audits.recorded import client_noise
+from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.config import Scalar
@@ -52,8 +53,6 @@ MOST_QUESTIONS = 8
 
 
 class AuditedApp:
-    """A loaded app that can run many times. Made by `opened`."""
-
     def __init__(self, clients: int) -> None:
         self.clients = clients
         self._recorder: _Recorder | None = None
@@ -66,17 +65,7 @@ class AuditedApp:
         return self._app.name
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed.
-
-        Args:
-            seed: for Python's, NumPy's and PyTorch's global generators.
-            script: the clients' messages instead of training. None: an honest run, whose replies
-                are the templates of scripted ones.
-
-        Raises:
-            AppFailedError: the app fails, ends the process, or releases nothing.
-            InputError: this kind of app cannot be audited.
-        """
+        """Return the observations of one run of the app, after setting every global seed."""
         recorder = _Recorder(self.clients, script)
         self._recorder = recorder
         grid = _AuditGrid(self, recorder, self._app)
@@ -87,7 +76,7 @@ class AuditedApp:
         try:
             with (
                 _hooks(recorder, grid),
-                refusals.older_stack(self._app.mods),
+                loading.older_stack(self._app.mods),
                 quiet,
                 _without_logs(),
             ):
@@ -102,11 +91,7 @@ class AuditedApp:
         return recorder.finish(self._app)
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
-        """Return the answer to a message in place of the app's train function (a Flower mod).
-
-        Raises:
-            AppFailedError: a script runs, and no client replied in the honest run.
-        """
+        """Return the answer to a message in place of the app's train function (a Flower mod)."""
         assert self._recorder is not None
         partition, script = _partition(context), self._recorder.script
         kind = message.metadata.message_type
@@ -115,7 +100,7 @@ class AuditedApp:
         if script is None:
             if self._recorder.random is None:
                 again = self._seed + 1
-                answer = scripted_reply.rehearsed(call_next, message, context, again)
+                answer = introspection.rehearsed(call_next, message, context, again)
                 reply, self._recorder.random = answer
             else:
                 reply = call_next(message, context)
@@ -143,7 +128,6 @@ class AuditedApp:
         return None if content is None else Message(copy.deepcopy(content), reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
-        """Keep the latest reply of the honest run to each type of message that is not training."""
         kind = message.metadata.message_type
         if not kind.startswith("train") and not reply.has_error():
             self._templates[kind, _partition(context)] = copy.deepcopy(reply.content)
@@ -151,10 +135,6 @@ class AuditedApp:
 
 @contextlib.contextmanager
 def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Iterator[AuditedApp]:
-    """Load the app in a directory, and yield it ready to run; its modules are unloaded at the end.
-
-    overrides: dotted keys of the app's run configuration.
-    """
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
@@ -162,8 +142,6 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
 
 
 class _AuditGrid(InProcessGrid):
-    """Shows replies to the recorder, and answers for clients where nothing is measured."""
-
     def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
         super().__init__(app.client_app, audited.clients, app.run_config)
         self._audited, self._recorder = audited, recorder
@@ -210,7 +188,7 @@ class _Recorder:
         self._kinds: Counter[str] = Counter()  # of messages that clients answered
         self._failed = ""  # first failure of a client
         self.local: LocalDpMod | None = None
-        self._epsilons: list[client_noise.Epsilon] = []
+        self._epsilons: list[recorded_noise.Epsilon] = []
         self._rounds: list[Round] = []
         self._model: Vector = np.empty(0)
         self._replies: dict[int, RecordDict] = {}
@@ -219,15 +197,13 @@ class _Recorder:
         self._replaced: list[tuple[Strategy, Any]] = []
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
-        """Count a message by kind, and keep the first failure of a client."""
         self._kinds[message.metadata.message_type] += 1
         if reply.has_error() and not self._failed:
             self._failed = f"client {partition} failed: {reply.error.reason}"
 
     def failure(self, error: BaseException, app: FlowerApp) -> Exception:
-        """Return the error to raise for a failure of the app: its earliest cause."""
         if self._kinds and not app.trains:  # why it failed does not matter
-            return InputError(refusals.untrained(self._kinds))
+            return InputError(loading.untrained(self._kinds))
         why = f"the app failed: {type(error).__name__}: {error}"
         return self._explained(f"{why}; before that, {self._failed}" if self._failed else why, app)
 
@@ -240,14 +216,13 @@ class _Recorder:
         if not self._replies:  # all clients of a round receive the same model
             self._model = flat(message.content)
             if not self._model.size:
-                raise InputError(refusals.NO_NUMBERS)
+                raise InputError(loading.NO_NUMBERS)
         self._replies[partition] = copy.copy(reply.content)
         for metrics in reply.content.metric_records.values():
-            epsilon = client_noise.reported_epsilon(metrics)
+            epsilon = recorded_noise.reported_epsilon(metrics)
             self._epsilons += [] if epsilon is None else [epsilon]
 
     def attach(self, strategy: Strategy) -> None:
-        """Observe the aggregation of a strategy, and of the strategy inside its noise wrapper."""
         self._strategy = strategy
         wrapper = introspection.central_wrapper(strategy)
         if any(strategy is each for each, _ in self._replaced):
@@ -255,15 +230,15 @@ class _Recorder:
         aggregate = strategy.aggregate_train
 
         def observed(server_round: int, replies: Iterable[Message]) -> Any:
-            seen, self._replies = self._replies, {}
+            contents, self._replies = self._replies, {}
             key = introspection.weighting_key(self._strategy) if self._strategy else ""
             weights = {}
-            for partition, content in seen.items():
+            for partition, content in contents.items():
                 for metrics in content.metric_records.values():
                     weight = metrics.get(key)
                     if isinstance(weight, int | float):
                         weights[partition] = float(weight)
-            shifts = self._target_shift(seen)
+            shifts = self._target_shift(contents)
             before = float(getattr(wrapper, "clipping_norm", np.nan))
             result = aggregate(server_round, list(replies))
             if result[0] is None:
@@ -277,7 +252,9 @@ class _Recorder:
                 along = direction(self.script.seed, model.size)
                 shift = float((model - self._model) @ along)
             after = float(getattr(wrapper, "clipping_norm", np.nan))
-            self._rounds.append(Round(len(seen), weights, before, after, energy, shift, *shifts))
+            self._rounds.append(
+                Round(len(contents), weights, before, after, energy, shift, *shifts)
+            )
             self._without_noise = None
             return result
 
@@ -286,7 +263,6 @@ class _Recorder:
             self._watch_inside(wrapper.strategy)
 
     def detach(self) -> None:
-        """Restore the strategies: an app may use one again in its next run."""
         for strategy, own in reversed(self._replaced):
             if own is None:
                 del strategy.aggregate_train
@@ -294,11 +270,10 @@ class _Recorder:
                 strategy.aggregate_train = own
 
     def finish(self, app: FlowerApp) -> Execution:
-        """Return the observations. Raises an error that says why, if there was no round."""
         if self._failed and not self._rounds and app.trains:
             raise self._explained(self._failed, app)
         if self._strategy is None or not self._rounds:
-            raise InputError(refusals.untrained(self._kinds))
+            raise InputError(loading.untrained(self._kinds))
         mods = (*app.mods, self.local) if self.local is not None else app.mods
         configuration = introspection.configuration_of(self._strategy, mods, len(self._rounds))
         largest = max(self._epsilons, default=None)
@@ -312,7 +287,7 @@ class _Recorder:
             if self.random is None
             else Training(
                 self.random,
-                training.libraries(app.root),
+                rules.libraries(app.root),
                 None if largest is None else largest.value,
                 "" if largest is None else largest.metric,
             ),
@@ -332,18 +307,17 @@ class _Recorder:
         self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
         strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
 
-    def _target_shift(self, seen: dict[int, RecordDict]) -> tuple[float, float]:
+    def _target_shift(self, contents: dict[int, RecordDict]) -> tuple[float, float]:
         """Return the target's change along the direction, and its length; nan without a message."""
-        if self.script is None or self.script.target not in seen:
+        if self.script is None or self.script.target not in contents:
             return np.nan, np.nan
-        change = flat(seen[self.script.target]) - self._model
+        change = flat(contents[self.script.target]) - self._model
         along = direction(self.script.seed, change.size)
         return float(change @ along), float(np.linalg.norm(change))
 
 
 @contextlib.contextmanager
 def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
-    """Observe Flower's classes while the app runs: strategies, LocalDpMod, accountants, seeds."""
     call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
 
     def local(self: LocalDpMod, *arguments: Any) -> Message:
@@ -386,7 +360,6 @@ def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
 
 
 def _starters(strategy: type[Strategy]) -> Iterator[type[Strategy]]:
-    """Yield every class that defines its own `start`."""
     if "start" in strategy.__dict__:
         yield strategy
     for derived in strategy.__subclasses__():
@@ -410,7 +383,6 @@ def _without_logs() -> Iterator[None]:
 
 
 def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
-    """Yield the answers to an order, and then to every request; each is a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
     with opened(Path(order.directory), order.clients, order.overrides) as app:
         yield Answer(name=app.name)

@@ -1,31 +1,48 @@
-"""What a configuration guarantees one client, by theory.
+"""What a configuration guarantees one client by theory, and the client-level game against an app.
 
-The two worlds differ in one client's update. Add-remove: in the other world that client sends no
-change, but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical and
-private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by the
-number of replies, so that a client that stays away would also change the divisor. With zero-out
+Theory: the two worlds differ in one client's update. Add-remove: in the other world that client
+sends no change, but keeps its place in the round ("zero-out" neighbours; Kairouz et al., "Practical
+and private deep learning without sampling or shuffling", 2021, Definition 1.1). Flower divides by
+the number of replies, so that a client that stays away would also change the divisor. With zero-out
 neighbours, Flower's own calibration C / n is right. Replace: the client sends any other update.
 Client sampling amplifies nothing here: Flower samples a fixed number, and the server knows which.
+
+The game: a coin decides in every trial whether the target client sends its update. That update is
+the worst that the configuration allows: a thousand times the clipping norm, along a random
+direction that the adversary knows. Where weights are the clients' own, its weight exceeds all
+others. The other clients send almost nothing, which the adversary also knows: in differential
+privacy the data of others are not secret. The score comes from the released model of every round,
+or from the target's message where clients add the noise. It is the log-likelihood ratio under the
+noise that theory expects. No verdict relies on it: the bounds on epsilon hold for any score.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
 from adversaries.statistics import gaussian
-from fedsim.audits.app.configuration import (
+from adversaries.statistics.intervals import Interval, significance
+from fedsim.audits.app.process import (
     UNBOUNDED_WEIGHT,
+    App,
     CentralNoise,
     Configuration,
+    Execution,
     Observation,
+    Script,
 )
 from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.common.randomness import Role, generator
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
 LEAST, MOST = 1e-6, 1e100
-"""Range of noise multipliers that the accountants can resolve."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +67,10 @@ class Guarantee:
     noise_stds: tuple[float, ...]
 
     def mechanism(self, scope: Scope = Scope.RUN) -> Mechanism:
-        """Return the mechanism of the whole run, or of its least private round."""
         multipliers = self.multipliers if scope is Scope.RUN else (min(self.multipliers),)
         return Mechanism(tuple(Steps(z) for z in multipliers), self.neighbouring)
 
     def epsilon(self, delta: float, scope: Scope = Scope.RUN) -> float:
-        """Return epsilon at delta by the privacy loss distribution; inf without noise."""
         return PLD.epsilon(self.mechanism(scope), delta)
 
     def advantage(self, scope: Scope = Scope.RUN) -> float:
@@ -67,11 +82,7 @@ class Guarantee:
 
 
 def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vantage:
-    """Return the vantage that the claim names, else the one that the noise protects against.
-
-    This is a participant, who sees released models. It is the server, who sees every message, where
-    clients alone add noise.
-    """
+    """Return the vantage that the claim names, else the one that the noise protects against."""
     if claim is not None and claim.vantage is not None:
         return claim.vantage
     central = configuration.central
@@ -88,9 +99,6 @@ def guarantee(
     Before the app runs, the strategy's own statements are used, equal weights included. Towards a
     participant the clients' own noise counts where it protects better than the server's: processing
     a noisy message reveals no more than the message.
-
-    Args:
-        vantage: None for that of `vantage_of`.
     """
     vantage = vantage or vantage_of(configuration)
     rounds, local = configuration.rounds, configuration.local
@@ -111,8 +119,7 @@ def guarantee(
 
 
 def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
-    """Return the guarantee of the server's noise towards a participant."""
-    rounds, seen = configuration.rounds, configuration.observation
+    rounds, run = configuration.rounds, configuration.observation
     vantage = Vantage.PARTICIPANT
     if configuration.central is None:
         if not configuration.known:
@@ -122,56 +129,49 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     if not central.plain_mean:
         return None
     norms = _every_round(central.clipping_norms, rounds)
-    shares = [share(central, seen, each) for each in range(rounds)]
+    shares = [share(central, run, each) for each in range(rounds)]
     moved_by = tuple(
         sensitivity(neighbouring, norm) * part for norm, part in zip(norms, shares, strict=True)
     )
-    if seen is not None and central.client_clips and seen.client_norm_kept:
+    if run is not None and central.client_clips and run.client_norm_kept:
         moved_by = (math.inf,) * rounds
     configured = tuple(
         central.noise_multiplier * norm / central.sampled_clients
         for norm in _every_round(central.noise_norms, rounds)
     )
-    pairs = zip(configured, realised_shares(seen, rounds), strict=True)
+    pairs = zip(configured, realised_shares(run, rounds), strict=True)
     stds = tuple(std * realised for std, realised in pairs)
-    if seen is not None and seen.seeded:
+    if run is not None and run.seeded:
         stds = (0.0,) * rounds
     count_std = central.count_std if central.adaptive else None
     return _of(vantage, neighbouring, moved_by, stds, count_std)
 
 
-def share(central: CentralNoise, seen: Observation | None, round: int) -> float:
+def share(central: CentralNoise, run: Observation | None, round: int) -> float:
     """Return the largest part of a round's average that one client's update can be.
 
     It is 1/n under equal weights. Where clients state their weights, it is the part of a client
     that states a huge weight: almost 1.
-
-    Args:
-        seen: replies and weights of the honest run; None before it.
-        round: index from 0; after the observed rounds the last one counts.
     """
-    if seen is None or not seen.participants:
+    if run is None or not run.participants:
         return 1 / central.sampled_clients
-    replies = seen.participants[min(round, len(seen.participants) - 1)]
-    if central.equal_weights_enforced or seen.constant_weights:
+    replies = run.participants[min(round, len(run.participants) - 1)]
+    if central.equal_weights_enforced or run.constant_weights:
         return 1 / replies
-    others = sum(nlargest(replies - 1, seen.weights.values()))
+    others = sum(nlargest(replies - 1, run.weights.values()))
     return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
 
 
-def realised_shares(seen: Observation | None, rounds: int) -> tuple[float, ...]:
+def realised_shares(run: Observation | None, rounds: int) -> tuple[float, ...]:
     """Return realised over configured noise of every round; 1 where they do not contradict.
 
     Rounds are judged one by one: much noise in one round does not replace noise in another.
-
-    Args:
-        seen: has an interval for each round; without any the configured noise is used.
     """
-    if seen is None or not seen.noise_ratios:
+    if run is None or not run.noise_ratios:
         return (1.0,) * rounds
     shares = tuple(
         1.0 if each.low <= 1 <= each.high else math.sqrt(each.low * each.high)
-        for each in seen.noise_ratios
+        for each in run.noise_ratios
     )
     return _every_round(shares, rounds)
 
@@ -185,7 +185,6 @@ def enough_noise(claim: Claim, steps: int) -> float:
 
 
 def _every_round(values: tuple[float, ...], rounds: int) -> tuple[float, ...]:
-    """Return one value for every round; the last one stands for later rounds."""
     return (*values[:rounds], *values[-1:] * (rounds - len(values)))
 
 
@@ -209,3 +208,195 @@ def _of(
             (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else 0.0 for z in on_models
         )
     return Guarantee(vantage, neighbouring, both, on_models, influences, stds)
+
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+HUGE, IDLE = 1e3, 1e-3
+"""Norms of the target's and of the other clients' updates, in clipping norms."""
+
+PILOTS = 24
+"""Trials that place the threshold, where theory does not."""
+
+
+@dataclass(frozen=True)
+class Game:
+    """Scores of T trials of k rounds.
+
+    Attributes:
+        worlds: bool [T]; True where the target sent its update, in half of the trials.
+        ratios: float64 [T, k], log-likelihood ratio of each round. Where theory does not know it:
+            shift of the round along the direction, less the threshold from `PILOTS` trials.
+    """
+
+    worlds: Bools
+    ratios: Floats
+
+    def scores(self, scope: Scope) -> tuple[Bools, Floats]:
+        """Return worlds and scores of independent observations, each [T], or [T k] for a round."""
+        if scope is Scope.RUN:
+            return self.worlds, self.ratios.sum(axis=1)
+        return np.repeat(self.worlds, self.ratios.shape[1]), self.ratios.ravel()
+
+
+def observe(audited: App, seed: int, confidence: float) -> Configuration:
+    honest = audited.execute(_app_seed(seed, 0))
+    configuration = honest.configuration
+    if configuration.central is not None:
+        central = _with_norms(configuration.central, honest)
+        configuration = replace(configuration, central=central)
+    weights: dict[int, float] = {}
+    for each in honest.rounds:
+        weights |= each.weights
+    observation = Observation(
+        participants=tuple(each.replies for each in honest.rounds),
+        weights=weights,
+        noise_ratios=_noise_ratios(honest, configuration, confidence),
+        client_norm_kept=False,
+        seeded=honest.seeded,
+        statements=honest.statements,
+        training=honest.training,
+        noise_coordinates=honest.parameters,
+    )
+    configuration = replace(configuration, observation=observation)
+    player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
+    probe = player.run(1, True)
+    lengths = [each.message_norm for each in probe.rounds if not np.isnan(each.message_norm)]
+    # Rounding in float32 changes a huge update far less than clipping it does.
+    kept = bool(lengths) and max(lengths) > 0.5 * player.length
+    observation = replace(observation, client_norm_kept=kept)
+    return replace(configuration, observation=observation)
+
+
+def _noise_ratios(
+    honest: Execution, configuration: Configuration, confidence: float
+) -> tuple[Interval, ...]:
+    """Return intervals for the realised over configured standard deviation of each round's noise.
+
+    The squared noise of a round, over its configured variance, is chi-square over all parameters.
+    All intervals hold together with this confidence (Bonferroni). The result is () where no noise
+    is configured, or where the noise of some round could not be measured.
+    """
+    central = configuration.central
+    if central is None or not central.noise_multiplier:
+        return ()
+    tail = significance(confidence) / 2 / len(honest.rounds)
+    ratios = []
+    for each in honest.rounds:
+        if each.noise_energy is None:
+            return ()
+        std = central.noise_multiplier * each.noise_norm / central.sampled_clients
+        squares = each.noise_energy / std**2
+        low, high = np.sqrt(squares / chi2.ppf([1 - tail, tail], honest.parameters))
+        ratios.append(Interval(float(low), float(high), confidence))
+    return tuple(ratios)
+
+
+def play(
+    audited: App,
+    configuration: Configuration,
+    expected: Guarantee | None,
+    neighbouring: Neighbouring,
+    vantage: Vantage,
+    trials: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Game:
+    """Play the game `trials` times, half in each world, and return the scores.
+
+    A trial depends only on the seed and its number.
+
+    Args:
+        configuration: from `observe`.
+        expected: theory for that configuration, which scores the rounds. Where it is None or
+            infinite, or the noise is seeded, `PILOTS` more trials place a threshold.
+        neighbouring: the target's message in the world without its update. Add-remove: an idle
+            update, like all other clients. Replace: the opposite update.
+        vantage: the server scores the target's message, any other vantage the released model.
+        trials: at least 1; an odd number has one more trial with the update.
+        seed: of the worlds, the direction and the app's own randomness.
+        progress: called with the number of finished trials after each, pilots not counted.
+    """
+    player = _Player(audited, configuration, neighbouring, seed)
+    worlds = generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)
+    modelled = expected is not None and all(
+        np.isfinite([*expected.influences, *expected.noise_stds])
+    )
+    modelled = modelled and not (configuration.observation and configuration.observation.seeded)
+    middle: Floats = np.zeros(configuration.rounds)
+    if not modelled:
+        # The pilots use the first numbers, and decide only the threshold.
+        coins = np.arange(PILOTS) % 2 == 0
+        pilots = [player.run(2 + number, bool(coin)) for number, coin in enumerate(coins)]
+        shifts = np.array([_shifts(each, vantage) for each in pilots])
+        middle = (shifts[coins].mean(axis=0) + shifts[~coins].mean(axis=0)) / 2
+    ratios = np.empty((trials, configuration.rounds))
+    for trial, world in enumerate(worlds):
+        execution = player.run(2 + PILOTS + trial, bool(world))
+        shifts = _shifts(execution, vantage)
+        if modelled and expected is not None:
+            current = expected
+            if configuration.central is not None and configuration.central.adaptive:
+                # Adaptive clipping moves the norms from run to run.
+                central = _with_norms(configuration.central, execution)
+                moved = replace(configuration, central=central)
+                current = guarantee(moved, neighbouring, expected.vantage) or expected
+            ratios[trial] = _ratios(shifts, current)
+        else:
+            ratios[trial] = shifts - middle
+        progress(trial + 1)
+    return Game(worlds, ratios)
+
+
+class _Player:
+    def __init__(
+        self, audited: App, configuration: Configuration, neighbouring: Neighbouring, seed: int
+    ) -> None:
+        self._audited, self._neighbouring, self._seed = audited, neighbouring, seed
+        central, local = configuration.central, configuration.local
+        norms = [*(central.clipping_norms if central else ()), local.clipping_norm if local else 0]
+        self.length = HUGE * (max(norms) or 1.0)
+        # Far below every clipping norm: clipped idle updates would be as long as the target's.
+        self._idle = IDLE * min([norm for norm in norms if norm] or [1.0])
+        observation = configuration.observation
+        free = central is None or not central.equal_weights_enforced
+        constant = observation is None or observation.constant_weights
+        self._weight = UNBOUNDED_WEIGHT if free and not constant else None
+        self._weighted_by = central.weighted_by if central else "num-examples"
+
+    def run(self, number: int, world: bool) -> Execution:
+        absent = -self.length if self._neighbouring is Neighbouring.REPLACE else self._idle
+        length = self.length if world else absent
+        script = Script(0, length, self._weight, self._weighted_by, self._idle, self._seed)
+        return self._audited.execute(_app_seed(self._seed, number), script)
+
+
+def _shifts(execution: Execution, vantage: Vantage) -> Floats:
+    name = "message_shift" if vantage is Vantage.SERVER else "model_shift"
+    return np.nan_to_num(np.array([getattr(each, name) for each in execution.rounds]))
+
+
+def _ratios(shifts: Floats, guarantee: Guarantee) -> Floats:
+    """Return the log-likelihood ratio of every round, [k], by theory's influence and noise.
+
+    Without noise the ratio is that of unit noise, of which only the sign matters. A round without
+    noise reveals the world, so that other rounds count for nothing beside it.
+    """
+    influences, stds = np.array(guarantee.influences), np.array(guarantee.noise_stds)
+    # Opposite updates put the two worlds on either side of 0.
+    middle = 0.0 if guarantee.neighbouring is Neighbouring.REPLACE else influences / 2
+    silent = stds == 0
+    variances = np.where(silent, 1.0, np.inf if silent.any() else stds**2)
+    return influences * (shifts - middle) / variances
+
+
+def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
+    return replace(
+        central,
+        clipping_norms=tuple(each.clipped_to for each in execution.rounds),
+        noise_norms=tuple(each.noise_norm for each in execution.rounds),
+    )
+
+
+def _app_seed(seed: int, number: int) -> int:
+    return int(generator(seed, Role.NOISE, trial=number).integers(2**32))

@@ -1,8 +1,15 @@
-"""Reads the differential-privacy configuration off a Flower strategy and the clients' mods."""
+"""Reads the privacy configuration off Flower's objects, and writes replies of scripted runs."""
 
-from collections.abc import Iterable
+import copy
+import math
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -13,10 +20,17 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from fedsim.audits.app.configuration import CentralNoise, Configuration, LocalNoise
+from fedsim.audits.app.process import (
+    CentralNoise,
+    Configuration,
+    LocalNoise,
+    Script,
+    Vector,
+    direction,
+)
 from fedsim.audits.app.rules import findings
-from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Claim, Finding
+from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
 
 CLIENT_SIDE = (
@@ -31,7 +45,6 @@ CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
 
 
 def chain(strategy: Strategy) -> list[Strategy]:
-    """Return the strategy and the strategies that it wraps, from the outermost inwards."""
     strategies = [strategy]
     while isinstance(inner := getattr(strategies[-1], "strategy", None), Strategy):
         if any(inner is each for each in strategies):
@@ -41,7 +54,6 @@ def chain(strategy: Strategy) -> list[Strategy]:
 
 
 def central_wrapper(strategy: Strategy) -> Any | None:
-    """Return the strategy's wrapper that adds central noise; None without one."""
     return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
 
 
@@ -59,18 +71,12 @@ def averages(strategy: Strategy) -> bool:
 
 
 def weighting_key(strategy: Strategy) -> str:
-    """Return the metric that weights the innermost strategy's mean; "" without one."""
     return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
 
 
 def configuration_of(
     strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
 ) -> Configuration:
-    """Return the configuration of a strategy and its clients' mods, before anything runs.
-
-    Args:
-        mods: functions or objects as given to `app.train(mods=...)`, outermost first.
-    """
     strategies, mods = chain(strategy), list(mods)
     return Configuration(
         rounds=rounds,
@@ -89,10 +95,6 @@ def configuration_findings(
     claim: Claim | None = None,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> list[Finding]:
-    """Return what the rules object to in a strategy and its clients' mods, before anything runs.
-
-    The rules judge only what can be read: the clients' messages are unknown yet.
-    """
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
 
@@ -128,3 +130,95 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
         own_noise=not all(str(each.__module__).startswith("flwr.") for each in parts),
     )
+
+
+Train = Callable[[Message, Context], Message]
+
+
+def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
+    model = next(iter(message.content.array_records.values()))
+    size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
+    if partition == script.target:
+        update = script.length * direction(script.seed, size)
+    else:
+        update = np.zeros(size)
+        update[0] = script.idle
+    for name in template.array_records:
+        template[name] = _moved(model, update)
+    if partition == script.target and script.weight is not None:
+        for metrics in template.metric_records.values():
+            if script.weighted_by in metrics:
+                whole = isinstance(metrics[script.weighted_by], int)
+                metrics[script.weighted_by] = int(script.weight) if whole else script.weight
+    return template
+
+
+def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
+    moved, start = {}, 0
+    for name, array in model.items():
+        moved[name] = array
+        if _floating(array):
+            change = update[start : start + math.prod(array.shape)]
+            start += change.size
+            if change.any():
+                values = array.numpy()
+                moved[name] = Array((values + change.reshape(array.shape)).astype(values.dtype))
+    return ArrayRecord(moved)
+
+
+def flat(content: RecordDict) -> Vector:
+    """Return all floating-point numbers of a message's one model, float64 [P]."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise AppFailedError(f"a message holds {len(records)} models; one can be audited")
+    return flat_record(records[0])
+
+
+def flat_record(record: ArrayRecord) -> Vector:
+    floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
+    return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
+
+
+def _floating(array: Array) -> bool:
+    return np.issubdtype(np.dtype(array.dtype), np.floating)
+
+
+def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tuple[Message, bool]:
+    """Train, then train a copy with another seed; return the reply, and whether the two differ.
+
+    The second training leaves no trace in the generators. If it fails, it counts as different.
+    """
+    # Copied first, since training may change both.
+    message_again, context_again = copy.deepcopy(message), copy.deepcopy(context)
+    reply = train(message, context)
+    if reply.has_error():
+        return reply, True
+    with _generators_kept():
+        set_seeds(seed)
+        try:
+            other = train(message_again, context_again)
+        except Exception:
+            return reply, True
+        return reply, other.has_error() or _arrays(other.content) != _arrays(reply.content)
+
+
+@contextmanager
+def _generators_kept() -> Iterator[None]:
+    torch = sys.modules.get("torch")
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    of_torch = None if torch is None else torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(of_torch)
+
+
+def _arrays(content: RecordDict) -> dict[tuple[str, str], bytes]:
+    return {
+        (name, key): array.data
+        for name, record in content.array_records.items()
+        for key, array in record.items()
+    }

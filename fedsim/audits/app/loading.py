@@ -5,14 +5,17 @@ import importlib
 import importlib.metadata
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from flwr.server.compat import LegacyContext
+from flwr.server.compat import app as older
 from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
@@ -21,14 +24,11 @@ from fedsim.config import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
-
 STARTS = re.compile(r"\bstart_(?:server|simulation|client|numpy_client)\s*\(")
 """Calls that start Flower from a script of the older stack."""
 
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-
 LARGEST_SCRIPT = 2**20
-"""Bytes of a script that are searched for such calls."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,9 @@ class FlowerApp:
     """A loaded app.
 
     Attributes:
-        server_app: the component under [tool.flwr.app.components] serverapp.
         run_config: every declared key, dotted, overrides included.
         mods: mods that the app put around its train functions, in its order.
         described: content of its pyproject.toml.
-        trains: whether its clients have a function for training.
     """
 
     name: str
@@ -57,15 +55,6 @@ class FlowerApp:
 def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
-    """Import an app and yield it; its modules are unloaded at the end.
-
-    Args:
-        innermost: a mod that is put next to every train function, inside all mods of the app.
-
-    Raises:
-        InputError: there is no Flower app, a key is not declared, the app's code fails on import,
-            or a module from elsewhere has the name of an app's module.
-    """
     root = directory.expanduser().resolve()
     described = _read(root)
     run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
@@ -121,8 +110,8 @@ def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type)
         why += missing(why, described)
         raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {why}") from None
     if not isinstance(component, type_):
-        given = type(component).__name__
-        raise InputError(f"the app's {kind} '{reference}' is a {given}, not a {type_.__name__}")
+        actual = type(component).__name__
+        raise InputError(f"the app's {kind} '{reference}' is a {actual}, not a {type_.__name__}")
     return component
 
 
@@ -135,7 +124,6 @@ def _within(module: Any, root: Path) -> bool:
 
 
 def _no_app(root: Path) -> str:
-    """Return why a directory without a pyproject.toml is not an app."""
     for path in sorted(root.glob("*.py")):
         with path.open("rb") as file:
             start = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
@@ -149,12 +137,7 @@ def _no_app(root: Path) -> str:
 
 
 def missing(why: str, described: Mapping[str, Any]) -> str:
-    """Return why an import failed, as the end of a sentence; "" if no import did.
-
-    Args:
-        why: a failure in words, with the class of its error.
-        described: content of the app's pyproject.toml.
-    """
+    """Return why an import failed, as the end of a sentence; "" if no import did."""
     match = NO_MODULE.search(why)
     if match is None:
         return ""
@@ -179,7 +162,6 @@ def _installed(requirement: str) -> bool:
 
 @contextmanager
 def _importable(root: Path) -> Iterator[None]:
-    """Put the directory first on the path; at the end, remove it and unload its modules."""
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     try:
@@ -222,10 +204,74 @@ def _observed_clients(innermost: Innermost) -> Iterator[tuple[list[object], list
 
 @contextmanager
 def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module inside the block, and restore it afterwards."""
     original = getattr(holder, name)
     setattr(holder, name, replacement)
     try:
         yield
     finally:
         setattr(holder, name, original)
+
+
+OLDER = (
+    "the app's server runs {strategies} of Flower's older flwr.server stack{secure}. This audit "
+    "runs strategies of flwr.serverapp.strategy: move the server to one of them, with "
+    "strategy.start(grid, ...), and the clients to functions under @app.train()"
+)
+
+NO_NUMBERS = (
+    "the app's model has no floating-point numbers (for example trees that are sent as bytes). "
+    "This audit moves models along a direction, and needs models of weights"
+)
+
+SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that stack"
+
+
+@contextmanager
+def older_stack(mods: tuple[object, ...]) -> Iterator[None]:
+    """Refuse a server of the older stack as soon as it starts, inside the block."""
+
+    def refuse(strategy: Any) -> None:
+        names = " > ".join(_chain(strategy)) or "a strategy"
+        secure = any(getattr(mod, "__name__", "").startswith("secagg") for mod in mods)
+        raise InputError(OLDER.format(strategies=names, secure=SECURE if secure else ""))
+
+    def context(
+        self: LegacyContext,
+        context: Any,
+        config: Any = None,
+        strategy: Any = None,
+        client_manager: Any = None,
+    ) -> None:
+        refuse(strategy)
+
+    def start(server: Any, config: Any, strategy: Any, client_manager: Any) -> Any:
+        refuse(strategy or getattr(server, "strategy", None))
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(LegacyContext, "__init__", context))
+        stack.enter_context(patched(older, "init_defaults", start))
+        yield
+
+
+def _chain(strategy: Any) -> list[str]:
+    names: list[str] = []
+    while strategy is not None and len(names) < 8:
+        names.append(type(strategy).__name__)
+        strategy = getattr(strategy, "strategy", None)
+    return names
+
+
+def untrained(kinds: Counter[str]) -> str:
+    first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
+    if not kinds:
+        return f"{first}: its server sent no message"
+    sent = " and ".join(f"{count} messages of type '{kind}'" for kind, count in kinds.items())
+    if not any(kind.startswith("train") for kind in kinds):
+        return (
+            f"the app trains no model: its server sent {sent}. This audit judges models that "
+            "clients train; it cannot judge statistics of their data"
+        )
+    return (
+        f"{first}: its server itself sent {sent}, and this audit does not know how it used the "
+        "replies; let a strategy aggregate them"
+    )

@@ -3,6 +3,7 @@
 The audit requests one run after another and gets measurements back. It computes the verdict here.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -11,10 +12,169 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
-from fedsim.audits.app.configuration import Configuration, Statement, Training
+from adversaries.statistics.intervals import Interval
+from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.sandbox.channel import Channel, Reply
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Scalar
+from fedsim.privacy.trust.model import Vantage
+
+UNBOUNDED_WEIGHT = 1e9
+"""Number of examples that a client claims to outweigh all others."""
+
+
+@dataclass(frozen=True)
+class CentralNoise:
+    """Noise that the server adds to an average of clipped updates.
+
+    Attributes:
+        noise_multiplier: z; the noise has the standard deviation z C / sampled_clients.
+        clipping_norms: C (L2 norm) to which updates were clipped in every round; before the app
+            runs, of the first round alone.
+        noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
+            which moves C before the noise is drawn. Before the app runs, of the first round alone.
+        sampled_clients: divisor of the strategy, however many clients replied.
+        client_clips: whether clipping is left to the clients.
+        adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
+        count_std: standard deviation of the noise on that count, in clients.
+        plain_mean: whether the noise is added to Flower's plain average of the replies.
+        weighted_by: the metric, sent by clients, that weights the average.
+        equal_weights_enforced: whether the strategy refuses replies of unequal weight.
+        own_noise: whether code that is not Flower's makes the noise.
+    """
+
+    strategy: str
+    noise_multiplier: float
+    clipping_norms: tuple[float, ...]
+    noise_norms: tuple[float, ...]
+    sampled_clients: int
+    client_clips: bool = False
+    adaptive: bool = False
+    count_std: float = 0.0
+    plain_mean: bool = True
+    weighted_by: str = "num-examples"
+    equal_weights_enforced: bool = False
+    own_noise: bool = False
+
+
+@dataclass(frozen=True)
+class LocalNoise:
+    """Noise that every client adds to its own clipped update: Flower's LocalDpMod.
+
+    Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
+
+    Attributes:
+        clipping_norm: largest L2 norm of an update that leaves the client, before noise.
+        sensitivity: scale of the noise; nothing ties it to the clipping norm.
+        epsilon: epsilon that LocalDpMod is configured to keep for one message.
+        delta: delta of that epsilon; the formula is defined below 1.25.
+    """
+
+    clipping_norm: float
+    sensitivity: float
+    epsilon: float
+    delta: float
+
+    @property
+    def std(self) -> float:
+        if self.epsilon == 0 or not 0 < self.delta < 1.25:
+            return math.inf if self.epsilon == 0 else 0.0
+        return self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
+
+
+@dataclass(frozen=True)
+class Statement:
+    epsilon: float
+    delta: float
+    releases: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """Observations of the clients' training in the honest run; trials do not train.
+
+    Attributes:
+        random: whether a client returned two different updates when it trained one model twice
+            with different seeds.
+        libraries: libraries of differential privacy that the app's modules import.
+        epsilon: largest epsilon that a client reported among its metrics; None without one.
+    """
+
+    random: bool
+    libraries: tuple[str, ...] = ()
+    epsilon: float | None = None
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Observations of one honest run of the app, and of one with a huge update.
+
+    Attributes:
+        participants: number of aggregated replies in every round.
+        weights: weights that clients stated, by partition.
+        noise_ratios: realised over configured standard deviation of the central noise in every
+            round; () without noise.
+        client_norm_kept: whether an update far above the clipping norm left its client unclipped.
+        seeded: whether the server set the seed or the state of NumPy's global generator, from which
+            Flower draws its noise.
+        noise_coordinates: number of coordinates on which a round's noise was measured.
+    """
+
+    participants: tuple[int, ...]
+    weights: dict[int, float]
+    noise_ratios: tuple[Interval, ...]
+    client_norm_kept: bool
+    seeded: bool
+    statements: tuple[Statement, ...]
+    training: Training | None = None
+    noise_coordinates: int = 0
+
+    @property
+    def constant_weights(self) -> bool:
+        """Whether every client sent the constant weight 1 instead of a count of its data."""
+        return set(self.weights.values()) <= {1.0}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The app's differential privacy, as far as it can be read or observed.
+
+    Attributes:
+        strategies: class names from the outermost wrapper inwards.
+        mods: names of the clients' mods, outermost first.
+        known: whether all strategies are Flower's own, so that no other noise is possible.
+        central: the server's noise; None if none of Flower's wrappers adds noise.
+    """
+
+    rounds: int
+    strategies: tuple[str, ...]
+    mods: tuple[str, ...] = ()
+    known: bool = True
+    central: CentralNoise | None = None
+    local: LocalNoise | None = None
+    observation: Observation | None = None
+
+
+def claim_of(configuration: Configuration) -> Claim | None:
+    """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon."""
+    observation = configuration.observation
+    if observation is not None and observation.statements:
+        last = observation.statements[-1]
+        source = "the app's accountant, at its end"
+        return Claim(
+            last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, unit="client"
+        )
+    return local_claim(configuration)
+
+
+def local_claim(configuration: Configuration) -> Claim | None:
+    local = configuration.local
+    if local is None or not 0 < local.delta < 1:
+        return None
+    source = "LocalDpMod, of every message"
+    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, unit="client")
+
 
 Vector = npt.NDArray[np.float64]
 
@@ -27,7 +187,6 @@ class Script:
         target: partition whose update differs between the worlds.
         length: L2 length of its update along `direction`; negative for the opposite way.
         weight: weight that the target states; None for that of the honest run.
-        weighted_by: metric that holds the weight.
         idle: number that every other client adds to the model's first coordinate. It must not be 0:
             Flower's clipping divides by the norm.
     """
@@ -52,7 +211,6 @@ class Round:
     """Observations of one round.
 
     Attributes:
-        weights: stated weights, by partition.
         clipped_to: clipping norm before the aggregation; nan without central noise.
         noise_norm: clipping norm after it, which scales Flower's noise; nan without central noise.
         noise_energy: squared length of the released model less the one before noise; None in
@@ -79,8 +237,6 @@ class Execution:
     """Observations of one run.
 
     Attributes:
-        rounds: at least one, in order.
-        configuration: read off the strategy and mods at the end of the run.
         seeded: whether the server set the seed or the state of NumPy's global generator.
         parameters: P, the number of the model's floating-point parameters.
         training: None for a scripted run.
@@ -106,17 +262,11 @@ class App(Protocol):
         """Number of clients of the app."""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed.
-
-        script: the clients' messages instead of training. None: an honest run, which must come
-        before the first scripted run.
-        """
+        """Return the observations of one run of the app, after setting every global seed."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The app to load, and how; the first message to the process."""
-
     directory: str
     clients: int
     overrides: dict[str, Scalar]
@@ -124,16 +274,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Request:
-    """A request for one run, after the order was answered."""
-
     seed: int
     script: Script | None
 
 
 @dataclass(frozen=True)
 class Answer(Reply):
-    """The answer to an order or a request; one of the fields is not None."""
-
     name: str | None = None
     execution: Execution | None = None
 
@@ -142,8 +288,6 @@ ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(A
 
 
 class AppProcess:
-    """An app that runs in another process."""
-
     def __init__(self, order: Order, channel: Channel) -> None:
         self._channel = channel
         self.clients = order.clients

@@ -5,17 +5,105 @@ is one function and one entry in `RULES`. Rules only read the configuration; the
 whether the guarantee is broken.
 """
 
+import ast
 import math
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app import training
-from fedsim.audits.app.configuration import Configuration, claim_of, local_claim
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.app.process import Configuration, claim_of, local_claim
+from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
+
+LIBRARIES = ("opacus", "tensorflow_privacy", "jax_privacy")
+
+DECLARE = (
+    "if the claim is about a client's whole update as training returns it, set the claimed unit "
+    "to client"
+)
+
+
+def libraries(root: Path) -> tuple[str, ...]:
+    """Return which of `LIBRARIES` the loaded modules of a directory import.
+
+    Their source is parsed, not run, so that an import within a function counts too.
+    """
+    imported: set[str] = set()
+    within = f"{root}{os.sep}"  # a plain prefix is fast: every trial checks thousands of modules
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is not None and file.startswith(within) and file.endswith(".py"):
+            imported |= _imported(file)
+    return tuple(name for name in LIBRARIES if name in imported)
+
+
+@cache
+def _imported(file: str) -> frozenset[str]:
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+    return frozenset(name.partition(".")[0] for name in names)
+
+
+def _signs(configuration: Configuration) -> str:
+    run = configuration.observation
+    if run is None or run.training is None:
+        return ""
+    training = run.training
+    signs = []
+    if training.libraries:
+        signs.append(f"its modules import {' and '.join(training.libraries)}")
+    if training.epsilon is not None:
+        signs.append(
+            f"clients report an epsilon of their own, up to {training.epsilon:.4g} a round (their "
+            f"metric {training.metric!r})"
+        )
+    return " and ".join(signs)
+
+
+def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
+    """Return why trials without training cannot judge a claim; "" if they can.
+
+    They can judge a claim about a client's update as training returns it. They can also judge a
+    claim that is not stated to be about records in two cases: noise is added after training, or
+    training is not random.
+    """
+    unit = None if claim is None else claim.unit
+    if unit == "client":
+        return ""
+    if unit == "record":
+        return (
+            "the claim is about a record. This audit changes a client's whole update, and does not "
+            "measure how training treats one record"
+        )
+    if private := _signs(configuration):
+        return (
+            f"{private}. The claim may be about their records, and trials do not train, so that "
+            f"no trial contains the noise of training; {DECLARE}"
+        )
+    run = configuration.observation
+    silent = configuration.central is None or not configuration.central.noise_multiplier
+    if not silent or configuration.local is not None or run is None or run.training is None:
+        return ""
+    if not run.training.random:
+        return ""
+    return (
+        "training is random (two trainings of one model with different seeds gave two updates). It "
+        "may add noise of its own, which no trial contains, since trials do not train. Put the "
+        f"noise where it can be seen, in a strategy of Flower's or a mod, or, {DECLARE}"
+    )
 
 
 @dataclass(frozen=True)
@@ -34,7 +122,6 @@ class Subject:
 
 
 def _local_sensitivity(subject: Subject) -> Finding | None:
-    """LocalDpMod's sensitivity is separate from its clipping norm, and may be too small."""
     local = subject.configuration.local
     if local is None:
         return None
@@ -54,7 +141,6 @@ def _local_sensitivity(subject: Subject) -> Finding | None:
 
 
 def _local_formula(subject: Subject) -> Finding | None:
-    """LocalDpMod uses the classic formula, which is proved only for epsilon <= 1."""
     local = subject.configuration.local
     if local is None or local.epsilon <= 1 or not 0 < local.delta < 1 or not local.std:
         return None
@@ -73,19 +159,18 @@ def _local_formula(subject: Subject) -> Finding | None:
 
 
 def _weighted_average(subject: Subject) -> Finding | None:
-    """The noise is for a plain average of n updates, but clients choose their own weights."""
-    central, seen = subject.configuration.central, subject.configuration.observation
+    central, run = subject.configuration.central, subject.configuration.observation
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
-    if seen is not None and seen.constant_weights:
+    if run is not None and run.constant_weights:
         return None
     effect = "one client can be any part of the average"
-    if seen is not None:
-        effect = f"one client can be {theory.share(central, seen, 0):.3f} of the average"
-        total = sum(seen.weights.values())
-        effect += f" (with the weights of this run, up to {max(seen.weights.values()) / total:.3f})"
+    if run is not None:
+        effect = f"one client can be {theory.share(central, run, 0):.3f} of the average"
+        total = sum(run.weights.values())
+        effect += f" (with the weights of this run, up to {max(run.weights.values()) / total:.3f})"
     return Finding(
-        "alarm" if seen is not None else "note",  # before the run, weights may yet be constant
+        "alarm" if run is not None else "note",  # before the run, weights may yet be constant
         "weighted-average",
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
         f"update counted 1/{central.sampled_clients}. But '{central.weighted_by}' weights the "
@@ -96,12 +181,11 @@ def _weighted_average(subject: Subject) -> Finding | None:
 
 
 def _sampled_clients(subject: Subject) -> Finding | None:
-    """The noise is divided by another number than the number of replies."""
-    central, seen = subject.configuration.central, subject.configuration.observation
-    if central is None or seen is None or not seen.participants:
+    central, run = subject.configuration.central, subject.configuration.observation
+    if central is None or run is None or not run.participants:
         return None
-    fewest = min(seen.participants)
-    if fewest == central.sampled_clients and max(seen.participants) == fewest:
+    fewest = min(run.participants)
+    if fewest == central.sampled_clients and max(run.participants) == fewest:
         return None
     return Finding(
         "alarm" if fewest < central.sampled_clients else "note",
@@ -113,11 +197,10 @@ def _sampled_clients(subject: Subject) -> Finding | None:
 
 
 def _rebuilt_accountant(subject: Subject) -> Finding | None:
-    """The accountant counts fewer releases than there were."""
-    seen = subject.configuration.observation
-    if seen is None or not seen.statements:
+    run = subject.configuration.observation
+    if run is None or not run.statements:
         return None
-    last, releases = seen.statements[-1], len(seen.participants)
+    last, releases = run.statements[-1], len(run.participants)
     if last.releases >= releases:
         return None
     return Finding(
@@ -131,7 +214,6 @@ def _rebuilt_accountant(subject: Subject) -> Finding | None:
 
 
 def _inner_strategy(subject: Subject) -> Finding | None:
-    """The noise is for an average, but is added to something else."""
     central = subject.configuration.central
     if central is None or central.plain_mean:
         return None
@@ -147,9 +229,8 @@ def _inner_strategy(subject: Subject) -> Finding | None:
 
 
 def _client_clipping(subject: Subject) -> Finding | None:
-    """The strategy leaves clipping to the clients, and they do not clip."""
-    central, seen = subject.configuration.central, subject.configuration.observation
-    if central is None or not central.client_clips or seen is None or not seen.client_norm_kept:
+    central, run = subject.configuration.central, subject.configuration.observation
+    if central is None or not central.client_clips or run is None or not run.client_norm_kept:
         return None
     mod = "adaptiveclipping_mod" if central.adaptive else "fixedclipping_mod"
     return Finding(
@@ -162,7 +243,6 @@ def _client_clipping(subject: Subject) -> Finding | None:
 
 
 def _adaptive_clipping(subject: Subject) -> Finding | None:
-    """Flower's adaptive clipping scales its noise to the norm of the next round."""
     central = subject.configuration.central
     if central is None or not central.adaptive:
         return None
@@ -182,16 +262,15 @@ def _adaptive_clipping(subject: Subject) -> Finding | None:
 
 
 def _realised_noise(subject: Subject) -> Finding | None:
-    """The added noise is not the configured noise."""
-    seen = subject.configuration.observation
-    if seen is None:
+    run = subject.configuration.observation
+    if run is None:
         return None
-    shares = theory.realised_shares(seen, subject.configuration.rounds)
+    shares = theory.realised_shares(run, subject.configuration.rounds)
     different = [number for number, each in enumerate(shares) if each != 1]
     if not different:
         return None
     least = min(different, key=lambda number: shares[number])
-    ratio = seen.noise_ratios[least]
+    ratio = run.noise_ratios[least]
     return Finding(
         "alarm" if ratio.high < 1 else "note",
         "realised-noise",
@@ -203,9 +282,8 @@ def _realised_noise(subject: Subject) -> Finding | None:
 
 
 def _seeded_noise(subject: Subject) -> Finding | None:
-    """The noise can be drawn again."""
-    seen = subject.configuration.observation
-    if seen is None or not seen.seeded or subject.configuration.central is None:
+    run = subject.configuration.observation
+    if run is None or not run.seeded or subject.configuration.central is None:
         return None
     return Finding(
         "alarm",
@@ -230,9 +308,9 @@ def _no_noise(subject: Subject) -> Finding | None:
             "know what it adds, so that only the attack can judge it",
             "state the claimed epsilon and delta",
         )
-    seen = configuration.observation
+    run = configuration.observation
     # Before the run it is unknown what training does.
-    trained = seen is not None and seen.training is not None and not training.unseen(configuration)
+    trained = run is not None and run.training is not None and not unseen(configuration)
     return Finding(
         "alarm" if trained else "note",
         "no-noise",
@@ -248,9 +326,8 @@ def _no_noise(subject: Subject) -> Finding | None:
 
 
 def _noise_below_claim(subject: Subject) -> Finding | None:
-    """The true noise is too little for the claim."""
     claim, guarantee = subject.claim, subject.guarantee
-    if claim is None or guarantee is None or training.unseen(subject.configuration, claim):
+    if claim is None or guarantee is None or unseen(subject.configuration, claim):
         return None
     epsilon = guarantee.epsilon(claim.delta, claim.scope)
     if claim.allows(epsilon):
@@ -271,7 +348,6 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
 
 
 def _local_below_claim(subject: Subject) -> Finding | None:
-    """LocalDpMod's own claim is false, where the verdict is on another claim."""
     own = local_claim(subject.configuration)
     if own is None or subject.claim in (None, own):
         return None
@@ -308,13 +384,11 @@ RULES: dict[str, Callable[[Subject], Finding | None]] = {
     "noise-below-claim": _noise_below_claim,
     "local-below-claim": _local_below_claim,
 }
-"""The rules, by name."""
 
 
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
 ) -> list[Finding]:
-    """Return the objections of every rule, in the order of `RULES`."""
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)

@@ -1,8 +1,10 @@
-"""A claim of differential privacy, which every audit judges."""
+"""Claims of differential privacy and their judge: findings, evidence and verdicts of all audits."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Literal
 
 from adversaries.errors import InputError
 from fedsim.privacy.trust.model import Vantage
@@ -25,7 +27,6 @@ class Claim:
     Attributes:
         epsilon: finite, at least 0.
         delta: strictly between 0 and 1.
-        scope: the whole run, or each of its rounds or messages.
         source: author of the claim, as the report names it.
         vantage: observer that it protects against. None: the configuration decides.
         unit: protected unit. "client": a client's whole update, as its training returns it.
@@ -49,23 +50,155 @@ class Claim:
             raise InputError(f"The claimed delta is {self.delta}; it must be above 0 and below 1.")
 
     def allows(self, epsilon: float) -> bool:
-        """Return whether a computed epsilon is at most the claimed one, up to rounding."""
         return epsilon <= self.epsilon * (1 + ROUNDING)
 
 
 def claim_given(epsilon: float | None, delta: float | None, unit: str | None) -> Claim | None:
-    """Return the claim that the user of an audit states; None for no claim.
-
-    Args:
-        epsilon: of the whole run, finite and at least 0.
-        delta: strictly between 0 and 1; needed with epsilon.
-        unit: "client" or "record"; None: unstated.
-
-    Raises:
-        InputError: epsilon or delta is missing.
-    """
     if epsilon is None and delta is None and unit is None:
         return None
     if epsilon is None or delta is None:
         raise InputError("A claim needs both the claimed epsilon and the claimed delta.")
     return Claim(epsilon, delta, unit=unit)
+
+
+class Verdict(StrEnum):
+    """Verdict of an audit on a claim.
+
+    CONVICTED: the claim is proven false, with the confidence of an alarm
+    SUSPECT: the measurements do not support the claim, and have not disproved it
+    SUPPORTED: the measurements support the claim, and no finding speaks against it
+    NOT_JUDGED: the audit cannot tell; the reasons say why, and what would let it tell
+    NO_CLAIM: no claim was stated
+    """
+
+    CONVICTED = "convicted"
+    SUSPECT = "suspect"
+    SUPPORTED = "supported"
+    NOT_JUDGED = "not judged"
+    NO_CLAIM = "no claim"
+
+
+def stated(report: Mapping[str, Any]) -> list[str]:
+    """Return the verdict on the claim of a transcript's report, as sentences; [] for no claim."""
+    claim = report["claim"]
+    if claim is None:
+        return []
+    why = f": {'; '.join(claim['reasons'])}" if claim["reasons"] else ""
+    subject = f"The claim of epsilon {claim['epsilon']:g} at delta {claim['delta']:g}"
+    return [f"{subject} is {IS[Verdict(claim['verdict'])]}{why}."]
+
+
+IS = {
+    Verdict.CONVICTED: "refuted",
+    Verdict.SUSPECT: "not supported",
+    Verdict.SUPPORTED: "supported",
+    Verdict.NOT_JUDGED: "not judged",
+}
+
+
+STATUSES = {Verdict.SUPPORTED: 0, Verdict.NOT_JUDGED: 3, Verdict.SUSPECT: 4, Verdict.CONVICTED: 4}
+"""Exit statuses of a claim. 1 is a failure and 2 bad input, so that no accident is a verdict."""
+
+
+def exit_status(verdict: Verdict, strict: bool) -> int:
+    """Return the exit status of an audit: 0 for a supported claim, or where no claim is needed.
+
+    Args:
+        strict: the user asked for a judgement: an audit without a claim then cannot tell.
+    """
+    unclaimed = STATUSES[Verdict.NOT_JUDGED] if strict else 0
+    return STATUSES.get(verdict, unclaimed)
+
+
+Severity = Literal["alarm", "caution", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One objection of an audit.
+
+    Attributes:
+        severity: "alarm": the guarantee is weaker than the configuration says. "caution": a doubt.
+            "note": advice.
+        rule: name of the rule that objects; "" for a measurement without a named rule.
+        why: the fault, with the numbers of this audit; without a full stop.
+        mend: the change that mends it; "" where the audit cannot say.
+        rounds: rounds of the fault; () for all.
+    """
+
+    severity: Severity
+    rule: str
+    why: str
+    mend: str = ""
+    rounds: tuple[int, ...] = ()
+
+    @property
+    def breaks(self) -> bool:
+        return self.severity == "alarm"
+
+    def as_json(self) -> dict[str, Any]:
+        return vars(self) | {"rounds": list(self.rounds)}
+
+
+def alarms(findings: Iterable[Finding]) -> int:
+    return sum(each.breaks for each in findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Findings of an audit, in the terms of a claim.
+
+    Each audit translates its findings into these fields. A field keeps its default where theory or
+    the measurements do not speak about it.
+    Attributes:
+        incomparable: why the audit did not measure what the claim speaks of; "" if it did.
+        refuted: whether the claim is disproved, with the confidence of an alarm.
+        broken: whether an alarm or a broken rule leaves no guarantee to rely on.
+        unknown: why there is no epsilon to compare with the claim.
+        exceeded: whether theory's epsilon is above the claimed one.
+        unsure: why an epsilon within the claim does not yet support it.
+        against: evidence against a claim that is not disproved, in sentences.
+    """
+
+    incomparable: str = ""
+    refuted: bool = False
+    broken: bool = False
+    unknown: Sequence[str] = ()
+    exceeded: bool = False
+    unsure: Sequence[str] = ()
+    against: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+
+def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
+    """Return the verdict on a claim; None is no claim. The first line that applies decides."""
+    precedence = (
+        (claim is None, Verdict.NO_CLAIM, ()),
+        (evidence.incomparable, Verdict.NOT_JUDGED, (evidence.incomparable,)),
+        (evidence.refuted, Verdict.CONVICTED, ()),
+        (evidence.broken, Verdict.SUSPECT, evidence.against),
+        (evidence.unknown, Verdict.NOT_JUDGED, evidence.unknown),
+        (evidence.exceeded, Verdict.SUSPECT, evidence.against),
+        (evidence.unsure, Verdict.NOT_JUDGED, evidence.unsure),
+        (True, Verdict.SUPPORTED, ()),
+    )
+    return next(
+        Judgement(verdict, tuple(reasons)) for applies, verdict, reasons in precedence if applies
+    )
+
+
+def judged_claim(claim: Claim, unit: str | None, evidence: Evidence) -> dict[str, Any]:
+    """Return a claim about a unit with its verdict, as the report of a transcript has it."""
+    judged = judge(claim, evidence)
+    return {
+        "epsilon": claim.epsilon,
+        "delta": claim.delta,
+        "unit": unit,
+        "verdict": judged.verdict.value,
+        "reasons": list(judged.reasons),
+    }

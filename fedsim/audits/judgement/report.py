@@ -1,17 +1,100 @@
-"""The report of an audit: what the gate, the exit status and the Python API read of every kind."""
+"""The options of an audit, and its report as the gate and the Python API read every kind."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from adversaries.errors import InputError
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
-from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.judge import Finding, Judgement, Verdict, alarms
+from fedsim.audits.judgement.claim import Claim, Finding, Judgement, Verdict, alarms
 from fedsim.common.strict_json import strict_json
+from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.mechanism import Neighbouring
+
+CONFIDENCE = 0.95
+CODE = ("trials", "neighbouring", "seed", "time_limit")
+TAKEN: Mapping[str, tuple[str, ...]] = {
+    "a Flower app": (*CODE, "rounds", "clients", "run_config"),
+    "a training loop": (*CODE, "data", "records", "target"),
+    "a recorded transcript": ("delta",),
+    "an auditor's transcript": (
+        *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """Options of an audit; None for an option that the user left out.
+
+    Attributes:
+        delta: at which epsilons are stated; for a recorded transcript without a claim.
+        trials: number of attacked runs of an app, or of judged runs of a loop.
+        time_limit: seconds allowed for one run of an app, or for up to 25 runs of a loop.
+        rounds: num-server-rounds of an app.
+        clients: number of clients of an app.
+        run_config: keys of an app's run configuration that change.
+        data: data that a loop trains on.
+        records: number of records in D, for a loop.
+        target: target of a loop, "crafted" or "real".
+        data_root: directory of the run's dataset on this machine, for an auditor's transcript.
+        weights: this machine's copy of the run's model.weights, for an auditor's transcript.
+        canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
+        no_challenge: whether to leave out beliefs about the challenge, which need the data.
+        worlds: run directory that says which beliefs were right, for an auditor's transcript.
+    """
+
+    claim: Claim | None = None
+    delta: float | None = None
+    confidence: float | None = None
+    trials: int | None = None
+    neighbouring: Neighbouring | None = None
+    seed: int | None = None
+    time_limit: float | None = None
+    rounds: int | None = None
+    clients: int | None = None
+    run_config: Mapping[str, Any] | None = None
+    data: str | None = None
+    records: int | None = None
+    target: str | None = None
+    data_root: Path | None = None
+    weights: Path | None = None
+    canary_seed_file: Path | None = None
+    no_challenge: bool | None = None
+    worlds: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.claim is not None and self.delta is not None:
+            raise InputError("A claim states its own delta; leave delta out.")
+
+    @property
+    def level(self) -> float:
+        return CONFIDENCE if self.confidence is None else self.confidence
+
+    @property
+    def stated_at(self) -> float:
+        if self.claim is not None:
+            return self.claim.delta
+        return ASSUMED if self.delta is None else self.delta
+
+    def taken(self, audited: str) -> dict[str, Any]:
+        """Return the options that the user set and only this audit takes, by name."""
+        own = {name for names in TAKEN.values() for name in names}
+        chosen = {
+            name: value
+            for name, value in vars(self).items()
+            if name in own and value is not None and value is not False
+        }
+        if wrong := [name for name in chosen if name not in TAKEN[audited]]:
+            takers = " or ".join(kind for kind, names in TAKEN.items() if wrong[0] in names)
+            options = ", ".join(name.replace("_", "-") for name in wrong)
+            raise InputError(f"{options}: only for {takers}; this is {audited}, so leave it out")
+        return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +119,6 @@ class AuditReport:
     report: Mapping[str, Any] = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """Return verdict, reasons and findings as a notebook shows them."""
         findings = self.report.get("findings") or ()
         lines = [*self.reasons, *(str(each["why"]) for each in findings)]
         reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -46,12 +128,6 @@ class AuditReport:
 def of_transcript(
     report: Mapping[str, Any], epsilon: float | None, proven: float | None
 ) -> AuditReport:
-    """Return the conclusion on a transcript.
-
-    Args:
-        epsilon: from the noise that was measured or that the server states; None where unknown.
-        proven: lower bound at the confidence of a conviction; None where unmeasured.
-    """
     claim = report["claim"]
     return AuditReport(
         verdict=Verdict.NO_CLAIM if claim is None else Verdict(claim["verdict"]),
@@ -75,7 +151,6 @@ class Judged(ABC):
         lower_bounds: on epsilon, by name, all at `confidence` together.
         proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
         confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
-        findings: objections of the rules, in their order.
     """
 
     claim: Claim | None
@@ -91,12 +166,10 @@ class Judged(ABC):
 
     @property
     def lower_bound(self) -> LowerBound:
-        """The largest lower bound; all hold together with `confidence`."""
         return largest(self.lower_bounds)
 
     @property
     def alarms(self) -> int:
-        """Number of rules whose guarantee is broken, even where the claim is still kept."""
         return alarms(self.findings)
 
     @property
@@ -111,7 +184,6 @@ class Judged(ABC):
     def _document(
         self, kind: str, theory: Mapping[str, Any], measured: Mapping[str, Any], **own: Any
     ) -> dict[str, Any]:
-        """Return the report that both kinds share, with the parts of one kind added."""
         document = {
             "kind": kind,
             "verdict": self.verdict.value,
@@ -142,17 +214,14 @@ class Judged(ABC):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the claim."""
         return self.judgement.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the claim is not judged; () if it is, or if there is no claim."""
         return self.judgement.reasons
 
     @property
     def allowed(self) -> bool:
-        """Whether there is a claim, and theory's epsilon is at most the claimed one."""
         if self.claim is None or self.epsilon is None:
             return False
         return self.claim.allows(self.epsilon)
@@ -163,7 +232,6 @@ class Judged(ABC):
         return self.verdict is Verdict.CONVICTED and self.allowed
 
     def report(self, code: Mapping[str, str]) -> AuditReport:
-        """Return the conclusion, with the digests of the code from before it ran."""
         return AuditReport(
             verdict=self.verdict,
             reasons=self.reasons,
@@ -175,5 +243,4 @@ class Judged(ABC):
 
 
 def largest(bounds: Mapping[str, LowerBound]) -> LowerBound:
-    """Return the bound that proves the largest epsilon."""
     return max(bounds.values(), key=lambda bound: bound.epsilon)

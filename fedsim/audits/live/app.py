@@ -17,11 +17,9 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
 
 ROLE = "auditor"
-"""Value of "role" in the node config of an auditor."""
 
 
 def is_auditor(context: Context) -> bool:
-    """Return whether a node was started as an auditor, by `role="auditor"` in its node config."""
     return context.node_config.get("role") == ROLE
 
 

@@ -7,8 +7,8 @@ the run's configuration with the message's request. The auditor knows D and D', 
 adversary. It adds nothing to the sums and knows none of the noise, so that it faces the noise of
 all clients together.
 
-Some audits need no records: those of the sums' noise (`noise_watch`), and of consenting clients'
-canaries (`canary_watch`, and `text_watch` for a decoder). They remain for a training, which has no
+Some audits need no records: those of the sums' noise (`NoiseWatch`), and of consenting clients'
+canaries (`CanaryWatch`, and `TextWatch` for a decoder). They remain for a training, which has no
 challenge, and where the auditor may not know D.
 """
 
@@ -24,10 +24,8 @@ import torch
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.audits.live.canary_watch import CanaryWatch
-from fedsim.audits.live.live_rounds import Belief, Look, Training
-from fedsim.audits.live.looks import Looks
-from fedsim.audits.live.text_watch import TextWatch
+from fedsim.audits.live.live_rounds import Belief, Look, Looks, Training
+from fedsim.audits.live.watches import CanaryWatch, TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
@@ -46,7 +44,6 @@ from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplie
 from fedsim.privacy.participation.sampling import participation
 
 Floats = npt.NDArray[np.float64]
-
 NOBODY = -1
 """Partition of an adversary that is not a client."""
 
@@ -88,13 +85,7 @@ class LiveAudit:
         self.noise: NoiseWatch | None = None
 
     def observe(self, observed: ObservedRound) -> Belief | Look | None:
-        """Return the results for the round whose sum a message brings; None without a sum.
-
-        They are beliefs about the challenge, or a look that needs no records.
-
-        Raises:
-            InputError: the transcript is not an auditor's, or the run cannot be audited.
-        """
+        """Return the results for the round whose sum a message brings; None without a sum."""
         request = _request(observed)
         keys = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
         if self.config is None or keys != self._configured:
@@ -113,7 +104,7 @@ class LiveAudit:
         if training is None or (before is not None and observed.round <= before.round):
             # A batch of trials that begins, or begins anew. A message out of order starts a new one
             # too: it is never combined with earlier messages.
-            seen = (
+            attempt = (
                 training.rounds
                 if training is not None and adds_up(self.run.privacy.noise_source)
                 else 0
@@ -122,7 +113,7 @@ class LiveAudit:
                 trials,
                 Memory.empty(len(trials)),
                 request["noise-multiplier"],
-                max(request["earlier"], seen),
+                max(request["earlier"], attempt),
                 request["released"],
                 [],
             )
@@ -150,19 +141,14 @@ class LiveAudit:
 
     @property
     def rounds(self) -> int:
-        """Last round of any training whose sum was received; 0 before the first."""
         return max((training.concluded for training in self._trainings.values()), default=0)
 
     @property
     def missed(self) -> int:
-        """Largest number of rounds of a training without a result."""
         return max((training.missed for training in self._trainings.values()), default=0)
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """Return the different noises of the rounds so far, over all batches of trials.
-
-        Batches differ where one lost clients, or has more rounds, than another.
-        """
+        """Return the different noises of the rounds so far, over all batches of trials."""
         if self.config is None:
             return ()
         neighbouring = self.config.privacy.neighbouring
@@ -175,7 +161,6 @@ class LiveAudit:
 
     @property
     def trials(self) -> int:
-        """Number of observed trials."""
         return sum(len(training.trials) for training in self._trainings.values())
 
     def everything(self) -> Mechanism | None:
@@ -193,17 +178,16 @@ class LiveAudit:
         if self.config is None or not groups:
             return None
         last = max(trainings, key=lambda training: training.before)
-        seen = sum(
+        count = sum(
             len(training.trials) * (training.earlier if training is last else training.rounds)
             for training in trainings
         )
-        if last.before > seen:
-            groups.append(self._unseen(last.nominal, last.before - seen))
+        if last.before > count:
+            groups.append(self._unseen(last.nominal, last.before - count))
         return Mechanism(tuple(groups), self.config.privacy.neighbouring)
 
     @property
     def challenged(self) -> bool:
-        """Whether beliefs about a challenge are computed."""
         return self._challenge and not (self.config and self.config.run.job == "training")
 
     def canary_findings(self, confidence: float) -> dict[str, Any] | None:
@@ -236,7 +220,6 @@ class LiveAudit:
         }
 
     def text_findings(self, confidence: float) -> dict[str, Any] | None:
-        """Return what planted texts prove, at all looks together; None without any."""
         mechanisms = self.mechanisms()
         if self.texts is None or not mechanisms:
             return None
@@ -245,12 +228,10 @@ class LiveAudit:
         return self.texts.findings(noise, norm, delta, self._shares.level(confidence))
 
     def _batches(self, trials: range, first: int) -> int:
-        """Return the number of batches of the same size from trial `first` on."""
         return math.ceil((self.run.trials.count - first) / len(trials))
 
     @property
     def run(self) -> Config:
-        """The configuration, after the first message."""
         assert self.config is not None
         return self.config
 
@@ -263,7 +244,6 @@ class LiveAudit:
     def _conclude(
         self, training: Training, before: ObservedRound, now: ObservedRound
     ) -> Belief | Look:
-        """Return the results from the sum of the previous round, whose participants are known."""
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
@@ -374,7 +354,6 @@ class LiveAudit:
         return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
 
     def _epsilon(self, training: Training) -> float:
-        """Return epsilon of the claimed noise of all rounds so far."""
         mechanism = Mechanism(tuple(training.groups), self.run.privacy.neighbouring)
         return PLD.epsilon(mechanism, self.run.privacy.delta)
 
@@ -401,7 +380,6 @@ class LiveAudit:
         )
 
     def _unseen(self, nominal: float, rounds: int) -> Steps:
-        """Return missed rounds, with as many missing clients as are tolerated."""
         return self._steps(nominal, self.run.federation.fewest_participants, rounds)
 
 
@@ -432,7 +410,6 @@ def check(config: Config) -> None:
 
 
 def _request(observed: ObservedRound) -> dict[str, Any]:
-    """Return the request of a message. Raises InputError if it is not an auditor's."""
     request = {
         name: observed.mechanism.get(f"request.{name}")
         for name in (

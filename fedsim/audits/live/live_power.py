@@ -23,10 +23,7 @@ from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy import identifiability
 
 Bools = npt.NDArray[np.bool_]
-
 MOST = 1 << 20
-"""Largest number of trials or canaries that a reason asks for."""
-
 HALF = 0.5
 """Share of the claimed noise that must be detectable, with `detectable.POWER`."""
 
@@ -34,37 +31,23 @@ SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
 def lacking(
-    audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float | None
+    audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float | None
 ) -> list[str]:
-    """Return why no measurement could have contradicted the noise; [] where one could.
-
-    Args:
-        worlds: bool [T]; None before they are published.
-        seen: bool, worlds of the observed trials; None unless both worlds occur.
-        bound: bound on the advantage by the noise; None where no round was observed.
-    """
+    """Return why no measurement could have contradicted the noise; [] where one could."""
     if audit.config is None or bound is None:
         return ["no round was observed from its beginning to its end"]
-    reasons = [
-        _of_worlds(audit, worlds, seen, bound),
-        _of_canaries(audit),
-        _of_noise(audit),
-    ]
+    reasons = [_of_worlds(audit, worlds, observed, bound), _of_canaries(audit), _of_noise(audit)]
     stated = [reason for reason in reasons if reason]
     if len(stated) < len(reasons):
         return []
     return ["no measurement could have refuted the noise that the server states", *stated]
 
 
-def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> float | None:
+def seen_below(audit: LiveAudit, worlds: Bools | None, observed: Bools | None) -> float | None:
     """Return the share of the claimed noise below which the auditor would have raised an alarm.
 
     It holds with `detectable.POWER`, for the best of sums, canaries and worlds. It is None where no
     round was observed, and 0 where no shortfall can be named.
-
-    Args:
-        worlds: bool [T]; None before they are published.
-        seen: bool, worlds of the observed trials; None unless both worlds occur.
     """
     if audit.config is None or not audit.mechanisms():
         return None
@@ -72,8 +55,8 @@ def seen_below(audit: LiveAudit, worlds: Bools | None, seen: Bools | None) -> fl
     if audit.noise is not None:
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(SUM, math.inf)
         shares.append(detectable.by_limit(limit))
-    if worlds is not None and seen is not None:
-        shares.append(_by_worlds(audit, len(worlds), seen.size))
+    if worlds is not None and observed is not None:
+        shares.append(_by_worlds(audit, len(worlds), observed.size))
     return max(shares)
 
 
@@ -93,8 +76,7 @@ def _by_canaries(audit: LiveAudit) -> float:
     return math.sqrt(max(0.0, share**2 - beside))
 
 
-def _by_worlds(audit: LiveAudit, published: int, seen: int) -> float:
-    """Return the share by the number of right beliefs."""
+def _by_worlds(audit: LiveAudit, published: int, observed: int) -> float:
     config, mechanisms = audit.run, audit.mechanisms()
     played = precision.design(config.trials, config.audit.confidence, published)
     if played.common or audit.missed or any(each.sampled for each in mechanisms):
@@ -106,28 +88,26 @@ def _by_worlds(audit: LiveAudit, published: int, seen: int) -> float:
     ]
     bound = max(map(identifiability.rho_alpha, mechanisms))
     tail = (1 - played.level(ALARM_CONFIDENCE)) / 2
-    return detectable.by_wins(float(min(signals)), bound, seen, tail)
+    return detectable.by_wins(float(min(signals)), bound, observed, tail)
 
 
-def _of_worlds(audit: LiveAudit, worlds: Bools | None, seen: Bools | None, bound: float) -> str:
-    """Return why worlds could have contradicted nothing; "" if they could."""
+def _of_worlds(audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float) -> str:
     config = audit.run
     if config.trials.worlds == "d-only":
         return "worlds cannot tell, since all trials of the run are in one world"
     if worlds is None:
         return "give --worlds after the run"
-    if seen is None:
+    if observed is None:
         return "the trials with a belief are not of both worlds"
     played = precision.design(config.trials, config.audit.confidence, len(worlds))
-    if _all_won(seen, played) > bound:
+    if _all_won(observed, played) > bound:
         return ""
     design = Design(played.common, played.share)
     needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0, design) > bound)
-    return f"{seen.size} trials, all won, would not refute it {SURE}: {needed} are needed"
+    return f"{observed.size} trials, all won, would not refute it {SURE}: {needed} are needed"
 
 
 def _of_canaries(audit: LiveAudit) -> str:
-    """Return why canaries could have contradicted nothing; "" if they could."""
     watch = audit.canaries
     effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
     claimed = None if watch is None else watch.prediction()
@@ -148,7 +128,6 @@ def _of_canaries(audit: LiveAudit) -> str:
 
 
 def _of_noise(audit: LiveAudit) -> str:
-    """Return why the noise of the sums could have contradicted nothing; "" if it could."""
     if audit.noise is None:
         return "the noise of the sums is judged only in a run of one training"
     if audit.noise.telling:
@@ -157,7 +136,6 @@ def _of_noise(audit: LiveAudit) -> str:
 
 
 def _all_won(worlds: Bools, design: Design) -> float:
-    """Return the lower limit of the advantage if every trial were won."""
     won = np.where(worlds, 1.0, -1.0)
     return estimators.advantage(worlds, won, ALARM_CONFIDENCE, design).interval.low
 
@@ -170,7 +148,6 @@ def _tells(loud: int, quiet: int, claimed: float) -> bool:
 
 
 def _least(suffices: Callable[[int], bool]) -> str:
-    """Return the smallest even number that suffices, as text; larger numbers suffice too."""
     high = 4
     while not suffices(high):
         high *= 2

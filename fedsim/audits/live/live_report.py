@@ -3,8 +3,9 @@
 `fedsim.report.kinds.live` shows them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,20 @@ from scipy.special import expit, logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement import judge as judgement
-from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.judge import Evidence
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
+from fedsim.audits.judgement.claim import Claim, Evidence, judged_claim
+from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
-from fedsim.audits.run import cautions
+from fedsim.audits.run import guarantee
+from fedsim.config import Scalar, to_run_config
 from fedsim.config.campaign import TrialsConfig
-from fedsim.federation.runs import precision
-from fedsim.federation.transcripts.records import Facts
+from fedsim.federation.runs import precision, run_transcript
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.transcripts.reader import Reader, has_ended
+from fedsim.federation.transcripts.records import Facts, ObservedRound
+from fedsim.game.canary import DIRECTION, Canaries
 from fedsim.game.mechanisms.composition import adds_up
 from fedsim.game.observers import noise_watch
 from fedsim.privacy import identifiability
@@ -59,12 +63,7 @@ def assemble(
     claim: Claim | None = None,
     ended: bool = False,
 ) -> dict[str, Any]:
-    """Return the report so far, with infinity as `math.inf`.
-
-    Args:
-        worlds: bool [T], which trials trained on D; None before the server's run publishes them.
-            Without them it is unknown whether the beliefs are right.
-    """
+    """Return the report so far, with infinity as `math.inf`."""
     config = audit.config
     reported = None if worlds is None else len(worlds)
     if config is not None and reported is not None:
@@ -100,17 +99,16 @@ def assemble(
     report["contradictions"] = _alarms(audit, last, report, worlds)
     report["alarms"] = len(report["contradictions"])
     scored, bounds = _scored(last, worlds), report["bounds"]
-    seen, bound = scored and scored[0], bounds and bounds["rho_alpha"]
-    report["seen_below"] = live_power.seen_below(audit, worlds, seen)
+    observed, bound = scored and scored[0], bounds and bounds["rho_alpha"]
+    report["seen_below"] = live_power.seen_below(audit, worlds, observed)
     report["claim"] = None
     if claim is not None:
-        unmeasured = live_power.lacking(audit, worlds, seen, bound)
+        unmeasured = live_power.lacking(audit, worlds, observed, bound)
         report["claim"] = judge(audit, claim, report["contradictions"], unmeasured, reported, ended)
     return report
 
 
 def _check_count(trials: TrialsConfig, reported: int) -> None:
-    """Raise InputError if the published worlds cannot be those of the recorded run."""
     planned = trials.count
     # A run that stops early has fewer trials.
     if reported > planned or (reported < planned and not trials.until_halfwidth):
@@ -134,7 +132,6 @@ def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
 
 
 def _released(audit: LiveAudit) -> dict[str, Any] | None:
-    """Return epsilon of everything released; None where no guarantee covers it."""
     mechanism = audit.everything()
     if mechanism is None or audit.config is None or not adds_up(audit.config.privacy.noise_source):
         return None
@@ -160,7 +157,6 @@ def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
 def _empirical(
     audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
 ) -> dict[str, Any] | None:
-    """Return how right the beliefs were; None before the worlds are published."""
     scored = _scored(last, worlds)
     if scored is None or worlds is None or audit.config is None:
         return None
@@ -239,30 +235,16 @@ def judge(
     reported: int | None,
     ended: bool,
 ) -> dict[str, Any]:
-    """Return the claim with its verdict, and the reasons if it is not supported.
-
-    Args:
-        unmeasured: why no measurement could have contradicted the noise; empty where one could.
-        reported: number of trials that the run published; None before that.
-    """
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
     lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
     evidence = Evidence(
         incomparable=incomparable, exceeded=bool(against), against=against, unsure=lacking
     )
-    judged = judgement.judge(claim, evidence)
-    return {
-        "epsilon": claim.epsilon,
-        "delta": claim.delta,
-        "unit": claim.unit,
-        "verdict": judged.verdict.value,
-        "reasons": list(judged.reasons),
-    }
+    return judged_claim(claim, claim.unit, evidence)
 
 
 def _incomparable(audit: LiveAudit, claim: Claim) -> str:
-    """Return why the claim cannot be compared with the observations; "" if it can."""
     if audit.config is None or audit.everything() is None:
         return "no round was observed from its beginning to its end"
     unit = audit.config.privacy.unit
@@ -272,10 +254,9 @@ def _incomparable(audit: LiveAudit, claim: Claim) -> str:
 
 
 def _against(audit: LiveAudit, claim: Claim) -> list[str]:
-    """Return how the configuration itself contradicts the claim."""
     mechanism = audit.everything()
     assert audit.config is not None and mechanism is not None
-    reasons = cautions.dp_failings(audit.config)
+    reasons = guarantee.dp_failings(audit.config)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
         reasons.append(f"the noise that the server states allows epsilon {epsilon:.4g}")
@@ -295,3 +276,106 @@ def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
     elif audit.trials < planned:
         missing.append(f"{audit.trials} of {planned} trials were observed")
     return missing
+
+
+def check(options: AuditOptions) -> None:
+    significance(options.level)
+    if options.canary_seed_file is not None:
+        _planted(options.canary_seed_file)
+
+
+@dataclass(frozen=True)
+class AuditorsTranscript:
+    """The audit of an auditor's transcript, with the further files that the auditor has."""
+
+    path: Path
+    options: AuditOptions
+    audit: LiveAudit
+    run: RunDirectory | None
+
+    def begin(self, observed: ObservedRound) -> None:
+        """Observe the first message, which brings the configuration."""
+        self.audit.observe(observed)
+        if self.run is not None:
+            _check_same(self.run, to_run_config(self.audit.run))
+        watches = self.audit.canaries, self.audit.texts, self.audit.noise
+        unaudited = all(watch is None for watch in watches)
+        if self.options.no_challenge and unaudited:
+            raise InputError(
+                "--no-challenge leaves only canaries to audit in a run of several trials; give "
+                "their seeds with --canary-seed-file, or leave --no-challenge out"
+            )
+
+    def report(self) -> AuditReport:
+        worlds: npt.NDArray[np.bool_] | None = None
+        if self.run is not None:
+            worlds = run_transcript.read(self.run)["worlds"]
+        with Reader(self.path) as reader:
+            facts = reader.facts
+        options, ended = self.options, has_ended(self.path)
+        made = assemble(self.audit, facts, options.level, worlds, options.claim, ended)
+        spent = made["released"] or made["bounds"]
+        return of_transcript(made, spent and spent["epsilon"], None)
+
+
+def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
+    options.taken("an auditor's transcript")
+    check(options)
+    run = None if options.worlds is None else RunDirectory.open(options.worlds)
+    seeds, root = options.canary_seed_file, options.data_root
+    audit = LiveAudit(
+        "" if root is None else str(root.expanduser().absolute()),
+        planted=[] if seeds is None else _planted(seeds),
+        challenge=not options.no_challenge,
+        confidence=options.level,
+        weights="" if options.weights is None else str(options.weights.expanduser().absolute()),
+    )
+    return AuditorsTranscript(path, options, audit, run)
+
+
+def audited(path: Path, options: AuditOptions) -> AuditReport:
+    auditors = opened(path, options)
+    with Reader(path) as reader:
+        rounds: Iterable[ObservedRound] = iter(reader.rounds())
+        for place, observed in enumerate(rounds):
+            auditors.audit.observe(observed) if place else auditors.begin(observed)
+    return auditors.report()
+
+
+def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
+    def compared(keys: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        # Paths and hardware do not change the worlds.
+        return {
+            key: value
+            for key, value in keys.items()
+            if key not in ("data.root", "data.download", "trials.batch")
+            and (key == "run.seed" or not key.startswith("run."))
+        }
+
+    named, observed = compared(to_run_config(run.config)), compared(recorded)
+    differing = sorted(key for key in observed if named[key] != observed[key])
+    if differing:
+        key = differing[0]
+        raise InputError(
+            f"'{run.path}' is not the recorded run: its {key} is {named[key]!r}, and that of the "
+            f"recorded run is {observed[key]!r}; name the recorded run's directory with --worlds"
+        )
+
+
+def _planted(path: Path) -> list[Canaries]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        planted = [_of_line(*line.split()) for line in lines if line.strip()]
+        if not planted:
+            raise ValueError("it names no canaries")
+    except (OSError, ValueError, TypeError, InputError) as error:
+        raise InputError(
+            f"cannot read seeds from '{path}': {error}; the file has a line for each client that "
+            "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100, "
+            "followed by text where its canary-kind is text"
+        ) from None
+    return planted
+
+
+def _of_line(seed: str, count: str = "1", kind: str = DIRECTION) -> Canaries:
+    return Canaries(int(seed), int(count), kind)

@@ -1,7 +1,9 @@
 """The state of a live auditor for each batch of trials, and its results after a round."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,44 @@ from scipy.special import expit
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game.observers.memory import Memory
 from fedsim.privacy.mechanism import Steps
+
+
+class Looks:
+    """Divides the error that an audit may make among its looks.
+
+    One look is planned for each round, all with the same share of the error. A resumed training, or
+    a batch of trials that begins anew, repeats rounds. The coming looks then divide the error that
+    is left. The shares never add up to more than 1.
+    """
+
+    def __init__(self) -> None:
+        self._left = self._share = Fraction(1)
+        self._planned = 1
+
+    def begin(self, planned: int, made: int) -> None:
+        """Begin a batch of trials.
+
+        Args:
+            planned: number of looks of a run without interruptions.
+            made: number of looks so far, at most, those of earlier attempts included.
+        """
+        self._planned = planned
+        self._left = max(Fraction(0), min(self._left, 1 - Fraction(made, planned)))
+        self._share = Fraction(1, planned)
+
+    def look(self, ahead: int) -> None:
+        """Take the share of one look; `ahead` looks are planned from now on, with this one."""
+        self._share = min(self._left / ahead, Fraction(1, self._planned))
+        self._left -= self._share
+
+    def level(self, confidence: float) -> float:
+        """Return the confidence of the latest look at which all looks together have this one.
+
+        If no error is left, it is the largest number below 1, which almost no statement reaches.
+        """
+        least = math.nextafter(1.0, 0.0)
+        return min(least, 1 - (1 - confidence) / float(1 / self._share)) if self._share else least
+
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,13 +63,10 @@ class Belief:
     released. The same holds for rounds of interrupted attempts at this training.
 
     Attributes:
-        first_trial: first trial of the batch.
-        round: number of the round, from 1.
         log_odds: for D, float64 [T].
         sensitivities: of the round, float64 [T].
         noise_stds: of the round, float64 [T].
         epsilon: epsilon of the noise so far at this vantage, at the configured delta.
-        rho_beta: belief bound of epsilon.
         missed: number of rounds of this training that the auditor did not see.
     """
 
@@ -43,7 +80,6 @@ class Belief:
     missed: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, with infinity as a float."""
         beliefs = expit(self.log_odds)
         return {
             "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
@@ -61,13 +97,9 @@ class Look:
     """The results of an auditor without records after a round of a batch of trials.
 
     Attributes:
-        trials: numbers of the batch's trials.
-        round: number of the round, from 1.
         epsilon: as in `Belief`, like rho_beta and missed.
         noise_at_most: largest possible noise of the sum and of each client's message, over the
             claimed; empty where it is not judged.
-        canaries: result of `canary_findings`; None without any.
-        texts: result of `text_findings`; None without any.
     """
 
     trials: range
@@ -80,7 +112,6 @@ class Look:
     texts: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return one line of beliefs.jsonl, with infinity as a float."""
         return {**vars(self), "trials": [self.trials.start, self.trials.stop]}
 
 
@@ -93,7 +124,6 @@ class Training:
         earlier: number of rounds of interrupted attempts.
         before: number of rounds that all trainings had released when it began.
         groups: accounted rounds, equal ones together.
-        rounds: number of these rounds.
         previous: last message; None before the first.
         concluded: last round whose sum is known.
         missed: number of rounds without a result.
@@ -111,6 +141,5 @@ class Training:
     missed: int = 0
 
     def add(self, steps: Steps, rounds: int) -> None:
-        """Count equal rounds."""
         self.groups.append(steps)
         self.rounds += rounds

@@ -6,39 +6,139 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import LONGEST_TIME, check
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Evidence, Judgement, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
-from fedsim.audits.loop import guarantee, scoring
+from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.guarantee import Observation
-from fedsim.audits.loop.measurement import Features, Learnt
-from fedsim.audits.loop.power import Power, power
-from fedsim.audits.loop.process import LoopProcess, Order
+from fedsim.audits.loop.measurement import FEATURES, Features, Learnt, LoopProcess, Order
 from fedsim.audits.loop.rules import findings
-from fedsim.audits.loop.support import MeasuredNoise, measured, not_judged
-from fedsim.audits.measurements.noise_family import noise_family
+from fedsim.audits.loop.support import MeasuredNoise, Power, measured, not_judged, power
+from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import Role, generator
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
-BOUNDS = ("clopper_pearson", "clopper_pearson_split")
-"""Lower bounds that hold for any mechanism."""
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+LEARNING_CONFIDENCE = 0.9
+OF_STEPS = ("sampled", "total")
+THRESHOLDS = 32
 
+
+@dataclass(frozen=True)
+class Score:
+    """A score of runs; above 0 it names the world with the target.
+
+    Attributes:
+        name: name of the feature, or "all together".
+    """
+
+    name: str
+    weights: tuple[float, ...]
+    threshold: float
+
+    def of(self, features: Floats) -> Floats:
+        return features @ np.array(self.weights) - self.threshold
+
+
+def separation(worlds: Bools, features: Floats) -> float:
+    """Return the distance of the worlds by the best feature, in standard deviations."""
+    with_it, without = features[worlds], features[~worlds]
+    apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
+    spread = np.sqrt((with_it.var(axis=0) + without.var(axis=0)) / 2)
+    return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
+
+
+def steps_apart(worlds: Bools, features: Floats) -> float:
+    """Return the distance of the worlds by all steps, in standard deviations of one world.
+
+    It uses the features that sum over steps, whichever score was chosen: less noise changes them in
+    proportion.
+    """
+    return separation(worlds, features[:, [FEATURES.index(name) for name in OF_STEPS]])
+
+
+def best_score(worlds: Bools, features: Floats, delta: float) -> Score:
+    """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
+
+    The candidates are each feature alone, and Fisher's discriminant of all.
+    """
+
+    def proven(scores: Floats, cut: float) -> float:
+        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, cut).epsilon
+
+    return _best(worlds, features, _candidates(worlds, features), proven)
+
+
+def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
+    """Return the score of Gaussian steps, and the threshold at which the rates differ most.
+
+    It is for a bound that knows the trade-off curve. All points of the curve prove the same, and
+    counts are most precise in its middle.
+    """
+
+    def apart(scores: Floats, cut: float) -> float:
+        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, cut).details
+        return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
+
+    candidates = [each for each in _candidates(worlds, features) if each[0] in OF_STEPS]
+    return _best(worlds, features, candidates, apart)
+
+
+def _best(
+    worlds: Bools,
+    features: Floats,
+    candidates: list[tuple[str, Floats]],
+    worth: Callable[[Floats, float], float],
+) -> Score:
+    best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
+    for name, weights in candidates:
+        scores = features @ weights
+        values = np.unique(scores)
+        cuts = (values[1:] + values[:-1]) / 2
+        if len(cuts) > THRESHOLDS:
+            cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
+        for cut in cuts:
+            gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
+            candidate = worth(scores, float(cut)), gap
+            if candidate > best:
+                best, chosen = candidate, Score(*_weighted(name, weights), float(cut))
+    return chosen
+
+
+def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
+    return name, tuple(map(float, weights))
+
+
+def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
+    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
+    signs = np.where(with_it >= without, 1.0, -1.0)
+    single = [
+        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
+    ]
+    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
+    scale = np.maximum(within.std(axis=0), 1e-9)
+    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
+    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
+    return [*single, ("all together", fisher)]
+
+
+BOUNDS = ("clopper_pearson", "clopper_pearson_split")
 TRADE_OFF = "trade_off"
 """A further lower bound, for a known mechanism with noise of unknown size."""
 
 LIBRARIES = ("torch", "opacus", "numpy")
-"""Packages that a loop's numbers depend on, where they are installed."""
-
 TRIALS, RECORDS = 400, 59
 """Default number of judged runs, and of records in D.
 
@@ -58,8 +158,7 @@ CHANCE = 1.5
 BATCH = 25
 """Runs of one request."""
 
-Runs = tuple[scoring.Bools, scoring.Floats]
-"""Worlds [T] and features [T, features]."""
+Runs = tuple[Bools, Floats]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +166,6 @@ class LoopAudit(Judged):
     """The outcome of the audit of a loop.
 
     Attributes:
-        target: "crafted" or "real".
         noise: measured noise; None where no step of Opacus's optimizer with noise was observed.
         provable: the largest possible `proven`, from an attack that wins all trials.
         power: what the attack could detect; None without a claim, or where noise was observed.
@@ -95,8 +193,8 @@ class LoopAudit(Judged):
         unsure = sure is None or not self.claim.allows(sure)
         why = ""
         if self.epsilon is None or unsure:
-            seen, claimed = self.observation, self.claim.epsilon
-            why = not_judged(seen, self.epsilon, self.noise, claimed, self.trials)
+            observation, claimed = self.observation, self.claim.epsilon
+            why = not_judged(observation, self.epsilon, self.noise, claimed, self.trials)
         evidence = Evidence(
             refuted=self.proven.epsilon > self.claim.epsilon,
             broken=self.alarms > 0,
@@ -107,10 +205,10 @@ class LoopAudit(Judged):
         return judge(self.claim, evidence)
 
     def as_json(self) -> dict[str, Any]:
-        seen, steps = self.observation, self.observation.steps
+        observation, steps = self.observation, self.observation.steps
         return self._document(
             "loop audit",
-            {"at_measured_noise": seen.noise_off is not None},
+            {"at_measured_noise": observation.noise_off is not None},
             {"provable": self.provable},
             loop=self.loop,
             judged={"delta": self.delta, "scope": Scope.RUN.value},
@@ -119,17 +217,17 @@ class LoopAudit(Judged):
             watched={
                 "steps": len(steps),
                 "first": asdict(steps[0]) if steps else None,
-                "sampler": seen.present[0].samplers,
-                "explained": seen.explained,
-                "changed": seen.changed,
-                "beside": seen.beside,
+                "sampler": observation.present[0].samplers,
+                "explained": observation.explained,
+                "changed": observation.changed,
+                "beside": observation.beside,
             },
             data=self.data,
             target=self.target,
             worlds=self.pair,
             decided_by=self.score,
-            neighbouring=seen.neighbouring.value,
-            records=seen.records,
+            neighbouring=observation.neighbouring.value,
+            records=observation.records,
             runs=self.runs,
             versions={"fedsim": fedsim.__version__} | installed(LIBRARIES),
         )
@@ -150,19 +248,6 @@ def audit_loop(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
-    """Return the audit of a training function, whose code runs in its own process.
-
-    Args:
-        function: "module:function" or "file.py:function"; see `contract`.
-        data: a bundled data set, or an NPZ file with features and labels.
-        target: "crafted" for the worst of three crafted pairs, "real" for a record of the data.
-        trials: judged runs; a quarter as many pilots run before them.
-        claim: None for the accountant's last answer.
-        time_limit: seconds for a request of up to `BATCH` runs.
-
-    Raises:
-        InputError: an option is out of range, or the function or the data cannot be loaded.
-    """
     check(trials, confidence, seed)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
@@ -186,7 +271,6 @@ def audited(
     confidence: float,
     progress: Callable[[int], None],
 ) -> LoopAudit:
-    """Return the audit of a loaded training function; parameters as in `audit_loop`."""
     seeds = _Seeds(order.seed)
     pair, learnt = _betraying(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
@@ -198,20 +282,20 @@ def audited(
         _measured(loop, pair, BATCH, seeds, lambda done: None)
     varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=loop.noise, varies=varies)
-    score = scoring.learnt(*pilots, delta)
+    score = best_score(*pilots, delta)
     worlds, features = judged
     scores = score.of(features)
     # The curve holds for one unknown scale of all the noise.
     composed = guarantee.mechanism(observation) if observation.one_scale else None
     curve = None
     if composed is not None:
-        curve = scoring.learnt_of_steps(*pilots).of(features), noise_family(composed)
+        curve = learnt_of_steps(*pilots).of(features), noise_family(composed)
     judging = worlds, scores, curve, delta
-    shown, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
+    stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
     detectable = None
     if claim is not None and noise is None:
-        apart = scoring.apart(worlds, features)
+        apart = steps_apart(worlds, features)
         detectable = power(learnt, apart, trials, claim, neighbouring)
     return LoopAudit(
         loop=loop.name,
@@ -223,7 +307,7 @@ def audited(
         epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
         noise=noise,
         advantage=estimators.advantage(worlds, scores, confidence),
-        lower_bounds=shown,
+        lower_bounds=stated,
         proven=largest(sure),
         provable=largest(
             _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
@@ -242,7 +326,6 @@ def audited(
 def _observation(
     loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
 ) -> Observation:
-    """Return the observations of honest runs in all worlds of a pair."""
     return Observation(
         present=loop.observed(pair, "present", seeds),
         absent=loop.observed(pair, "absent", seeds[:WITHOUT]),
@@ -255,9 +338,9 @@ def _observation(
 
 
 def _bounds(
-    worlds: scoring.Bools,
-    scores: scoring.Floats,
-    curve: tuple[scoring.Floats, NoiseFamily] | None,
+    worlds: Bools,
+    scores: Floats,
+    curve: tuple[Floats, NoiseFamily] | None,
     delta: float,
     confidence: float,
 ) -> dict[str, LowerBound]:
@@ -276,21 +359,17 @@ def _bounds(
 
 
 class _Seeds:
-    """Seeds of runs; each is used once."""
-
     def __init__(self, seed: int) -> None:
         self.seed, self.count = seed, 0
 
     def next(self, count: int) -> list[int]:
-        """Return this many new seeds."""
         numbers = range(self.count, self.count + count)
         self.count += count
         return [
             int(generator(self.seed, Role.NOISE, trial=each).integers(2**32)) for each in numbers
         ]
 
-    def worlds(self, count: int) -> scoring.Bools:
-        """Return the worlds of the next runs, half of each in random order."""
+    def worlds(self, count: int) -> Bools:
         drawn = generator(self.seed, Role.WORLD, trial=self.count)
         return drawn.permutation(np.arange(count) % 2 == 0)
 
@@ -302,7 +381,7 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
         learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
         if len(loop.pairs) == 1:
             return pair, learnt[0]
-        measured = scoring.separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
+        measured = separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
         apart.append(max(learnt[-1].distance, measured - CHANCE))
     best = int(np.argmax(apart))
     return best, learnt[best]
@@ -311,7 +390,6 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
 def _measured(
     loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
 ) -> Runs:
-    """Return worlds [T] and features [T, features] of new runs."""
     rows: list[Features] = []
     worlds, numbers = seeds.worlds(count), seeds.next(count)
     for start in range(0, count, BATCH):
@@ -322,7 +400,6 @@ def _measured(
 
 
 def _claim_of(observation: Observation) -> Claim | None:
-    """Return the last answer of the loop's accountant as a claim; None without one."""
     answer = observation.present[0].statement
     if answer is None or not math.isfinite(answer.epsilon):
         return None

@@ -32,19 +32,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.attacks.poisoning import clipbkd_point
 from adversaries.errors import InputError
+from fedsim.audits.loop.measurement import UNREAD
 from fedsim.audits.sandbox.channel import AppFailedError
+from fedsim.common.randomness import Role, generator
+from fedsim.learning.data import BUNDLED, load
+from fedsim.learning.data.loaders import npz
+from fedsim.privacy.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
-
 OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
 """Attributes that Opacus adds to every parameter, outside any state dict."""
 
 CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
-
-UNREAD = ""
-"""Checksum of an object that cannot be read."""
-
 DEEPEST = 16
 """Deepest nesting of containers that is read."""
 
@@ -58,14 +59,6 @@ class Function:
 
 
 def loaded(name: str) -> Function:
-    """Import a training function.
-
-    Args:
-        name: "package.module:function", or "path/to/file.py:function".
-
-    Raises:
-        InputError: it cannot be imported, or is not a function of three parameters.
-    """
     function = imported(name)
     if not callable(function):
         raise InputError(f"'{name}' is not a function; name one that takes features, labels, seed")
@@ -76,11 +69,6 @@ def loaded(name: str) -> Function:
 
 
 def imported(name: str) -> Any:
-    """Return the user's object with this name.
-
-    Raises:
-        InputError: there is no such file, or it cannot be imported.
-    """
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():
         raise InputError(
@@ -111,11 +99,7 @@ def _on_path(place: str) -> str:
 
 
 def array(value: Any) -> Floats:
-    """Return the result of a function as float64: a model [P], or an array's own shape.
-
-    Raises:
-        AppFailedError: the result has another type, or numbers that are not finite.
-    """
+    """Return the result of a function as float64: a model [P], or an array's own shape."""
     if several(value):
         return _stacked([array(each) for each in value])
     state = getattr(value, "state_dict", None)
@@ -155,7 +139,6 @@ def several(value: Any) -> bool:
 
 
 def _stacked(models: list[Floats]) -> Floats:
-    """Return the models of a list as rows [k, P]."""
     if len({each.size for each in models}) > 1:
         raise AppFailedError("the loop returned models of several sizes; audit one at a time")
     rows = np.array(models)
@@ -168,7 +151,6 @@ def _stacked(models: list[Floats]) -> Floats:
 
 
 def tensors(value: Any) -> dict[str, Floats]:
-    """Return the tensors of a returned model by name, or the one returned array."""
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
         value = state()
@@ -204,12 +186,11 @@ def carried(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _attributes(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield buffers outside the state dict, and attributes of modules and parameters."""
     from torch.nn import Module  # noqa: PLC0415  (a loop that returns a module has loaded it)
 
-    usual, shown = vars(Module()).keys(), model.state_dict(keep_vars=True)
+    usual, state = vars(Module()).keys(), model.state_dict(keep_vars=True)
     for name, buffer in model.named_buffers():
-        if name not in shown:
+        if name not in state:
             yield f"buffer {name}", _checksum(buffer)
     for path, module in model.named_modules():
         for name, each in vars(module).items():
@@ -234,7 +215,6 @@ def _checksum(value: Any) -> str:
 
 
 def _parts(value: Any, depth: int) -> Iterator[bytes | None]:
-    """Yield the content of a value as bytes, None for content that cannot be read."""
     if callable(getattr(value, "detach", None)):
         value = value.detach().cpu()
         if value.dtype.is_floating_point:  # NumPy has no bfloat16
@@ -257,3 +237,192 @@ def _parts(value: Any, depth: int) -> Iterator[bytes | None]:
             yield from _parts(each, depth - 1)
     else:
         yield None
+
+
+LOUD, VERY_LOUD = 3.0, 30.0
+"""Norms of a loud target over the records' mean norm; both are long enough to be clipped.
+
+A louder target reveals more of a loop with wrong clipping. In a correct loop it reveals less, since
+the noise in the model turns the direction of the target's gradient.
+"""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Records: features float32 [n, ...], and labels int64 or float32 [n]."""
+
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.generic]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def without(self, place: int) -> "Data":
+        return Data(np.delete(self.features, place, 0), np.delete(self.labels, place, 0))
+
+    def with_record(self, place: int, feature: npt.ArrayLike, label: Any) -> "Data":
+        features, labels = self.features.copy(), self.labels.copy()
+        features[place], labels[place] = feature, label
+        return Data(features, labels)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """D, and the data sets that differ from it.
+
+    Attributes:
+        present: D, with the target.
+        absent: D', by the audited neighbouring relation.
+        place: index of the target in D.
+        other: features [...] of the record that replaces it in twins.
+        labels: labels of that record, in turn.
+        real: features [n, ...] of the data that the pair was made of.
+    """
+
+    name: str
+    present: Data
+    absent: Data
+    place: int
+    other: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.generic]
+    real: npt.NDArray[np.float32]
+
+    def stranger(self) -> Data:
+        """Return D with other features of every record, and the same labels in another order.
+
+        The model before the first step must be the same as for D.
+        """
+        return Data(self.real[::-1].copy(), np.roll(self.present.labels, 1))
+
+    def twin(self, number: int = 0) -> Data:
+        """Return D with another record in the target's place; D' itself if it has the same size.
+
+        With the size of D, a run with the same seed draws the same numbers. The difference to D is
+        the target's influence less the other record's. Over all labels of one record, gradients of
+        a cross-entropy nearly cancel, so that the other record hardly matters.
+        """
+        if len(self.absent) == len(self.present):
+            return self.absent
+        label = self.labels[number % len(self.labels)]
+        return self.present.with_record(self.place, self.other, label)
+
+
+def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tuple[Pair, ...]:
+    """Return the pairs of worlds among which pilots choose the one that reveals most about a loop.
+
+    Crafted pairs are the worst that an adversary may choose: differential privacy allows it to know
+    all other records.
+    """
+    if len(data) < 3:
+        raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
+    if target == "real":
+        return (_pair("real", data, _unlike(data), data, neighbouring),)
+    flat = data.features.reshape(len(data), -1).astype(np.float64)
+    towards = generator(seed, Role.CRAFTED).standard_normal(flat.shape[1])
+    point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
+    if not np.isfinite(point).all() or not np.any(point):  # all records are zeros
+        point = (towards / np.linalg.norm(towards)).reshape(point.shape)
+    rare, common = _labels(data.labels)
+    last, zeros = len(data) - 1, np.zeros_like(data.features)
+    blank = Data(zeros, np.full_like(data.labels, common))
+    return tuple(
+        _pair(name, crafted, last, data, neighbouring)
+        for name, crafted in (
+            ("loud among blank others", blank.with_record(last, LOUD * point, rare)),
+            ("very loud among them", blank.with_record(last, VERY_LOUD * point, rare)),
+            ("poison", data.with_record(last, point, rare)),
+        )
+    )
+
+
+def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbouring) -> Pair:
+    other = 0 if place else 1
+    absent = data.without(place)
+    if neighbouring is Neighbouring.REPLACE:
+        absent = data.with_record(place, data.features[other], data.labels[other])
+    labels = np.unique(real.labels)
+    return Pair(name, data, absent, place, real.features[other], labels, real.features)
+
+
+def _unlike(data: Data) -> int:
+    """Return the index of the record that is farthest from the mean of its label, or of all."""
+    flat = data.features.reshape(len(data), -1).astype(np.float64)
+    distances = np.empty(len(data))
+    labels = data.labels
+    if np.issubdtype(labels.dtype, np.floating):  # a regression has no classes
+        labels = np.zeros(len(data))
+    for label in np.unique(labels):
+        own = labels == label
+        # A record with a label of its own is as unlike as possible.
+        distances[own] = (
+            np.linalg.norm(flat[own] - flat[own].mean(axis=0), axis=1) if own.sum() > 1 else np.inf
+        )
+    return int(distances.argmax())
+
+
+def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
+    """Return the target's label, the rarest, and the commonest; the extremes of a regression."""
+    values, counts = np.unique(labels, return_counts=True)
+    if len(values) == 1:
+        return values[0], values[0]
+    if np.issubdtype(labels.dtype, np.floating):
+        return values[-1], values[0]
+    rare = int(counts.argmin())
+    counts[rare] = -1
+    return values[rare], values[int(counts.argmax())]
+
+
+def drawn(source: str, records: int, seed: int) -> Data:
+    whole = _all(source)
+    if not 0 < records <= len(whole):
+        raise InputError(
+            f"--records is {records}; '{source}' has {len(whole)} records, so give at most that"
+        )
+    places = generator(seed, Role.CANDIDATES).permutation(len(whole))[:records]
+    return Data(whole.features[places], whole.labels[places])
+
+
+def _all(source: str) -> Data:
+    if source in BUNDLED:
+        bundled = load(source).train
+        return _checked(bundled.features, bundled.labels, source)
+    if source.endswith(".npz"):
+        arrays = npz.arrays(Path(source))
+        if arrays.keys() >= {"features", "labels"} and arrays["labels"].dtype.kind == "f":
+            return _checked(arrays["features"], arrays["labels"], source)
+        images = load("npz", source).train
+        return _checked(images.features, images.labels, source)
+    if ":" in source:
+        return _own(source)
+    raise InputError(
+        f"--data is '{source}'; give {' or '.join(BUNDLED)}, a file of features and labels, such "
+        "as mine.npz, or a pair of arrays in your code, such as mine.py:data"
+    )
+
+
+def _own(source: str) -> Data:
+    own = imported(source)
+    try:
+        features, labels = own() if callable(own) else own
+        return _checked(np.asarray(features), np.asarray(labels), source)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"'{source}' gives no data ({type(error).__name__}: {error}); it must be a pair "
+            "(features, labels) of arrays, or a function without parameters that returns one"
+        ) from error
+
+
+def _checked(features: Any, labels: Any, source: str) -> Data:
+    numbers = features.dtype.kind in "buif" and labels.dtype.kind in "buif"
+    if not numbers or features.ndim < 2 or labels.shape != features.shape[:1]:
+        raise InputError(
+            f"'{source}' has features {features.dtype} {features.shape} and labels {labels.dtype} "
+            f"{labels.shape}; give numbers [n, ...] and [n]"
+        )
+    features = features.astype(np.float32)
+    labels = labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64)
+    if not (np.isfinite(features).all() and np.isfinite(labels).all()):
+        raise InputError(f"'{source}' has numbers that are not finite; leave those records out")
+    return Data(features, labels)

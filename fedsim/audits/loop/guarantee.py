@@ -18,21 +18,17 @@ from scipy.stats import binom
 from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
-from fedsim.audits.loop import noise
-from fedsim.audits.loop.contract import UNREAD
-from fedsim.audits.loop.measurement import SHOWN, Seen, StepSeen
-from fedsim.audits.loop.noise import NOTHING, NoiseSums
+from fedsim.audits.loop import measurement
+from fedsim.audits.loop.measurement import NOTHING, SHOWN, UNREAD, NoiseSums, Seen, StepSeen
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
 ALPHA = 1 - ALARM_CONFIDENCE
-
 NOISE_TAIL = ALPHA / 6
 """Error at either end of the noise's intervals. A third of ALPHA is for all steps together, a third
 for the tensors of the model, and a third for the single steps."""
 
 OVERALL = ", over all steps,"
-
 LEAST_NOISE = 1e-6
 """Noise multiplier below which there is no privacy."""
 
@@ -66,7 +62,6 @@ class Observation:
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
-        """Steps of the first run with the target."""
         return self.present[0].steps
 
     @cached_property
@@ -93,12 +88,10 @@ class Observation:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Settings of a step that differ between runs, in words."""
         steps = list(zip(*(each.steps for each in self.runs), strict=False))
         return tuple(
             setting
             for setting, value in SETTINGS.items()
-            for what, value in SETTINGS.items()
             if any(len({_rounded(value(step)) for step in together}) > 1 for together in steps)
         )
 
@@ -148,8 +141,7 @@ class Observation:
 
     @cached_property
     def noise(self) -> NoiseSums:
-        """Noise of every step of all independent runs."""
-        runs = noise.total(noise.summed(run.steps) for run in self.independent)
+        runs = measurement.total(measurement.summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
     @cached_property
@@ -163,19 +155,19 @@ class Observation:
         if not whole.steps:
             return {}
         every = sum(whole.energies), whole.freedom
-        ratios = {f"in the model{OVERALL}": noise.interval(*every, NOISE_TAIL)}
-        tensors = noise.of_tensors(whole)
+        ratios = {f"in the model{OVERALL}": measurement.interval(*every, NOISE_TAIL)}
+        tensors = measurement.of_tensors(whole)
         for place, each in enumerate(tensors):
             name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
-            ratios[name] = noise.interval(*each, NOISE_TAIL / len(tensors))
+            ratios[name] = measurement.interval(*each, NOISE_TAIL / len(tensors))
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) > 1:
             return ratios
         for place, together in enumerate(zip(*runs, strict=True)):
-            part = noise.summed(together)
+            part = measurement.summed(together)
             if part.steps:
                 of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
-                ratios[f"in step {place + 1}"] = noise.interval(*of_step)
+                ratios[f"in step {place + 1}"] = measurement.interval(*of_step)
         return ratios
 
     @property
@@ -187,7 +179,7 @@ class Observation:
         off = [
             (where, each)
             for where, each in self.noise_ratios.items()
-            if each.high < 1 - noise.TOLERANCE
+            if each.high < 1 - measurement.TOLERANCE
         ]
         whole = [each for each in off if each[0].endswith(OVERALL)]
         chosen = whole if whole and self.one_scale else off
@@ -196,7 +188,7 @@ class Observation:
     @cached_property
     def one_scale(self) -> bool:
         """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
-        return noise.shape_p_value(self.noise) >= ALPHA
+        return measurement.shape_p_value(self.noise) >= ALPHA
 
     def batches(self) -> dict[str, str]:
         """Return how the batches contradict Poisson sampling at the accountants' rate.
@@ -204,9 +196,6 @@ class Observation:
         Where the sampler's own rate is lower, it is tested instead, and the accountant's rate holds
         too. The tests are exact, and hold together with `ALARM_CONFIDENCE`: of the batches' sizes,
         of the rate, and of every record's count. Records drawn more than once need no test.
-
-        Returns:
-            The fault, in words, by "repeats", "sizes", "rates".
         """
         runs = self.independent
         steps = [step for run in runs for step in run.steps]
@@ -249,7 +238,6 @@ class Observation:
 
     @property
     def kept_by_chance(self) -> bool:
-        """Whether the loop trained on a different number of records in each run."""
         return len({len(run.counts) for run in self.present}) > 1
 
     @property
@@ -269,7 +257,6 @@ class Observation:
 
 
 def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
-    """Return whether the divisor is the size of the batch."""
     sizes = {step.records for step in steps}
     return len(sizes) > 1 and all(
         step.records > 0 and math.isclose(step.divisor, step.records, rel_tol=1e-5)
@@ -303,10 +290,7 @@ def multiplier(step: StepSeen, observation: Observation) -> float:
 
 
 def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
-    """Return the Gaussian steps of a loop; None where theory cannot compose it.
-
-    scale: share of the configured noise.
-    """
+    """Return the Gaussian steps of a loop; None where theory cannot compose it."""
     multipliers = _multipliers(observation, scale)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
         return None
@@ -339,13 +323,7 @@ def _multipliers(observation: Observation, scale: float) -> list[float] | None:
 
 
 def epsilon(observation: Observation, delta: float, scale: float | None = None) -> float | None:
-    """Return epsilon of all steps by theory; None where theory does not know the loop.
-
-    Args:
-        delta: in (0, 1).
-        scale: share of the configured noise. None: all of it, or the least measured noise where
-            that is less.
-    """
+    """Return epsilon of all steps by theory; None where theory does not know the loop."""
     if scale is None:
         off = observation.noise_off
         scale = 1.0 if off is None else off[1].low

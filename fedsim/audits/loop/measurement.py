@@ -1,7 +1,19 @@
-"""Measurements of a loop's runs, as data without any code of the loop."""
+"""Measurements of a loop's runs, without any code of the loop, and the noise of its steps."""
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
+
+import numpy as np
+from pydantic import TypeAdapter
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+from scipy.stats import chi2
+
+from adversaries.statistics.intervals import Interval
+from fedsim.audits.sandbox.channel import Channel, Reply
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
 """Features of every attacked run, in the order of `Features`.
@@ -12,10 +24,7 @@ direction. energy: logarithm of the released numbers' squared length. steps: num
 """
 
 Features = tuple[float, ...]
-
 FULL = 0.95
-"""Participation rate from which the target counts as part of every step."""
-
 Form = Literal["watched", "model", "models", "steps"]
 """What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
 steps themselves."""
@@ -30,7 +39,6 @@ class Learnt:
 
     Attributes:
         distance: approximate distance of the worlds, in standard deviations.
-        form: form of the loop's releases.
         rows: k, the number of rows released.
         rate: share of rows in which the target takes part, in (0, 1].
     """
@@ -46,8 +54,6 @@ class StepSeen:
     """A step of Opacus's optimizer.
 
     Attributes:
-        optimizer: name of its class.
-        noise_multiplier: z of the optimizer.
         noise_norm: norm that scales the noise.
         sensitivity: largest L2 norm of a clipped gradient.
         divisor: divisor of the noised sum.
@@ -87,10 +93,12 @@ class StepSeen:
     secure: bool
 
 
+UNREAD = ""
+"""Checksum of an object that cannot be read."""
+
+
 @dataclass(frozen=True)
 class Statement:
-    """The last answer of an accountant."""
-
     epsilon: float
     delta: float
     steps: int
@@ -130,5 +138,232 @@ class Seen:
 
     @property
     def samplers(self) -> str:
-        """Kinds of sampler that drew the batches, in words."""
         return ", then ".join(dict.fromkeys(step.sampler for step in self.steps if step.sampler))
+
+
+ENOUGH, OF_TENSOR = 5000, 1000
+"""Observed numbers of noise, of the model and of each tensor, below which the audit runs more.
+
+This many show with 95 % that the noise is at least .98 of the configured, and a tensor's .96.
+"""
+
+POWER = 0.8
+"""Probability of an answer for which further runs are planned."""
+
+SEEN = 0.95
+"""Probability with which an audit detects the deviation that it states as detectable."""
+
+TOLERANCE = 1e-3
+"""Relative shortfall of noise that is due to rounding in float32 and in generators."""
+
+
+@dataclass(frozen=True)
+class NoiseSums:
+    """Sums of observed noise over steps.
+
+    Attributes:
+        sizes: number of coordinates of each of the model's tensors, () before the first step.
+        energies: squared lengths of the tensors' noise, in units of the configured variance.
+        logs: sum of the logarithms of the steps' squared lengths.
+    """
+
+    steps: int = 0
+    sizes: tuple[int, ...] = ()
+    energies: tuple[float, ...] = ()
+    logs: float = 0.0
+
+    @property
+    def freedom(self) -> int:
+        return self.steps * sum(self.sizes)
+
+    @property
+    def enough(self) -> bool:
+        """Whether no further runs are needed, also where there is no noise to observe."""
+        smallest = min((size for size in self.sizes if size), default=0) * self.steps
+        return not self.freedom or (self.freedom >= ENOUGH and smallest >= OF_TENSOR)
+
+    def __add__(self, other: "NoiseSums") -> "NoiseSums":
+        if not self.steps or not other.steps:
+            return self if self.steps else other
+        if self.sizes != other.sizes:  # the noise of models of several sizes cannot be added
+            return NoiseSums()
+        energies = tuple(a + b for a, b in zip(self.energies, other.energies, strict=True))
+        return NoiseSums(self.steps + other.steps, self.sizes, energies, self.logs + other.logs)
+
+
+NOTHING = NoiseSums()
+
+
+def summed(steps: Iterable[StepSeen]) -> NoiseSums:
+    """Return the sums over independent steps; no sums if a step is configured without noise."""
+    parts = []
+    for step in steps:
+        std = step.noise_multiplier * step.noise_norm
+        if std <= 0:
+            return NoiseSums()
+        energies = tuple(each / std**2 for each in step.noise_energies)
+        parts.append(NoiseSums(1, step.sizes, energies, math.log(max(sum(energies), 1e-300))))
+    return total(parts)
+
+
+def total(parts: Iterable[NoiseSums]) -> NoiseSums:
+    return reduce(NoiseSums.__add__, parts, NoiseSums())
+
+
+def at_least(energy: float, freedom: float, tail: float) -> float:
+    """Return the lower limit of realised over configured noise, wrong with probability `tail`."""
+    return math.sqrt(energy / chi2.isf(tail, freedom))
+
+
+def interval(energy: float, freedom: float, tail: float) -> Interval:
+    high = math.sqrt(energy / chi2.ppf(tail, freedom))
+    return Interval(at_least(energy, freedom, tail), high, 1 - 2 * tail)
+
+
+def least_seen(freedom: float, tail: float) -> float:
+    """Return the share of the configured noise below which an audit raises an alarm with 95 %."""
+    share = math.sqrt(chi2.ppf(tail, freedom) / chi2.ppf(SEEN, freedom))
+    return min(share, 1.0) * (1 - TOLERANCE)
+
+
+def freedom_for(share: float, tail: float, miss: float) -> float:
+    """Return how many numbers of correct noise show that it is at least a share of the configured.
+
+    It is inf where no number would.
+    """
+    if share >= 1:
+        return math.inf
+
+    def enough(freedom: float) -> bool:
+        return bool(chi2.ppf(miss, freedom) >= share**2 * chi2.isf(tail, freedom))
+
+    low, high = 1.0, 2.0
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > 1e13:
+            return math.inf
+    while high - low > max(1.0, 1e-3 * low):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def shape_p_value(noise: NoiseSums) -> float:
+    """Return an upper bound on the probability that Gaussian lengths are as uneven, or as even.
+
+    The statistic is the likelihood ratio of one scale for all steps against one for each. The scale
+    itself cancels. Steps of several scales, and dependent numbers, make the lengths more uneven;
+    numbers of constant size make them more even. The statistic has the moments of a Dirichlet
+    distribution. Chernoff's bound from them holds for any number of steps.
+    """
+    half, steps = sum(noise.sizes) / 2, noise.steps
+    if steps < 2 or not half:
+        return 1.0
+    whole = half * steps
+    ratio = half * noise.logs - whole * math.log(sum(noise.energies) or 1e-300)
+
+    def bound(power: float) -> float:
+        each = gammaln(half * (1 + power)) - gammaln(half)
+        return float(steps * each + gammaln(whole) - gammaln(whole * (1 + power)) - power * ratio)
+
+    exponents = [
+        minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-6}).fun
+        for ends in ((-1 + 1e-6, 0.0), (0.0, 20.0))
+    ]
+    return float(min(1.0, 2 * np.exp(min(0.0, *exponents))))
+
+
+def worst(noise: NoiseSums, tail: float) -> float:
+    """Return the lower limit of the tensor with the least noise, which holds for all tensors."""
+    return min(at_least(*each, tail / len(noise.sizes)) for each in of_tensors(noise))
+
+
+def of_tensors(noise: NoiseSums) -> Sequence[tuple[float, int]]:
+    return [
+        (energy, size * noise.steps)
+        for energy, size in zip(noise.energies, noise.sizes, strict=True)
+        if size
+    ]
+
+
+World = Literal["present", "absent", "twin", "stranger"]
+
+
+@dataclass(frozen=True)
+class Order:
+    function: str
+    data: str
+    records: int
+    target: str
+    neighbouring: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request after the order was answered.
+
+    Attributes:
+        kind: "observe" a run for each seed, "replay" one, learn from "pilots", or "measure" runs.
+        pair: index of the pair of worlds.
+        world: world of observed runs.
+        worlds: whether the target is in the data, for each measured run.
+    """
+
+    kind: Literal["observe", "replay", "pilots", "measure"]
+    pair: int
+    seeds: tuple[int, ...]
+    world: World = "present"
+    worlds: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer(Reply):
+    pairs: tuple[str, ...] = ()
+    many: bool = False
+    learnt: Learnt | None = None
+    runs: tuple[Seen, ...] = ()
+    features: tuple[Features, ...] = ()
+    noise: NoiseSums = NOTHING
+    changed: tuple[str, ...] | None = ()
+
+
+ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
+
+
+class LoopProcess:
+    def __init__(self, order: Order, channel: Channel) -> None:
+        self._channel, self.runs, self.noise = channel, 0, NoiseSums()
+        answer = channel.ask(order, ANSWER)
+        self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
+
+    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
+        self.runs += len(seeds)
+        request = Request("observe", pair, tuple(seeds), world)
+        runs = self._channel.ask(request, ANSWER).runs
+        if len(runs) != len(seeds):
+            raise self._channel.no_measurement()
+        return runs
+
+    def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
+        self.runs += 4
+        return self._channel.ask(Request("replay", pair, (seed,)), ANSWER).changed
+
+    def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
+        """Make the process learn a pair's direction from two runs a seed; return what it learnt."""
+        self.runs += 2 * len(seeds)
+        learnt = self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).learnt
+        if learnt is None:
+            raise self._channel.no_measurement()
+        return learnt
+
+    def features(
+        self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
+    ) -> tuple[Features, ...]:
+        self.runs += len(seeds)
+        request = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
+        answer = self._channel.ask(request, ANSWER)
+        if len(answer.features) != len(seeds):
+            raise self._channel.no_measurement()
+        self.noise += answer.noise
+        return answer.features

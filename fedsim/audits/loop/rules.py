@@ -7,33 +7,32 @@ is one function and one entry in `RULES`.
 import math
 from collections.abc import Callable
 
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.loop.guarantee import Observation
 
 
-def _data_dependent(seen: Observation) -> Finding | None:
-    """Opacus derives rate, steps and divisor from the number of records, as 1/len(loader)."""
-    if not seen.unlike:
+def _data_dependent(runs: Observation) -> Finding | None:
+    if not runs.unlike:
         return None
     return Finding(
         "alarm",
         "data-dependent-divisor",
-        f"{'; '.join(seen.unlike)}: the release reveals how many records there are, and the noise "
-        f"has another scale{_where(seen)}",
+        f"{'; '.join(runs.unlike)}: the release reveals how many records there are, and the noise "
+        f"has another scale{_where(runs)}",
         "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
         "choose a number of records at which neither changes",
     )
 
 
-def _where(seen: Observation) -> str:
+def _where(runs: Observation) -> str:
     """Return at which numbers of records Opacus's formulas do this; "" where they are not used.
 
     The rate is 1/m with m = ceil(n/b) batches of b, and the divisor is int(n/m).
     """
-    rates = [run.steps[0].rate for run in (*seen.present[:1], *seen.absent[:1]) if run.steps]
+    rates = [run.steps[0].rate for run in (*runs.present[:1], *runs.absent[:1]) if run.steps]
     if len(rates) < 2 or min(rates) <= 0:
         return ""
-    records = len(seen.present[0].counts)
+    records = len(runs.present[0].counts)
     batches = round(1 / rates[0])
     if batches == 1:
         return "; this happens at every number of records, since a batch has all of them"
@@ -55,31 +54,28 @@ def _where(seen: Observation) -> str:
 
 
 def _fixed(records: int, size: int) -> bool:
-    """Return whether one record less changes neither the batches nor Opacus's divisor."""
     batches = math.ceil(records / size)
     fewer = math.ceil((records - 1) / size)
     return batches == fewer and records // batches == (records - 1) // batches
 
 
-def _data_dependent_records(seen: Observation) -> Finding | None:
-    """Statistics of all records reveal each of them, before any noise."""
-    if seen.displaced <= 1:
+def _data_dependent_records(runs: Observation) -> Finding | None:
+    if runs.displaced <= 1:
         return None
     return Finding(
         "alarm",
         "data-dependent-records",
-        f"{seen.displaced} of the loader's records differ where one record of the data does: the "
+        f"{runs.displaced} of the loader's records differ where one record of the data does: the "
         "loop reads the data before the first noisy step, to scale or to choose records",
         "take means, scales and choices from public data, or account for them",
     )
 
 
-def _sampler(seen: Observation) -> Finding | None:
-    """The batches are not the Poisson samples that accountants assume."""
-    wrong = seen.batches()
+def _sampler(runs: Observation) -> Finding | None:
+    wrong = runs.batches()
     if not wrong:
         return None
-    kind = seen.present[0].samplers
+    kind = runs.present[0].samplers
     return Finding(
         "alarm",
         "sampler",
@@ -89,25 +85,23 @@ def _sampler(seen: Observation) -> Finding | None:
     )
 
 
-def _rebuilt(seen: Observation) -> Finding | None:
-    """An engine for every round counts only its own steps."""
-    statement, told = seen.present[0].statement, sum(step.told for step in seen.steps)
-    if statement is None or statement.steps >= told:
+def _rebuilt(runs: Observation) -> Finding | None:
+    statement, recorded = (runs.present[0].statement, sum(step.told for step in runs.steps))
+    if statement is None or statement.steps >= recorded:
         return None
     return Finding(
         "alarm",
         "rebuilt-accountant",
-        f"the accountant's last answer counts {statement.steps} steps of the {told} that "
+        f"the accountant's last answer counts {statement.steps} steps of the {recorded} that "
         "accountants recorded",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
     )
 
 
-def _multiplier(seen: Observation) -> Finding | None:
-    """The accountant records less privacy loss than the optimizer's noise causes."""
+def _multiplier(runs: Observation) -> Finding | None:
     wrong = [
         step
-        for step in seen.steps
+        for step in runs.steps
         if step.told
         and step.noise_multiplier * step.noise_norm
         < step.told_multiplier * step.sensitivity * (1 - 1e-6)
@@ -125,8 +119,8 @@ def _multiplier(seen: Observation) -> Finding | None:
     )
 
 
-def _realised(seen: Observation) -> Finding | None:
-    off = seen.noise_off
+def _realised(runs: Observation) -> Finding | None:
+    off = runs.noise_off
     if off is None:
         return None
     where, measured = off
@@ -139,9 +133,8 @@ def _realised(seen: Observation) -> Finding | None:
     )
 
 
-def _clipping(seen: Observation) -> Finding | None:
-    """The sum is not that of the records' clipped gradients."""
-    wrong = [step for run in seen.present for step in run.steps if step.clipped is False]
+def _clipping(runs: Observation) -> Finding | None:
+    wrong = [step for run in runs.present for step in run.steps if step.clipped is False]
     if not wrong:
         return None
     return Finding(
@@ -152,10 +145,9 @@ def _clipping(seen: Observation) -> Finding | None:
     )
 
 
-def _adaptive(seen: Observation) -> Finding | None:
-    """The clipping norm follows the data, and the noise on Opacus's count covers only a part."""
-    if not any(step.adaptive for step in seen.steps):
-        if "clipping norm" not in seen.varied:
+def _adaptive(runs: Observation) -> Finding | None:
+    if not any(step.adaptive for step in runs.steps):
+        if "clipping norm" not in runs.varied:
             return None
         return Finding(
             "alarm",
@@ -174,52 +166,51 @@ def _adaptive(seen: Observation) -> Finding | None:
     )
 
 
-def _no_noise(seen: Observation) -> Finding | None:
-    if not seen.steps or all(step.noise_multiplier > 0 for step in seen.steps):
+def _no_noise(runs: Observation) -> Finding | None:
+    if not runs.steps or all(step.noise_multiplier > 0 for step in runs.steps):
         return None
     return Finding(
         "alarm", "no-noise", "a step has a noise multiplier of 0", "set a noise multiplier above 0"
     )
 
 
-def _untold(seen: Observation) -> Finding | None:
-    if unnoised := seen.present[0].unnoised:
+def _untold(runs: Observation) -> Finding | None:
+    if unnoised := runs.present[0].unnoised:
         return Finding(
             "alarm",
             "untold-steps",
             f"an ordinary optimizer took {unnoised} steps on the model, without noise",
             "step with Opacus's optimizer alone, on data that are private",
         )
-    untold = sum(not step.told for step in seen.steps)
-    queried = seen.present[0].statement is not None
-    if not untold or not (queried or any(step.told for step in seen.steps)):
+    untold = sum(not step.told for step in runs.steps)
+    queried = runs.present[0].statement is not None
+    if not untold or not (queried or any(step.told for step in runs.steps)):
         return None
     return Finding(
         "alarm",
         "untold-steps",
-        f"no accountant recorded {untold} of {len(seen.steps)} steps",
+        f"no accountant recorded {untold} of {len(runs.steps)} steps",
         "attach the accountant's hook to every optimizer, as PrivacyEngine.make_private does, and "
         "call it in any hook that replaces it",
     )
 
 
-def _unreleased(seen: Observation) -> Finding | None:
-    """A parameter or a buffer changes by more than the released steps."""
-    if not seen.changed or seen.present[0].unnoised:  # those steps have their own finding
+def _unreleased(runs: Observation) -> Finding | None:
+    if not runs.changed or runs.present[0].unnoised:  # those steps have their own finding
         return None
-    shown = ", ".join(seen.changed[:3]) + (" and others" if len(seen.changed) > 3 else "")
+    names = ", ".join(runs.changed[:3]) + (" and others" if len(runs.changed) > 3 else "")
     return Finding(
         "alarm",
         "unreleased-change",
         "with other data and every released step the same, the model still ends differently "
-        f"(tensor {shown}): something without noise changes it",
+        f"(tensor {names}): something without noise changes it",
         "give every parameter that learns to Opacus's optimizer, freeze the others, and take "
         "buffers, learning rates and stopping from public data",
     )
 
 
-def _seeded(seen: Observation) -> Finding | None:
-    if not seen.seeded:
+def _seeded(runs: Observation) -> Finding | None:
+    if not runs.seeded:
         return None
     return Finding(
         "alarm",
@@ -230,9 +221,8 @@ def _seeded(seen: Observation) -> Finding | None:
     )
 
 
-def _secure(seen: Observation) -> Finding | None:
-    """The noise comes from an ordinary generator, in floating point."""
-    if not seen.steps or all(step.secure for step in seen.steps):
+def _secure(runs: Observation) -> Finding | None:
+    if not runs.steps or all(step.secure for step in runs.steps):
         return None
     return Finding(
         "note",
@@ -257,8 +247,7 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
     _seeded,
     _secure,
 )
-"""The rules, in the order of the report."""
 
 
-def findings(seen: Observation) -> tuple[Finding, ...]:
-    return tuple(finding for rule in RULES if (finding := rule(seen)) is not None)
+def findings(runs: Observation) -> tuple[Finding, ...]:
+    return tuple(finding for rule in RULES if (finding := rule(runs)) is not None)

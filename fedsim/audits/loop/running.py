@@ -5,7 +5,7 @@ record in its place. Both draw the same random numbers, so that most of their re
 decisions about other runs are valid for any direction.
 
 `python -m fedsim.audits.loop.running DESCRIPTOR` is the process in which a function is audited. It
-talks over a socket to `fedsim.audits.loop.process`.
+talks over a socket to `fedsim.audits.loop.measurement`.
 """
 
 import math
@@ -18,18 +18,27 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.audits.loop import contract
-from fedsim.audits.loop.contract import Function, carried, loaded, tensors
-from fedsim.audits.loop.measurement import FULL, Features, Form, Learnt, Seen
-from fedsim.audits.loop.noise import NoiseSums, summed, total
-from fedsim.audits.loop.process import ORDER, REQUEST, Answer, Request
+from fedsim.audits.loop.contract import Data, Function, Pair, carried, drawn, loaded, pairs, tensors
+from fedsim.audits.loop.measurement import (
+    FULL,
+    ORDER,
+    REQUEST,
+    Answer,
+    Features,
+    Form,
+    Learnt,
+    NoiseSums,
+    Request,
+    Seen,
+    summed,
+    total,
+)
 from fedsim.audits.loop.watching import Watch, wrap
-from fedsim.audits.loop.worlds import Data, Pair, drawn, pairs
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
 
 Floats = npt.NDArray[np.float64]
-
 LARGEST = 50.0
 """Largest log-likelihood ratio of a step that counts."""
 
@@ -75,7 +84,6 @@ class Direction:
         return self.rate * math.sqrt(steps * each)
 
     def features(self, released: Floats) -> Features:
-        """Return the features of a run with releases [k, P], in the order of `FEATURES`."""
         energy = float(np.log(max(np.square(released).sum(), 1e-300)))
         if released.shape[1] != len(self.unit):  # a model of another size reveals the world
             return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
@@ -178,7 +186,6 @@ class Loop:
         self.models: bool | None = None
 
     def observed(self, data: Data, seed: int) -> Seen:
-        """Return the observations of one run; the seed is also that of all global generators."""
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
         model = None if returned is None else contract.array(returned).ravel()
@@ -203,7 +210,6 @@ class Loop:
         return tuple(dict.fromkeys(name for each in names for name in each))
 
     def _ended(self, data: Data, seed: int, replayed: tuple[Floats, ...] = ()) -> dict[str, Floats]:
-        """Return the tensors at the end of a run: those that it returns, or the parameters."""
         returned = self._called(data, [seed], replayed)
         if returned is not None:
             return tensors(returned)
@@ -211,19 +217,16 @@ class Loop:
         return {} if state is None else {"of the optimizer's parameters": state}
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
-        """Return the releases of a run for each seed, each [k, P]."""
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
         return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
 
     @property
     def watched(self) -> bool:
-        """Whether the last run released steps of Opacus's optimizer."""
         return bool(self._watch.released) and not self.many
 
     @property
     def noise(self) -> NoiseSums:
-        """Noise of the steps of the last run; none for several models at once."""
         return NoiseSums() if self._function.many else summed(self._watch.steps)
 
     def _called(self, data: Data, seeds: Sequence[int], replayed: tuple[Floats, ...] = ()) -> Any:
@@ -242,7 +245,6 @@ class Loop:
         return self._called(data, seeds, replayed) if wrap(self._watch) else returned
 
     def _released(self, returned: Any, runs: int) -> list[Floats]:
-        """Return [k, P] of each run: the observed steps, else the returned rows."""
         if self.watched:
             steps = self._watch.released
             if len({each.size for each in steps}) > 1:
@@ -273,14 +275,6 @@ def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
 
 
 class Trials:
-    """Attacks on pairs of worlds.
-
-    Attributes:
-        directions: directions of the pairs whose pilots ran, by index.
-        learnt: the auditor's knowledge of these pairs, by index.
-        noise: noise of the runs that the last call of `features` measured.
-    """
-
     def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
         self._loop, self._pairs = loop, pairs
         self.directions: dict[int, Direction] = {}
@@ -288,7 +282,6 @@ class Trials:
         self.noise = NoiseSums()
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Learn the direction of a pair, and return the distance of its worlds."""
         worlds = self._pairs[pair]
         present, twin = [], []
         for number, seed in enumerate(seeds):
@@ -305,7 +298,6 @@ class Trials:
         return direction.distance
 
     def features(self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]) -> list[Features]:
-        """Return the features of a run for each world and seed."""
         data_of, direction = self._pairs[pair], self.directions[pair]
         measured, noises = dict[int, Features](), list[NoiseSums]()
         together = len(worlds) if self._loop.many else 1
@@ -322,7 +314,6 @@ class Trials:
 
 
 def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
-    """Yield the answers to an order, and then to every request; each is a line of JSON."""
     order = ORDER.validate_json(first, strict=True)
     # Opacus repeats in every run a warning that a rule reports once.
     warnings.simplefilter("ignore")
@@ -341,7 +332,7 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
     if request.kind == "observe":
         made = {"twin": pair.twin, "stranger": pair.stranger}.get(request.world)
         data = getattr(pair, request.world) if made is None else made()
-        return Answer(seen=tuple(loop.observed(data, seed) for seed in request.seeds))
+        return Answer(runs=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "replay":
         (seed,) = request.seeds
         return Answer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))

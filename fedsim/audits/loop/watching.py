@@ -20,7 +20,6 @@ from fedsim.audits.loop.measurement import SHOWN, Seen, Statement, StepSeen
 from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 
 Floats = npt.NDArray[np.float64]
-
 ORIGINAL = "_fedsim_original"
 """Attribute of a wrapper that holds the wrapped method."""
 
@@ -32,7 +31,6 @@ SAMPLERS = {
     "WeightedRandomSampler": "weighted",
     "SequentialSampler": "in order",
 }
-"""Names of samplers by their class."""
 
 
 @dataclass
@@ -40,11 +38,7 @@ class Watch:
     """Observations since `clear`.
 
     Attributes:
-        steps: steps of Opacus's optimizers.
-        released: released gradient of each step, [P].
-        accountants: accountants that recorded a step.
-        told: recorded noise multiplier and sampling rate of each step.
-        statement: last answer of an accountant.
+        accounted: recorded noise multiplier and sampling rate of each step.
         ahead: batches that an iterator drew and did not yield yet, by iterator.
         drawn: batches since the last step, each with its pass over the data and its indices.
         loader: data set of these batches.
@@ -59,17 +53,15 @@ class Watch:
         due: whether the step along its noised gradients is still to come.
         unnoised: steps of other optimizers on the same parameters, after the first.
         state: model [P] after the last step.
-        start: model before the first step.
         moved: whether the model changed between steps.
         within: whether the watch is inside an optimizer's step.
-        wrapped: whether Opacus's classes are wrapped.
         replayed: gradients [P] that replace the released ones, step by step.
     """
 
     steps: list[StepSeen] = field(default_factory=list)
     released: list[Floats] = field(default_factory=list)
     accountants: list[Any] = field(default_factory=list)
-    told: list[tuple[float, float]] = field(default_factory=list)
+    accounted: list[tuple[float, float]] = field(default_factory=list)
     statement: Statement | None = None
     ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
     drawn: list[Any] = field(default_factory=list)
@@ -98,7 +90,6 @@ class Watch:
     def seen(
         self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
     ) -> Seen:
-        """Return the observations of the run; `model` is the one that the loop returned."""
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
         start = made if self.start is None else self.start
@@ -168,7 +159,7 @@ def wrap(watch: Watch) -> bool:
             _replace(kind, watch, pre_step=_step)
     for kind in [*vars(accountants).values()]:
         if isinstance(kind, type) and hasattr(kind, "get_epsilon"):
-            _replace(kind, watch, step=_told, get_epsilon=_answered)
+            _replace(kind, watch, step=_accounted, get_epsilon=_answered)
     _replace(loaders, watch, _next_index=_drawn, __next__=_taken)
     hooks = importlib.import_module("torch.optim.optimizer")
     while _HOOKS:  # the last watch replaces earlier ones
@@ -190,8 +181,6 @@ def _replace(owner: type, watch: Watch, **wrappers: Wrapper) -> None:
 
 
 def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an optimizer's `pre_step`, which clips, adds noise and divides."""
-
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if watch.within:  # a call to the class above, inside an observed step
@@ -204,7 +193,10 @@ def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         before = watch.expected.pop(id(self), None)
         if expected is not None and before is not None:
             expected = expected + before
-        parts: dict[str, Any] = {"told": len(watch.told), "norm": float(self.max_grad_norm)}
+        parts: dict[str, Any] = {
+            "recorded": len(watch.accounted),
+            "norm": float(self.max_grad_norm),
+        }
         add_noise, scale_grad = self.add_noise, self.scale_grad
 
         def noise() -> None:
@@ -234,7 +226,6 @@ def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replay(watch: Watch, params: list[Any]) -> None:
-    """Replace this run's gradient by the one that another run released, if there is one."""
     place = len(watch.released)
     sizes = [each.numel() for each in params]
     if place < len(watch.replayed) and watch.replayed[place].size == sum(sizes):
@@ -246,7 +237,6 @@ def _replay(watch: Watch, params: list[Any]) -> None:
 def _record(
     watch: Watch, optimizer: Any, parts: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
-    """Add a finished step to the watch, and count the records drawn for it."""
     drawn = Counter(place for _, batch in watch.drawn for place in batch)
     watch.counts.update(drawn)
     for number, batch in watch.drawn:
@@ -255,7 +245,7 @@ def _record(
     sampler, rate = "", 0.0
     if batches and watch.records in (0, len(watch.loader)):
         watch.records, (sampler, rate) = len(watch.loader), watch.kind
-    told = watch.told[parts["told"] :]
+    recorded = watch.accounted[parts["recorded"] :]
     lengths = np.linalg.norm(parts["released"]), np.linalg.norm(parts["noised"])
     clipped, limit = None, float(limits[0])
     if expected is not None:
@@ -280,9 +270,9 @@ def _record(
             repeated=max(drawn.values(), default=0),
             sampler=sampler,
             rate=rate,
-            told=bool(told),
-            told_rate=told[-1][1] if told else 0.0,
-            told_multiplier=told[-1][0] if told else 0.0,
+            told=bool(recorded),
+            told_rate=recorded[-1][1] if recorded else 0.0,
+            told_multiplier=recorded[-1][0] if recorded else 0.0,
             adaptive=hasattr(optimizer, "target_unclipped_quantile"),
             secure=bool(getattr(optimizer, "secure_mode", False)),
         )
@@ -303,12 +293,12 @@ def _moved(watch: Watch, optimizer: Any) -> None:
         watch.unnoised += 1
 
 
-def _told(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _accounted(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(self: Any, *, noise_multiplier: float, sample_rate: float) -> Any:
         if not any(each is self for each in watch.accountants):
             watch.accountants.append(self)
-        watch.told.append((float(noise_multiplier), float(sample_rate)))
+        watch.accounted.append((float(noise_multiplier), float(sample_rate)))
         return original(self, noise_multiplier=noise_multiplier, sample_rate=sample_rate)
 
     return wrapped
@@ -381,7 +371,6 @@ def _taken(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(sampler: Any) -> tuple[str, float]:
-    """Return the kind of a batch sampler, and the rate of a Poisson one."""
     while hasattr(sampler, "sampler") and type(sampler).__name__ not in SAMPLERS:
         sampler = sampler.sampler
     name = type(sampler).__name__

@@ -70,7 +70,7 @@ def bayesian_report(
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
     # Rounds at which epsilon is drawn; the last one, whose epsilon is stated, is among them.
     count = min(rounds, 200 if training.sampling_rate == 1 else SAMPLED_ROUNDS)
-    shown = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
+    drawn = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
@@ -78,11 +78,11 @@ def bayesian_report(
         orders=(int(last_orders.min()), int(last_orders.max())),
         worst_case_epsilon=dearest,
         by_round=BayesianByRound(
-            rounds=shown.tolist(),
-            epsilon=mean[:, shown - 1].mean(axis=0).tolist(),
-            epsilon_at_percentile=each[:, shown - 1].mean(axis=0).tolist(),
+            rounds=drawn.tolist(),
+            epsilon=mean[:, drawn - 1].mean(axis=0).tolist(),
+            epsilon_at_percentile=each[:, drawn - 1].mean(axis=0).tolist(),
             dp_epsilon=[
-                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in shown
+                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in drawn
             ],
         ),
         note=_note(neighbouring, training.sampling_rate, last, last_orders),
@@ -90,10 +90,7 @@ def bayesian_report(
 
 
 def _why_unstated(earlier: int, delta: float, gamma: float, pairs: int) -> str:
-    """Return why this accountant can state no epsilon; "" where it can.
-
-    earlier: released rounds that have no distances.
-    """
+    """Return why this accountant can state no epsilon; "" where it can."""
     if earlier > 0:
         return (
             f"the {earlier} rounds that interrupted attempts released have no distances, so that "
@@ -133,7 +130,6 @@ def _over_trials(epsilons: Floats) -> OverTrials:
 def _note(
     neighbouring: Neighbouring, record_rate: float, epsilons: Floats, orders: npt.NDArray[Any]
 ) -> str:
-    """Return the cautions about epsilons and the orders at which they were found."""
     if np.isinf(epsilons).any():
         return "a step had no noise: epsilon is infinite"
     notes = []

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypedDict
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import logit, ndtr
 
 from adversaries.statistics import agreement, forecast, lower_bounds, privacy_profile
 from adversaries.statistics.agreement import Comparison
@@ -15,19 +15,87 @@ from adversaries.statistics.design import Design
 from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
-from adversaries.statistics.rate_bounds import trade_off_bound
+from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements.check import Check
-from fedsim.audits.measurements.noise_family import noise_family
 from fedsim.audits.results import measured
 from fedsim.audits.results.theory import Prediction
+from fedsim.audits.results.verdicts import Check
 from fedsim.config import Config
 from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers import at_server
+from fedsim.privacy import loss_distribution
 from fedsim.privacy.accounting import PLD
+from fedsim.privacy.loss_distribution import Array
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
+
+SCALES = tuple(float(scale) for scale in 2.0 ** (np.arange(-4 * 32, 8 * 32 + 1) / 32))
+"""A sixteenth to 256 times the claimed noise, in steps of 2 %."""
+
+LINES = 2000
+LARGEST_LOSS = 600.0
+REACH = 6.0
+"""Standard deviations of the loss beyond which no supporting line is taken."""
+
+
+def noise_family(mechanism: Mechanism) -> NoiseFamily:
+    """Return the family of a mechanism with noise, for `rate_bounds.trade_off_bound`.
+
+    For full batches it is the Gaussian family. Its bound is that of mu-Gaussian privacy, up to one
+    step of the scale.
+    """
+    multipliers = [group.noise_multiplier for group in mechanism.groups]
+    return NoiseFamily(
+        # Only scales at which double precision suffices.
+        scales=[
+            scale
+            for scale in SCALES
+            if scale * min(multipliers) >= 1e-6 and scale * max(multipliers) <= 1e100
+        ],
+        miss_rate=lambda scale, rate: miss_rate(scaled(mechanism, scale), rate),
+        epsilon=lambda scale, delta: PLD.epsilon(scaled(mechanism, scale), delta),
+    )
+
+
+def scaled(mechanism: Mechanism, scale: float) -> Mechanism:
+    groups = (
+        replace(group, noise_multiplier=group.noise_multiplier * scale)
+        for group in mechanism.groups
+    )
+    return Mechanism(tuple(groups), mechanism.neighbouring)
+
+
+def miss_rate(mechanism: Mechanism, false_positive_rate: float) -> float:
+    """Return a lower bound on the false negative rate of naming D, at a false positive rate.
+
+    delta(epsilon) of D against D' says TPR - e^epsilon FPR <= delta(epsilon) at every real epsilon.
+    The trade-off curve is the highest of these lines (Dong, Roth and Su, "Gaussian differential
+    privacy", 2019, Proposition 2.12). Fewer lines, and a pessimistic loss distribution, lie below
+    the curve. The bound is 0 where the noise is too little for a loss distribution.
+    """
+    slopes, offsets = _lines(mechanism)
+    return float(np.max(offsets - slopes * false_positive_rate, initial=0.0))
+
+
+@lru_cache(maxsize=len(SCALES))
+def _lines(mechanism: Mechanism) -> tuple[Array, Array]:
+    """Return slopes e^epsilon [n] and offsets 1 - delta(epsilon) [n] of the supporting lines."""
+    if not loss_distribution.resolves(mechanism, 1e-3):
+        return np.empty(0), np.empty(0)
+    distribution = loss_distribution.composed(mechanism)[0]
+    losses, masses = distribution.losses, np.maximum(distribution.masses, 0.0)
+    true = distribution.infinite + np.cumsum(masses[::-1])[::-1]
+    # Cut off where e^loss overflows, which only lowers the lines.
+    false = np.cumsum((masses * np.exp(-np.maximum(losses, -LARGEST_LOSS)))[::-1])[::-1]
+    # Spaced evenly in standard deviations, as if the loss were normal.
+    levels = ndtr(np.linspace(REACH, -REACH, LINES))
+    chosen = np.unique(np.searchsorted(-true, -levels))
+    chosen = chosen[chosen < losses.size]
+    chosen = chosen[np.abs(losses[chosen]) < LARGEST_LOSS]
+    slopes = np.exp(losses[chosen])
+    return slopes, 1 - (true[chosen] - slopes * false[chosen])
+
 
 LEADING = ("gaussian", "mu_gdp", "trade_off", "clopper_pearson")
 """The headline is the first of these bounds that holds.
@@ -43,7 +111,6 @@ RULE = (
 )
 
 PROFILE_POINTS = 41
-
 CHANCE_RESOLVED = 0.02
 """Relative precision of the chance that a bound is above epsilon."""
 
@@ -61,8 +128,6 @@ MORE_NOISE = (
 
 
 class Proven(TypedDict):
-    """The parts of `empirical` in a report that come from the lower bounds."""
-
     lower_bounds: dict[str, measured.LowerBound]
     headline: measured.Headline
     agreement: measured.Agreement
@@ -80,8 +145,13 @@ class BoundsAudit:
 
     @property
     def worlds(self) -> Bools:
-        """Whether each trial trained on D, [T]."""
         return self.transcript["worlds"]
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether the log-odds are likelihood ratios of D against D'."""
+        halves = self.config.privacy.pac_prior == "halves"
+        return not halves and at_server.is_exact(self.config, self.config.federation.vantage)
 
     @cached_property
     def log_odds(self) -> Floats:
@@ -90,13 +160,11 @@ class BoundsAudit:
 
     @cached_property
     def played(self) -> Design:
-        """Design of the trials."""
         config = self.config
         return precision.design(config.trials, config.audit.confidence, len(self.worlds))
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """Lower bounds that hold for no run of this configuration, with the reason of each."""
         return refused(self.config)
 
     @cached_property
@@ -181,7 +249,7 @@ class BoundsAudit:
         empty where log-odds are an attack's score instead of a likelihood ratio. It is also empty
         where the worlds share random numbers, since both comparisons assume independence.
         """
-        if not _exact(self.config) or self.played.common:
+        if not self.exact or self.played.common:
             return []
         each = self.played.level((1 + ALARM_CONFIDENCE) / 2)
         comparisons = [agreement.calibration(self.worlds, self.log_odds, each)]
@@ -196,7 +264,7 @@ class BoundsAudit:
         None where log-odds are not likelihood ratios, or where the noise hides nothing.
         """
         worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
-        if not _exact(self.config) or mechanism.noiseless or not np.isfinite(log_odds).all():
+        if not self.exact or mechanism.noiseless or not np.isfinite(log_odds).all():
             return None
         last, level = max(1.0, float(np.quantile(np.abs(log_odds), 0.99))), self.played.level
         grid = np.linspace(0.0, last, PROFILE_POINTS)
@@ -253,7 +321,6 @@ def report(
     comparisons: list[Comparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
-    """Return the entries of `empirical` in the report that come from the bounds."""
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
@@ -268,16 +335,12 @@ def report(
 
 
 def headline(bounds: Mapping[str, LowerBound]) -> str:
-    """Return the name of the bound that leads a report, by the rule of `LEADING`."""
     holding = [name for name in LEADING if name in bounds and bounds[name].reason is None]
     return (holding or ["clopper_pearson"])[0]
 
 
 def refused(config: Config) -> dict[str, str]:
-    """Return the lower bounds that hold for no run of a configuration, with the reason of each.
-
-    The trials may still refuse the Gaussian bounds that this leaves.
-    """
+    """Return the lower bounds that hold for no run of a configuration, with the reason of each."""
     reasons: dict[str, str] = {}
     never_normal, common = _never_normal(config), config.trials.pairing == "common"
     for name, estimator in LOWER_BOUNDS.items():
@@ -290,7 +353,8 @@ def refused(config: Config) -> dict[str, str]:
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if config.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    if not _exact(config):
+    exact = at_server.is_exact(config, config.federation.vantage)
+    if not exact or config.privacy.pac_prior == "halves":
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons
 
@@ -307,16 +371,6 @@ def _never_normal(config: Config) -> str | None:
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
     return None
-
-
-def _exact(config: Config) -> bool:
-    exact = at_server.is_exact(
-        config.training.local_steps,
-        config.federation.adversary_rounds,
-        config.audit.mode,
-        config.federation.vantage,
-    )
-    return exact and config.privacy.pac_prior != "halves"
 
 
 def _worded(comparison: Comparison) -> str:

@@ -24,7 +24,6 @@ SEEN, SHADOWS_FOR_ONE = 10, 20
 """Most global models after the first whose losses are compared, and shadows for each of them."""
 
 COINS_SEED = 0x5EED
-"""Seed of randomised decisions, so that the same transcript gives the same report."""
 
 WITHOUT_LOSS = (
     "Attacks by losses are left out: the target is a crafted gradient, and no record has it, so "
@@ -39,7 +38,6 @@ WITHHELD = (
 
 
 def withheld(transcript: Arrays) -> bool:
-    """Return whether clients withheld the results of attacks on the final model."""
     return "true_positive_rate" not in transcript
 
 
@@ -51,19 +49,18 @@ def attacks(
     An attack without a fixed threshold chooses its threshold on the shadows. The result is empty
     where `why_none` has a reason.
     """
-    seen, worlds = observations(transcript), transcript["worlds"]
-    if seen is None or why_none(challenge_kind, attack_names, transcript):
+    losses, worlds = observations(transcript), transcript["worlds"]
+    if losses is None or why_none(challenge_kind, attack_names, transcript):
         return {}
     shadows = of_shadows(worlds)
     return {
-        name: _entry(attack, seen, shadows, confidence, played)
+        name: _entry(attack, losses, shadows, confidence, played)
         for name, attack in membership_attacks.chosen(attack_names).items()
-        if attack.needs <= _knowledge(seen)
+        if attack.needs <= _knowledge(losses)
     }
 
 
 def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str | None:
-    """Return why configured attacks were not played; None if they were, or without any."""
     worlds = transcript["worlds"]
     if withheld(transcript):
         return WITHHELD
@@ -114,13 +111,9 @@ def of_shadows(worlds: Bools) -> Bools:
     return order % 2 == 1
 
 
-def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Floats, Bools]:
-    """Return the scores [G] of the games, and whether each is called a member, bool [G].
-
-    Args:
-        shadows: bool [T], the trials that thresholds are learnt on; the other trials are the games.
-    """
-    learning, games = seen.of(shadows), seen.of(~shadows)
+def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Floats, Bools]:
+    """Return the scores [G] of the games, and whether each is called a member, bool [G]."""
+    learning, games = losses.of(shadows), losses.of(~shadows)
     scores = attack.score(games, learning)[:, 0]
     if attack.randomised:
         return scores, np.random.default_rng(COINS_SEED).random(len(scores)) < scores
@@ -130,19 +123,18 @@ def decisions(attack: Attack, seen: Observations, shadows: Bools) -> tuple[Float
     return scores, scores >= learnt.best_threshold
 
 
-def _knowledge(seen: Observations) -> frozenset[str]:
-    """Return the attack's knowledge of the models; it never has the losses of other records."""
+def _knowledge(losses: Observations) -> frozenset[str]:
     held = {"shadows"}
-    held |= {"trajectory"} if seen.trajectory is not None else set()
-    return frozenset(held | ({"population"} if seen.population is not None else set()))
+    held |= {"trajectory"} if losses.trajectory is not None else set()
+    return frozenset(held | ({"population"} if losses.population is not None else set()))
 
 
 def _entry(
-    attack: Attack, seen: Observations, shadows: Bools, confidence: float, played: Design
+    attack: Attack, losses: Observations, shadows: Bools, confidence: float, played: Design
 ) -> MembershipAttack:
-    games = seen.of(~shadows)
+    games = losses.of(~shadows)
     worlds = games.inclusion[:, 0]
-    scores, called = decisions(attack, seen, shadows)
+    scores, called = decisions(attack, losses, shadows)
     won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
     area = roc.independent_area(scores, worlds, played.level(confidence))
     # The interval of the area assumes that the games of the two worlds are independent.

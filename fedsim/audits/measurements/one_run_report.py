@@ -10,8 +10,8 @@ from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
-from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.measured import CanaryScores, LowerBound, OneRun, Spread
+from fedsim.audits.results.verdicts import Check
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
@@ -21,8 +21,6 @@ from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 Mine = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
-"""Coins and scores of one trial's canaries, both [m]."""
-
 HEADLINE = 0
 """Trial of the headline: always the first, so that no result decides it."""
 
@@ -42,11 +40,6 @@ NOTE = (
 def report(
     game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
 ) -> OneRun | None:
-    """Return the `one_run` of report.json; None where no canaries were planted.
-
-    Args:
-        transcript: with `canary_scores` and `canaries_included` [T, m].
-    """
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None
@@ -123,12 +116,10 @@ def canary_mu(releases: Releases) -> float:
 
 
 def checks(audited: OneRun | None) -> list[Check]:
-    """Return the check of a one-run audit against its claim; [] without canaries."""
     return [Check("one_run", audited.alarm)] if audited else []
 
 
 def cautions(audited: OneRun | None) -> list[str]:
-    """Return the caution about the canaries; [] without canaries."""
     if not audited:
         return []
     return [
@@ -162,19 +153,8 @@ def _bounds(
     return bounds
 
 
-def alarm(
-    kind: str,
-    mine: Mine,
-    guesses: int,
-    delta: float,
-    limit: float,
-) -> str | None:
-    """Return the alarm of canaries that show more than the noise allows; None without one.
-
-    Args:
-        mine: coins of the canaries, bool [m], and their scores, float64 [m].
-        guesses: number of guesses of the attack; 0 for the best number.
-    """
+def alarm(kind: str, mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
+    """Return the alarm of canaries that show more than the noise allows; None without one."""
     # Each of two or three bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)
     proven = max(bound.epsilon for bound in _bounds(kind, mine, guesses, delta, sure).values())

@@ -13,8 +13,7 @@ import numpy as np
 from adversaries.attacks import residuals
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.measurements.check import Check
-from fedsim.audits.results.residuals import (
+from fedsim.audits.results.theory import (
     DirectionTest,
     NoiseTest,
     Residuals,
@@ -22,6 +21,7 @@ from fedsim.audits.results.residuals import (
     ScaleTest,
     ShapeTest,
 )
+from fedsim.audits.results.verdicts import Check
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
@@ -51,30 +51,33 @@ SHARED = "the rounds share their noise, as with a seed that is used again"
 def report(
     scheme: Scheme, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
 ) -> Residuals | None:
-    """Return the tests of a run's residuals; None where the adversary formed none.
-
-    The interval holds with this confidence at any analysis at which the trials stopped. Shape is
-    None for a transcript without it, and sampling where every record takes part in every round.
-    """
     ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses a transcript with only some of these arrays.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
     # Two trials with the same noise count once.
     apart = slice(None, None, 2 if played.common else 1)
-    seen = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
+    own_residuals = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
     level = played.level(confidence)
-    noise = residuals.noise_test(seen["squares"], seen["freedoms"], level)
+    noise = residuals.noise_test(own_residuals["squares"], own_residuals["freedoms"], level)
     if noise is None:
         return None
-    repeats = residuals.direction_test(seen["repeats"], seen["squares"])
-    scale = residuals.direction_test(seen["scales"], seen["squares"])
+    repeats = residuals.direction_test(own_residuals["repeats"], own_residuals["squares"])
+    scale = residuals.direction_test(own_residuals["scales"], own_residuals["squares"])
     # The first round has no earlier noise that it could repeat.
-    first = residuals.direction_test(seen["scales"][:, :1], seen["squares"][:, :1])
-    power = float(np.square(seen["signals"]).sum())
-    factor = 1 + float((seen["scales"] * seen["signals"]).sum()) / power if power else None
-    shape = None if shapes is None else residuals.shape_test(shapes[apart], seen["freedoms"])
+    first = residuals.direction_test(
+        own_residuals["scales"][:, :1], own_residuals["squares"][:, :1]
+    )
+    power = float(np.square(own_residuals["signals"]).sum())
+    factor = (
+        1 + float((own_residuals["scales"] * own_residuals["signals"]).sum()) / power
+        if power
+        else None
+    )
+    shape = (
+        None if shapes is None else residuals.shape_test(shapes[apart], own_residuals["freedoms"])
+    )
     sampled = None
     if scheme.training.sampling_rate < 1:
         sampled = residuals.sampling_test(
@@ -95,9 +98,7 @@ def report(
         scale=None
         if scale is None
         else ScaleTest(
-            **asdict(scale),
-            factor=factor,
-            first_p_value=None if first is None else first.p_value,
+            **asdict(scale), factor=factor, first_p_value=None if first is None else first.p_value
         ),
         shape=None if shape is None else ShapeTest(**asdict(shape)),
         sampling=None if sampled is None else SamplingTest(**asdict(sampled)),
@@ -107,7 +108,6 @@ def report(
 
 
 def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
-    """Return the check of every test that was made; each alarm names the likely cause."""
     if tested is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)
@@ -131,7 +131,6 @@ def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[Check
 
 
 def ratio_text(ratio: float) -> str:
-    """Return a ratio of high precision as text."""
     return f"{ratio:.5g}"
 
 

@@ -8,8 +8,8 @@ from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trade_off_bands import trade_off_band
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.measurements.check import Check
 from fedsim.audits.results.measured import TradeOff
+from fedsim.audits.results.verdicts import Check
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism

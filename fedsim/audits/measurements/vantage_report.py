@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
+from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.trials import two_sided
-from fedsim.audits.measurements.check import Check
+from adversaries.statistics.trials import Bools, Floats, two_sided
 from fedsim.audits.results.measured import AtVantage, LowerBound, VantageEmpirical
-from fedsim.audits.results.theory import Fits, Predicted, Prediction
+from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, Prediction
+from fedsim.audits.results.verdicts import Check
 from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.federation.runs import precision
@@ -53,20 +54,15 @@ def report(
     delta: float,
     confidence: float,
 ) -> dict[str, AtVantage]:
-    """Return the `vantages` of report.json: bounds, prediction and measurement by vantage.
-
-    within_bound and near_prediction use `ALARM_CONFIDENCE`, so that an honest run rarely fails.
-    They are None without trials of both worlds.
-    """
     rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
-        seen = seen_from(transcript, vantage, config.federation.vantage)
-        predicted = predictions[vantage] if seen else None
+        view = seen_from(transcript, vantage, config.federation.vantage)
+        predicted = predictions[vantage] if view else None
         notes, attacked = [bound.note], bound.vantage is Vantage.RELEASED_MODEL
-        if seen:
+        if view:
             notes += [LINEARISED] if attacked else []
-            notes += [] if seen["noise_stds"].any() else [CERTAIN]
+            notes += [] if view["noise_stds"].any() else [CERTAIN]
         elif bound.vantage not in planned:
             notes.append(NOT_MEASURED)
         elif attacked:
@@ -76,12 +72,7 @@ def report(
             epsilon=bound.epsilon,
             rho_beta=bound.rho_beta,
             rho_alpha=bound.rho_alpha,
-            exact_posterior=at_server.is_exact(
-                config.training.local_steps,
-                config.federation.adversary_rounds,
-                config.audit.mode,
-                vantage,
-            ),
+            exact_posterior=at_server.is_exact(config, vantage),
             prediction=None
             if predicted is None
             else Predicted(
@@ -89,17 +80,17 @@ def report(
             ),
             empirical=None
             if predicted is None
-            else _empirical(config.trials, config.audit, seen, bound, predicted, delta, confidence),
+            else _empirical(config.trials, config.audit, view, bound, predicted, delta, confidence),
             note="; ".join(note for note in notes if note),
         )
     return rows
 
 
-def prediction(
+def _special_prediction(
     prior: float,
     participation: Participation,
     neighbouring: Neighbouring,
-    seen: Arrays,
+    view: Arrays,
     vantage: Vantage,
 ) -> Prediction | None:
     """Return the prediction at a vantage whose log-odds need no closed form; else None.
@@ -107,19 +98,25 @@ def prediction(
     For the released model it is the normal law of the linearised score. For a server that sees
     sampled sums without noise it is how often the target took part.
     """
-    noiseless = not seen["noise_stds"].any()
+    noiseless = not view["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
         return None
-    predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"], prior)
+    predicted = forecast.predict(view["sensitivities"], view["noise_stds"], prior)
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        both = two_sided(seen["worlds"])
-        advantage = _caught(participation, neighbouring, prior, seen, both)
+        both = two_sided(view["worlds"])
+        advantage = _caught(participation, neighbouring, prior, view, both)
         method = "closed form"
+    return _without_fit(predicted.mu, advantage, 0.0, method)
+
+
+def _without_fit(
+    mu: float | None, advantage: float | None, error: float | None, method: str
+) -> Prediction:
     return Prediction(
-        mu=predicted.mu,
+        mu=mu,
         advantage=advantage,
-        standard_error=0.0,
+        standard_error=error,
         method=method,
         deterministic=False,
         fit=Fits(None, None),
@@ -131,7 +128,7 @@ def _caught(
     participation: Participation,
     neighbouring: Neighbouring,
     audit_prior: float,
-    seen: Arrays,
+    view: Arrays,
     both: bool,
 ) -> float:
     """Return the advantage of an observer that sees the target whenever it takes part.
@@ -139,7 +136,7 @@ def _caught(
     For trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
     rate, prior = participation.rate, logit(audit_prior)
-    chances = (seen["sensitivities"] > 0).sum(axis=1)
+    chances = (view["sensitivities"] > 0).sum(axis=1)
     caught = -np.expm1(chances * math.log1p(-rate))
     add_remove = neighbouring is Neighbouring.ADD_REMOVE
     # Under add-remove, absence in all rounds is evidence for D'.
@@ -154,14 +151,14 @@ def _caught(
 def _empirical(
     trials: TrialsConfig,
     audit: AuditConfig,
-    seen: Arrays,
+    view: Arrays,
     bound: VantageBounds,
     predicted: Prediction,
     delta: float,
     confidence: float,
 ) -> VantageEmpirical:
-    worlds: npt.NDArray[np.bool_] = seen["worlds"]
-    final = seen["log_odds"][:, -1]
+    worlds: npt.NDArray[np.bool_] = view["worlds"]
+    final = view["log_odds"][:, -1]
     loss = final - logit(audit.prior)
     both = two_sided(worlds)
     played = precision.design(trials, audit.confidence, len(worlds))
@@ -206,3 +203,115 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
                 "for, or a clipped gradient exceeds the sensitivity."
             )
         yield Check(f"advantage_{vantage}", alarm)
+
+
+SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
+"""Games that a prediction under sampling plays, and the most steps of all of them together."""
+
+SIMULATION_SEED = 0x5EED
+
+
+def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
+    primary = config.federation.vantage
+    views = {
+        vantage: seen_from(transcript, vantage, primary)
+        for vantage in measured(config.federation.vantage, config.audit.vantages)
+    }
+    # A released model that is not attacked has no observations.
+    return {vantage: _prediction(config, view, vantage) for vantage, view in views.items() if view}
+
+
+def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:
+    prior = config.audit.prior
+    if special := _special_prediction(
+        prior, config.participation, config.privacy.neighbouring, transcript, vantage
+    ):
+        return special
+    if config.privacy.pac_prior == "halves" or config.scored_by_counts:
+        # The law of a mixture over candidates, or of a score, is unknown in advance.
+        return _without_fit(None, None, None, "none")
+    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
+    worlds = transcript["worlds"]
+    if not config.participation.secret:
+        return Prediction(
+            mu=predicted.mu,
+            advantage=predicted.advantage,
+            standard_error=0.0,
+            deterministic=predicted.deterministic,
+            method="closed form",
+            fit=_fits(worlds, _scores(prior, config.participation, transcript)),
+            density=None,
+        )
+    steps = transcript["sensitivities"].shape[1]
+    simulation = forecast.simulate(
+        *_norms(transcript),
+        config.participation.rate,
+        np.random.default_rng(SIMULATION_SEED),
+        prior=prior,
+        games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
+    )
+    advantage, error = simulation.advantage, simulation.standard_error
+    if not two_sided(worlds):
+        # With one world, 2 TPR - 1 is measured, which is TPR - FPR only for symmetric worlds.
+        sample = simulation.world_d + logit(prior)
+        one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
+        advantage, error = one_sided.point, one_sided.standard_error
+    return Prediction(
+        mu=predicted.mu,
+        advantage=advantage,
+        standard_error=error,
+        deterministic=simulation.deterministic,
+        method="simulation",
+        fit=_fits(worlds, _scores(prior, config.participation, transcript)),
+        density=_density(simulation, prior),
+    )
+
+
+def _fits(worlds: Bools, scores: Floats) -> Fits:
+    fits = forecast.fit(worlds, scores)
+    return Fits(**{name: fit and Fit(**fit) for name, fit in fits.items()})
+
+
+def _scores(prior: float, participation: Participation, transcript: Arrays) -> Floats:
+    """Return the trials' log-odds, transformed to N(0, 1) if the mechanism is as claimed."""
+    generator = np.random.default_rng(SIMULATION_SEED)
+    worlds, log_odds = transcript["worlds"], transcript["log_odds"]
+    if not participation.secret:
+        ratios = transcript["sensitivities"], transcript["noise_stds"]
+        return forecast.scores(worlds, log_odds, *ratios, generator, prior)
+    return forecast.sampled_scores(
+        worlds, log_odds, *_norms(transcript), participation.rate, generator, prior
+    )
+
+
+def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
+    names = "present_norms", "absent_norms", "sensitivities", "noise_stds"
+    missing = [name for name in names if name not in transcript]
+    if missing:
+        raise InputError(
+            f"The transcript has no array '{missing[0]}', which the prediction of sampled steps "
+            "needs. Run the experiment again."
+        )
+    present, absent, apart, noise = (transcript[name] for name in names)
+    return present, absent, apart, noise
+
+
+def _density(simulation: forecast.Simulation, prior: float) -> Density:
+    """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
+
+    The edges leave out the outermost thousandth at either end, which the densities count.
+    """
+    both = np.concatenate([simulation.world_d, simulation.world_d_prime])
+    low, high = np.quantile(both, [0.001, 0.999])
+    # A single value, as where every gradient is 0, still needs a bin of some width.
+    edges = np.linspace(low, high if high > low else low + 1, 101)
+
+    def heights(sample: Floats) -> list[float]:
+        counts, _ = np.histogram(sample, edges)
+        return (counts / (sample.size * np.diff(edges))).tolist()
+
+    return Density(
+        edges=(edges + logit(prior)).tolist(),
+        world_d=heights(simulation.world_d),
+        world_d_prime=heights(simulation.world_d_prime),
+    )

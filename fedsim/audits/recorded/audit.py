@@ -17,30 +17,176 @@ mean has no change in place of this update, with the same weights and number of 
 """
 
 import math
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.judge import Finding, alarms
-from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import AuditReport, of_transcript
-from fedsim.audits.recorded import client_noise, transcript_claim
-from fedsim.audits.recorded.client_noise import Epsilon
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms, judged_claim
+from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
+from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recorded.loop_steps import LoopSteps
+from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
-from fedsim.audits.recorded.recorded_noise import NUMBERS, unbelievable
+from fedsim.audits.recorded.recorded_noise import (
+    NUMBERS,
+    Asked,
+    Epsilon,
+    Measured,
+    Notes,
+    Reported,
+    unbelievable,
+)
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recorded.transcript_claim import Recorded
-from fedsim.audits.recorded.transcript_findings import Asked, Notes
 from fedsim.audits.recorded.transcript_release import worst
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.federation.transcripts.records import LOOP, Facts, ObservedRound, Transcript
+from fedsim.federation.transcripts.records import LOOP, UNITS, Facts, ObservedRound, Transcript
+
+Part = Mapping[str, Any]
+
+RECORDS = (
+    "it is about a record of a client's data, and a transcript measures what is learnt about a "
+    "client's whole update"
+)
+CLIENTS = (
+    "it is about a client's whole update, and the noise of this recorded training loop protects a "
+    "record"
+)
+UNKNOWN_UNIT = (
+    "clients report an epsilon of their own ({}), so that it may be about their records, which a "
+    "transcript does not measure; if it is about a client's whole update, state that: "
+    'record(..., unit="client"), or the claimed unit client'
+)
+NOISE_ELSEWHERE = (
+    "no noise is added after the updates were sent, and noise that clients add before is part of "
+    "the recorded updates. If they add noise, record a client: recording_mod(local_dp=...), or "
+    "canary_mod"
+)
+UNBOUNDED = (
+    "no clipping norm was recorded, without which noise gives no guarantee; declare it: "
+    "record(..., clipping_norm=...)"
+)
+UNKNOWN_COUNT = (
+    "adaptive clipping also releases a count of clipped updates, and no noise on it was recorded"
+)
+HIDDEN = "the configured noise is so small that rounding hides whether it was added"
+CANARY_UNIT = (
+    "canaries measure what is learnt about a client's whole update as training returns it, and the "
+    "claim does not state that it is about that; if it is, set the claimed unit client"
+)
+CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
+UNCERTAIN = (
+    "the measured noise allows an epsilon of {}; more rounds would measure it more exactly, and "
+    "configured noise would be compared with it"
+)
+
+UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite by {}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a transcript contributes to the verdict on a claim.
+
+    Attributes:
+        mechanism: as recorded; the last round that names a value counts.
+        reported: epsilons of the clients' own training; None if no client reports one.
+        missing: why rounds may be missing, "" if none are.
+        alarms: whether the report has an alarm, after which no claim is supported.
+    """
+
+    mechanism: Mapping[str, Any]
+    measured: Measured
+    reported: Reported | None
+    missing: str
+    alarms: bool
+
+
+def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str, Any]:
+    """Return the claim with its verdict, and the reasons if it is not judged.
+
+    findings: findings of the report; refutations of the claim are appended as alarms.
+    """
+    unit = claim.unit or recorded.mechanism.get("unit")
+    unit = unit if unit in UNITS else None
+    other = RECORDS if recorded.measured.unit == "client" else CLIENTS
+    refuted, evidence = list[str](), Evidence(incomparable=other)
+    if unit is None and recorded.reported is not None:
+        evidence = Evidence(incomparable=UNKNOWN_UNIT.format(recorded.reported.named))
+    elif unit in (None, recorded.measured.unit):
+        refuted, evidence = _of_updates(claim, unit, recorded)
+    findings += [
+        Finding(
+            "alarm", "", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}"
+        )
+        for text in refuted
+    ]
+    return judged_claim(claim, unit, evidence)
+
+
+def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[list[str], Evidence]:
+    release, canary = recorded.measured.release, recorded.measured.canary
+    refuted, unjudged = [], []
+    if canary is not None and unit is None and "clipping" not in recorded.mechanism:
+        unjudged.append(CANARY_UNIT)
+    elif canary is not None:
+        unjudged.append(CANARIES)
+        refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "by canaries")
+    filtered = recorded.measured.filtered
+    if filtered is not None and "proven" in filtered:
+        refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
+    elif filtered is not None and "identified" in filtered:  # known by its code, not measured
+        refuted.append(UNBOUNDED_FILTER.format(filtered["filter"], filtered["identified"]["by"]))
+    if release is None:
+        unjudged += [] if canary is not None else [recorded.measured.unmeasured]
+    elif why := _unjudgeable(release):
+        unjudged.append(why)
+    else:
+        proven = release["proven"]
+        node = proven["node"]
+        whose = f"of a {recorded.measured.unit}" if node is None else f"of node {node}"
+        refuted += _refutation(claim, proven["epsilon"], whose)
+        missing = (
+            [f"{recorded.missing}, and the claim is about all rounds"] if recorded.missing else []
+        )
+        at_most = release["proven"]["epsilon_at_most"]
+        kept = claim.allows(at_most)
+        if kept:
+            unsure = release.get("unsure") or ("" if release["independent"] else ALIKE)
+        else:
+            largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
+            unsure = UNCERTAIN.format(largest)
+        return refuted, Evidence(
+            refuted=bool(refuted),
+            broken=recorded.alarms,
+            unknown=missing,
+            # The configuration itself contradicts the claim.
+            exceeded=not kept and release["noise"] == "as claimed",
+            unsure=[unsure] if unsure else [],
+        )
+    return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
+
+
+def _unjudgeable(release: Part) -> str:
+    claimed = None not in release["claimed_std"] and 0 not in release["claimed_std"]
+    if release["noise"] == "none":
+        return "" if claimed else NOISE_ELSEWHERE
+    if release["noise"] == "hidden":
+        return HIDDEN
+    if not release["clipped"]:
+        return UNBOUNDED
+    return "" if release["count_known"] else UNKNOWN_COUNT
+
+
+def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
+    if epsilon <= claim.epsilon:
+        return []
+    value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
+    return [f"is refuted: the epsilon {whose} is {value} ({ALARM_CONFIDENCE:.2%} confidence)"]
+
 
 REPEATED = "rounds were repeated: the recorded run began again, and every attempt counts"
-
 UNBELIEVABLE = "the recorded {} is neither 0 nor from 1e-30 to 1e30; it counts as not recorded"
-
-
 DEFAULTS = AuditOptions()
 
 
@@ -71,7 +217,7 @@ class Auditor:
         for name in NUMBERS:
             if unbelievable(observed.mechanism.get(name)):
                 self._notes.add("caution", UNBELIEVABLE.format(name), observed.round)
-        for node, epsilon in client_noise.epsilons_of(observed, self.facts.node).items():
+        for node, epsilon in recorded_noise.epsilons_of(observed, self.facts.node).items():
             self._reported.setdefault(node, []).append(epsilon)
         if observed.model or observed.replies:
             self.rounds += 1
@@ -82,22 +228,19 @@ class Auditor:
         self._vantage.observe(observed)
 
     def report(self, options: AuditOptions, missing: str = "the run goes on") -> dict[str, Any]:
-        """Return the report so far, with infinity as `math.inf`.
-
-        missing: why rounds may be missing, which a claim also covers.
-        """
+        """Return the report so far, with infinity as `math.inf`."""
         check(options)
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
-        reported = client_noise.composed(self._reported.values())
+        reported = recorded_noise.composed(self._reported.values())
         if reported is not None:
             short = claim is not None and reported.total > claim.epsilon
             findings.append(Finding("caution" if short else "note", "", str(reported)))
         judged = None
         if claim is not None:
             evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
-            judged = transcript_claim.judge(claim, evidence, findings)
+            judged = _judged(claim, evidence, findings)
         return {
             "kind": "transcript audit",
             "facts": asdict(self.facts),
@@ -116,10 +259,7 @@ class Auditor:
 
 
 def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> dict[str, Any]:
-    """Return the report of a whole transcript, as `Auditor.report`, with how its file ended.
-
-    transcript: in memory, or a `Reader`, which is read to its end one round at a time.
-    """
+    """Return the report of a whole transcript, as `Auditor.report`, with how its file ended."""
     check(options)
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
@@ -141,7 +281,6 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
 
 
 def concluded(report: dict[str, Any]) -> AuditReport:
-    """Return the conclusion of a report, as for every audit."""
     release, canary = report["release"], report["canary"]
     if release is not None:
         # A training loop has one unit of privacy, a federation one for each client.
@@ -151,7 +290,6 @@ def concluded(report: dict[str, Any]) -> AuditReport:
 
 
 def _missing(transcript: Transcript | Reader) -> str:
-    """Return why rounds may be missing from a transcript that was read to its end; "" if not."""
     if transcript.incomplete:
         return f"the transcript is incomplete ({transcript.incomplete})"
     # A client does not receive the end of a run.
@@ -161,7 +299,6 @@ def _missing(transcript: Transcript | Reader) -> str:
 
 
 def check(options: AuditOptions) -> None:
-    """Refuse options that no report can use, before a transcript is read. Raises InputError."""
     for name, value in (("delta", options.stated_at), ("confidence", options.level)):
         if not 0 < value < 1:
             raise InputError(f"{name} is {value}; it must lie between 0 and 1")

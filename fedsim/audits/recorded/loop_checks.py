@@ -12,14 +12,12 @@ from scipy.stats import chi2
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.recorded_noise import Step
 from fedsim.audits.recorded.transcript_release import EXCESS
 
 Floats = npt.NDArray[np.float64]
-
 TAIL = 1 - ALARM_CONFIDENCE
-
 LARGEST_SCALE = 600.0
 """Largest epsilon stated: a double has no smaller chances than exp(-700)."""
 
@@ -109,10 +107,7 @@ class Checked:
     divisors: tuple[tuple[float, int], ...] = ()
 
     def most_mu(self, steps: Sequence[Step], multipliers: Sequence[float]) -> float:
-        """Return the signal-to-noise ratio of the record that took part most, over all steps.
-
-        multipliers: noise of each step over the change that a record can cause once.
-        """
+        """Return the signal-to-noise ratio of the record that took part most, over all steps."""
         if 0.0 in multipliers:
             return math.inf
         if self.taken is None:
@@ -126,10 +121,7 @@ class Checked:
         return math.sqrt(max(squares.values(), default=0.0))
 
     def least_mu(self, multipliers: Sequence[float]) -> float:
-        """Return a ratio that every record surely has: that of the sum of all steps.
-
-        multipliers: noise of each step over the change that a record can cause once, above 0.
-        """
+        """Return a ratio that every record surely has: that of the sum of all steps."""
         if self.taken is None:
             return 0.0
         everyone = np.concatenate([np.asarray(members, int) for members in self.taken])
@@ -139,14 +131,12 @@ class Checked:
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
     def neighbour(self, steps: Sequence[Step], delta: float) -> str:
-        """Return the fault of a divisor that depends on the number of records."""
         one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
         numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
-        shown = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
-        return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, shown)
+        limit = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
+        return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, limit)
 
     def scale_epsilon(self, delta: float) -> float:
-        """Return epsilon at delta of what the noise's scale reveals about the number of records."""
         ratios = {ratio for ratio, _ in self.divisors}
         return max(
             (
@@ -186,7 +176,6 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
 
 
 def checked(steps: Sequence[Step]) -> Checked:
-    """Return the faults of batches, divisor and accountant, and whether sampling amplifies."""
     if not steps:
         return Checked()
     taken = tuple(step.members for step in steps if step.members is not None)
@@ -208,7 +197,6 @@ def checked(steps: Sequence[Step]) -> Checked:
 
 
 def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Finding]]:
-    """Return the test of the batches' sizes, and what contradicts Poisson sampling."""
     findings = []
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
@@ -290,7 +278,6 @@ def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[i
 def _members(
     steps: Sequence[Step], taken: tuple[tuple[int, ...], ...] | None
 ) -> tuple[float, list[Finding]]:
-    """Return the rate of a surely favoured record, 0 for none, and the findings."""
     if taken is None:
         return 0.0, []
     findings = []
@@ -312,7 +299,6 @@ def _members(
 
 
 def _sums(steps: Sequence[Step]) -> list[Finding]:
-    """Return the findings of sums that are not those of clipped gradients."""
     unclipped = sum(step.clipped is False for step in steps)
     findings = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
@@ -349,7 +335,6 @@ def _divisors(steps: Sequence[Step]) -> list[Finding]:
 
 
 def _accountants(steps: Sequence[Step]) -> list[Finding]:
-    """Return the differences between the accountants' records and the steps."""
     findings = []
     for step in steps:
         if step.charged is None or step.noise_multiplier is None:

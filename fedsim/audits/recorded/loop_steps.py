@@ -17,18 +17,16 @@ import numpy.typing as npt
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding
-from fedsim.audits.recorded import left_over, loop_checks, noise_level
-from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import Step, step_of
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.recorded import loop_checks, noise_level
+from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, Step, step_of
 from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 
 Floats = npt.NDArray[np.float64]
-
 GRID = 0.01
 """Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
 
@@ -39,7 +37,6 @@ NO_SUM = "no clipped sum was recorded, and without it noise cannot be told from 
 NO_STEP = "no step was recorded; there is nothing to audit"
 BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
 BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"
-
 SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
 UNSAMPLED = "no amplification by sampling: every step counts in which a record took part"
 NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"
@@ -47,8 +44,6 @@ COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that r
 
 
 class LoopSteps:
-    """Measurements of a training loop's transcript, step by step."""
-
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._dither = Dither()
@@ -57,7 +52,6 @@ class LoopSteps:
         self._unsummed = False
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read the next step: subtract the clipped sum, and keep the rest."""
         place = len(self._steps) + 1
         step = step_of(place, observed)
         if step is None:
@@ -70,26 +64,27 @@ class LoopSteps:
             return
         layout = Layout.of(observed.aggregate or {})
         after, total = (layout.vector(arrays) for arrays in (observed.aggregate or {}, summed))
-        if not layout.shapes or not left_over.believable(after, total):
+        if not layout.shapes or not noise_level.believable(after, total):
             self._notes.add("alarm", BAD_STEP, place)
             return
         assert after is not None and total is not None  # `believable` refuses None
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
-    def measured(self, asked: Asked) -> Measured:
-        """Return noise and privacy of all steps so far; append findings."""
-        findings = asked.findings
-        unit = str(asked.mechanism["unit"]) if asked.mechanism.get("unit") in UNITS else "record"
+    def measured(self, options: Asked) -> Measured:
+        findings = options.findings
+        unit = (
+            str(options.mechanism["unit"]) if options.mechanism.get("unit") in UNITS else "record"
+        )
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
         if checked.divisors:
-            findings.append(Finding("alarm", "", checked.neighbour(self._steps, asked.delta)))
+            findings.append(Finding("alarm", "", checked.neighbour(self._steps, options.delta)))
         if why:
             findings.append(Finding("caution", "", why))
             return Measured(unmeasured=why, unit=unit)
-        level = noise_level.measured(self._releases, asked.confidence)
+        level = noise_level.measured(self._releases, options.confidence)
         findings += noise_level.findings_of(level, self._releases)
         if not any(release.noiseless for release in self._releases):
             compared = self._releases[:MOST_COMPARED]
@@ -98,7 +93,7 @@ class LoopSteps:
             if len(compared) < len(self._releases):
                 findings.append(Finding("note", "", COMPARED))
         return Measured(
-            self._release(level, checked, asked.delta, asked.confidence, unit), unit=unit
+            self._release(level, checked, options.delta, options.confidence, unit), unit=unit
         )
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
@@ -107,7 +102,7 @@ class LoopSteps:
         std = None
         if norm is not None and step.noise_multiplier is not None:
             std = step.noise_multiplier * norm
-        return left_over.reduced(
+        return noise_level.reduced(
             step.place,
             after - mean,
             {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)},
@@ -126,31 +121,30 @@ class LoopSteps:
         confidence: float,
         unit: str,
     ) -> dict[str, Any]:
-        shown, sure = level.stds(self._releases), level.sure_stds(self._releases)
+        stated, sure = level.stds(self._releases), level.sure_stds(self._releases)
         least = level.least_stds()
         compared = self._releases[:MOST_COMPARED]
         ends = {"point": "point", "low": "high", "high": "low"}
         account = _Account(self._steps, checked, delta)
         # Neighbours differ in one record's gradient, or in the scale alone.
         proven = max(
-            account.at_least(self._multipliers(level.most_stds())),
-            checked.scale_epsilon(delta),
+            account.at_least(self._multipliers(level.most_stds())), checked.scale_epsilon(delta)
         )
         epsilon = {
-            name: account.of(self._multipliers([one[end] for one in shown]))
+            name: account.of(self._multipliers([one[end] for one in stated]))
             for name, end in ends.items()
         }
         return {
             "unit": unit,
             "towards": "an observer that sees every noisy gradient and knows all other data",
-            **noise_values(self._releases, level, shown, confidence),
+            **noise_values(self._releases, level, stated, confidence),
             "round_numbers": [release.round for release in self._releases],
             "clients": [],
             "steps": len(self._steps),
             "epsilon": epsilon,
             "amplified": checked.amplified,
             "sampling": checked.sampling,
-            "accountants": account.recorded(self._multipliers([one["point"] for one in shown])),
+            "accountants": account.recorded(self._multipliers([one["point"] for one in stated])),
             "proven": {
                 "confidence": ALARM_CONFIDENCE,
                 "noise_multiplier": noise_multipliers(self._releases, sure),
@@ -189,8 +183,6 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class _Account:
-    """The privacy of steps by their multipliers, at delta."""
-
     steps: Sequence[Step]
     checked: loop_checks.Checked
     delta: float
@@ -219,10 +211,7 @@ class _Account:
         return proven
 
     def recorded(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
-        """Return the accountants' epsilon: the last answer, and all steps together.
-
-        multipliers: as measured, composed at the rates that the accountants recorded.
-        """
+        """Return the accountants' epsilon: the last answer, and all steps together."""
         charged = [step.charged for step in self.steps]
         charges = [one for one in charged if one is not None]
         if len(charges) < len(charged):
@@ -238,11 +227,6 @@ class _Account:
 
 
 def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
-    """Return epsilon at delta of Gaussian steps on Poisson samples.
-
-    multipliers: z of every step; 0 for no noise.
-    rates: q of every step.
-    """
     if 0.0 in multipliers:
         return math.inf
     # Equal steps differ in the last digits, because they were computed differently.

@@ -7,14 +7,161 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from adversaries.attacks import noisy_means
-from adversaries.attacks.noisy_means import Release
+from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.run import detectable
+from fedsim.federation.transcripts.records import Arrays
+
+Floats = npt.NDArray[np.float64]
+LARGEST = 1e30
+SIMULATION_SEED = 0x7EA1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of a model's floating-point arrays in one vector of P parameters.
+
+    Attributes:
+        shapes: shape of each array by name, in the order of the model.
+        dtypes: precision of each array, which decides the size of its rounding.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, np.dtype[np.floating]]
+
+    @classmethod
+    def of(cls, model: Arrays) -> "Layout":
+        floats = {name: array for name, array in model.items() if array.dtype.kind == "f"}
+        return cls(
+            {name: array.shape for name, array in floats.items()},
+            {name: array.dtype for name, array in floats.items()},
+        )
+
+    def slices(self) -> dict[str, slice]:
+        places, position = {}, 0
+        for name, shape in self.shapes.items():
+            places[name] = slice(position, position + math.prod(shape))
+            position = places[name].stop
+        return places
+
+    def vector(self, arrays: Arrays) -> Floats | None:
+        """Return these arrays as one vector [P]; None if one is missing or has another shape."""
+        parts = [np.zeros(0)]
+        for name, shape in self.shapes.items():
+            array = arrays.get(name)
+            if array is None or array.shape != shape:
+                return None
+            parts.append(array.ravel())
+        return np.concatenate(parts, dtype=np.float64)
+
+    def units(self, before: Floats, after: Floats) -> Floats:
+        """Return the unit in the last place [P] of each parameter, of the larger of two values."""
+        parts = [np.zeros(0)]
+        for name, part in self.slices().items():
+            sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
+            largest = float(np.finfo(self.dtypes[name]).max)
+            parts.append(np.spacing(np.minimum(sizes, largest).astype(self.dtypes[name])))
+        return np.concatenate(parts, dtype=np.float64)
+
+
+def believable(*vectors: Floats | None) -> bool:
+    """Return whether all vectors exist, with numbers whose squares do not overflow."""
+    return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
+
+
+class Dither:
+    """Uniform noise over one unit in the last place, since noise held in a model is discrete."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # apart from bystanders'
+
+    def draw(self, units: Floats) -> Floats:
+        size = units[:FINGERPRINT].size
+        return units[:FINGERPRINT] * self._generator.uniform(-0.5, 0.5, size)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The rounding of a round's numbers.
+
+    Attributes:
+        units: unit in the last place of each parameter [P].
+        times: number of roundings of each; partial sums count as parts of one.
+        dither: dither of the fingerprint, [min(P, FINGERPRINT)], within half a unit.
+    """
+
+    units: Floats
+    times: float
+    dither: Floats
+
+    def of(self, part: slice = slice(None)) -> float:
+        """Return the root mean square of these parameters' rounding errors.
+
+        An error is uniform up to half a unit in the last place, with standard deviation 1/sqrt(12).
+        """
+        units = self.units[part]
+        return math.sqrt(self.times * float(units @ units) / 12 / max(1, units.size))
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The stated mechanism of a round.
+
+    Attributes:
+        clipping_norm: largest L2 norm of an update; None where no clipping is known.
+        std: standard deviation of the noise on every coordinate; None where it is unstated.
+        count_std: noise on a count of clipped updates, 0 where unrecorded; None where no count is
+            released.
+    """
+
+    clipping_norm: float | None
+    std: float | None
+    count_std: float | None = None
+
+
+def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
+    norm, projection = float(np.linalg.norm(update)), float(noise @ update)
+    return Contribution(weight, weight * norm, weight * projection)
+
+
+def reduced(
+    round: int,
+    noise: Floats,
+    contributions: dict[int, Contribution],
+    layout: Layout,
+    rounding: Rounding,
+    claims: Claims,
+    mean: Floats | None = None,
+) -> Release:
+    length = 0.0 if mean is None else math.sqrt(mean @ mean)
+    along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)
+    first = slice(FINGERPRINT)
+    return Release(
+        round=round,
+        size=noise.size,
+        claimed_std=claims.std,
+        energy=float(noise @ noise),
+        rounding=rounding.of(),
+        clipping_norm=claims.clipping_norm,
+        contributions=contributions,
+        by_array={
+            name: (noise[part].size, float(noise[part] @ noise[part]), rounding.of(part))
+            for name, part in layout.slices().items()
+        },
+        fingerprint=(noise[first] + rounding.dither).astype(np.float32),
+        count_std=claims.count_std,
+        fingerprint_rounding=rounding.of(first),
+        mean_length=length,
+        along_mean=along,
+    )
+
 
 Ends = Mapping[str, float]
-"""Standard deviation of one round: "point", and the ends "low" and "high"."""
 
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
@@ -48,7 +195,7 @@ class NoiseLevel:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
         scales: scale of every round, as a standard deviation.
         point: noise over its scale, of all rounds together.
-        shown: interval of `point`, at the confidence of the report.
+        stated: interval of `point`, at the confidence of the report.
         sure: interval of `point`, at the confidence of an alarm.
         rounds: interval of each round by itself; all hold together at the report's confidence.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
@@ -57,14 +204,13 @@ class NoiseLevel:
     verdict: str
     scales: Sequence[float]
     point: float
-    shown: Interval
+    stated: Interval
     sure: Interval
     rounds: Sequence[Interval]
     sure_rounds: Sequence[Interval]
 
     @property
     def too_low(self) -> list[int]:
-        """Positions of rounds that surely have less noise than their scale."""
         return [place for place, one in enumerate(self.sure_rounds) if one.high < 1]
 
     @property
@@ -75,7 +221,7 @@ class NoiseLevel:
     def stds(self, releases: Sequence[Release]) -> list[Ends]:
         """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
-            same = _ends(self.point, self.shown)
+            same = _ends(self.point, self.stated)
             return [{name: end * scale for name, end in same.items()} for scale in self.scales]
         return [
             _ends(release.left_over, one, scale)
@@ -83,7 +229,6 @@ class NoiseLevel:
         ]
 
     def sure_stds(self, releases: Sequence[Release]) -> list[Ends]:
-        """Return the noise of each round by itself, at the confidence of an alarm."""
         return [
             _ends(release.left_over, one, scale)
             for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
@@ -115,25 +260,24 @@ class NoiseLevel:
 
 
 def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
-    """Return the noise of releases, with intervals at this confidence and at that of an alarm."""
     claims = [release.claimed_std for release in releases]
     claimed = all(claims)
     # Without a claim, every round has the same scale.
     scales = [(claim if claimed else None) or 1.0 for claim in claims]
     verdict = _without_noise(releases, claimed)
-    shown, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    stated, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
     rounds, sure_rounds = (_single(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
     point = math.sqrt(
         sum(release.energy / scale**2 for release, scale in zip(releases, scales, strict=True))
         / sum(release.size for release in releases)
     )
     if verdict:
-        shown, sure = _cut(shown, verdict), _cut(sure, verdict)
+        stated, sure = _cut(stated, verdict), _cut(sure, verdict)
         rounds, sure_rounds = (
             [_cut(one, verdict) for one in each] for each in (rounds, sure_rounds)
         )
         point = 0.0 if verdict == "none" else point
-    level = NoiseLevel(verdict, scales, point, shown, sure, rounds, sure_rounds)
+    level = NoiseLevel(verdict, scales, point, stated, sure, rounds, sure_rounds)
     if verdict:
         return level
     verdict = "unclaimed"
@@ -144,10 +288,7 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
 
 
 def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
-    """Return the share of the configured noise in all rounds below which an alarm would be raised.
-
-    None where the noise is not compared with a configured noise.
-    """
+    """Return the share of the configured noise below which an alarm would be raised."""
     if level.verdict not in ("as claimed", "more"):
         return None
     pairs = zip(releases, level.scales, strict=True)
@@ -197,14 +338,12 @@ def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
 
 
 def _cut(interval: Interval, verdict: str) -> Interval:
-    """Return an interval of noise that may not have been added, or was not."""
     return Interval(0.0, interval.high if verdict == "hidden" else 0.0, interval.confidence)
 
 
 def _single(
     releases: Sequence[Release], scales: Sequence[float], confidence: float
 ) -> list[Interval]:
-    """Return an interval for each round; all hold together with this confidence (Bonferroni)."""
     each = 1 - (1 - confidence) / len(releases)
     return [
         _together([release], [scale], each) for release, scale in zip(releases, scales, strict=True)
@@ -223,12 +362,10 @@ def _together(releases: Sequence[Release], scales: Sequence[float], confidence: 
 
 
 def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
-    """Return a measured standard deviation with the ends of an interval over a scale."""
     return {"point": point, "low": interval.low * scale, "high": interval.high * scale}
 
 
 def independent(releases: Sequence[Release]) -> bool:
-    """Return whether no two rounds have a rest that is alike beyond chance."""
     return not noisy_means.repeated_noise(releases, ALARM_CONFIDENCE)
 
 

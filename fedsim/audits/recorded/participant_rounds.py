@@ -1,4 +1,15 @@
-"""A participant's transcript, round by round: its own noise, and the canaries that it planted."""
+"""A participant's transcript, round by round: its own noise, and the canaries that it planted.
+
+The noise may come from NVFlare's filters. SVTPrivacy clips every number of an update to [-g, g],
+and chooses n of them by the sparse vector technique. It adds Laplace noise of scale b to these, and
+sends zeros for the others. An update and its negative lead to the same choice with the same
+probability. They therefore differ in n Laplace variables whose centres lie up to 2 g apart, whose
+epsilon is a lower bound on that of the filter.
+
+The GaussianPrivacy of NVFlare's research examples adds N(0, (s Q)^2), where Q is a percentile of
+the sizes of the update's own numbers. It clips nothing. Nothing bounds the distance of two updates,
+nor the ratio of their noises, so that epsilon is infinite.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,20 +17,198 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
+from scipy.stats import chi2
 
 from adversaries.attacks import noisy_means
-from adversaries.attacks.noisy_means import Release
+from adversaries.attacks.noisy_means import Release, std_interval
 from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding
-from fedsim.audits.recorded import left_over, transcript_release
-from fedsim.audits.recorded.filter_rounds import FILTER, ShareRounds, SvtRounds
-from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import claimed_local_std, number
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.recorded import noise_level, transcript_release
+from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding, believable
+from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_local_std, number
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
+
+GRID = 1e-4
+"""Grid of losses, over the loss of one number; losses are rounded down, so that the bound holds."""
+
+SCALAR = "a number that is not an array is sent without noise: its epsilon is infinite"
+LESS = "the Laplace noise is less than configured: {:.4g} to {:.4g} times its scale (99.99 % conf.)"
+TOTAL = (
+    "SVTPrivacy(epsilon={:g}) covers only the choice of numbers. Its own ledger adds up to epsilon "
+    "{:.4g} in {} rounds (delta 0), noise of the upload included. The measured noise leaves at "
+    "least {:.4g} at delta {:g} between an update and its negative"
+)
+
+Floats = npt.NDArray[np.float64]
+FILTER = "GaussianPrivacy"
+NARROW = 0.1
+"""Largest relative error of a round's noise that identifies it as this share of the update.
+
+A wide interval that contains 1 rejects nothing: with few numbers, noise of any fixed size fits.
+"""
+
+BY = "the class's name, its configuration and the matching noise of every round"
+
+NO_BOUND = (
+    "the noise of GaussianPrivacy is a share of the update itself, as measured in all {} rounds "
+    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. This "
+    f"rests on {BY}"
+)
+
+TOO_FEW = (
+    "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
+    "together, and in some round may be more than {:.0%} off (99.99 %), so that other noise fits "
+    "as well; record more of the model's numbers in a round"
+)
+
+
+class SvtRounds:
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._rounds: list[tuple[float, float, int, float]] = []
+        self._epsilon = 0.0
+
+    def observe(self, observed: ObservedRound) -> None:
+        mechanism = observed.mechanism
+        gamma, steps = number(mechanism, "svt_gamma"), number(mechanism, "filter_steps") or 1.0
+        release = number(mechanism, "svt_epsilon_release")
+        uploads = number(mechanism, "svt_n_upload")
+        before = observed.unprotected or {}
+        if not gamma or not release or not uploads or set(before) != set(observed.own):
+            return
+        if any(array.ndim == 0 for array in before.values()):
+            self._notes.add("alarm", SCALAR, observed.round)
+        noise = [np.zeros(0)]
+        for name, array in before.items():
+            if array.ndim:
+                sent = observed.own[name].ravel().astype(np.float64) / steps
+                clipped = np.clip(array.ravel().astype(np.float64) / steps, -gamma, gamma)
+                noise.append((sent - clipped)[sent != 0])
+        left: npt.NDArray[np.float64] = np.concatenate(noise)
+        if not left.size or not np.isfinite(left).all():
+            return
+        scale = 2 * gamma * uploads / release
+        self._rounds.append((float(np.abs(left).sum()), scale, left.size, gamma))
+        self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
+
+    def measured(self, options: Asked) -> dict[str, Any] | None:
+        """Return noise and epsilon, None without rounds; append findings."""
+        if not self._rounds:
+            return None
+        total = sum(size for _, _, size, _ in self._rounds)
+        length = sum(sum_ / scale for sum_, scale, _, _ in self._rounds)
+        stated, sure = (
+            _interval(length, total, at) for at in (options.confidence, ALARM_CONFIDENCE)
+        )
+        if sure[1] < 1:
+            options.findings.append(Finding("alarm", "", LESS.format(*sure)))
+        # Rounds may differ: the bound uses the one that reveals least.
+        reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
+        proven = laplace_epsilon(reach, total, options.delta)
+        text = TOTAL.format(
+            number(options.mechanism, "svt_epsilon") or math.nan,
+            self._epsilon,
+            len(self._rounds),
+            proven,
+            options.delta,
+        )
+        options.findings.append(Finding("caution", "", text))
+        return {
+            "filter": "SVTPrivacy",
+            "rounds": len(self._rounds),
+            "uploads": total,
+            "scale_over_configured": {
+                "point": length / total,
+                "low": stated[0],
+                "high": stated[1],
+                "confidence": options.confidence,
+            },
+            "ledger_epsilon": self._epsilon,
+            "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": proven},
+        }
+
+
+def laplace_epsilon(reach: float, count: int, delta: float) -> float:
+    """Return a lower bound on the epsilon of `count` Laplace variables, each moved by `reach`."""
+    # The import takes half a second, which other audits need not wait for.
+    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415
+
+    losses = privacy_loss_distribution.from_laplace_mechanism(
+        1.0,
+        sensitivity=reach,
+        pessimistic_estimate=False,
+        value_discretization_interval=reach * max(GRID, 1e-7 * count),
+        use_connect_dots=False,
+    )
+    return float(losses.self_compose(count).get_epsilon_for_delta(delta))
+
+
+def _interval(length: float, count: int, confidence: float) -> tuple[float, float]:
+    """Return an exact interval of b from the summed sizes S of Laplace noise: 2 S/b is chi^2."""
+    tail = (1 - confidence) / 2
+    low = 2 * length / float(chi2.isf(tail, 2 * count))
+    return low, 2 * length / float(chi2.ppf(tail, 2 * count))
+
+
+class ShareRounds:
+    def __init__(self) -> None:
+        self._rounds: list[tuple[float, int]] = []
+        self._fits = True
+
+    def observe(self, observed: ObservedRound) -> None:
+        scaled = _scaled(observed)
+        self._fits = self._fits and scaled is not None
+        if scaled is not None:
+            self._rounds.append((float(scaled @ scaled), scaled.size))
+
+    def measured(self) -> tuple[str, dict[str, Any]] | None:
+        """Return meaning and measurement; None unless every round may have such noise.
+
+        The measurement has "identified", with epsilon, only if other noise would not fit.
+        """
+        if not self._rounds or not self._fits:
+            return None
+        confidence = 1 - (1 - ALARM_CONFIDENCE) / len(self._rounds)
+        intervals = [std_interval(energy, size, confidence) for energy, size in self._rounds]
+        if not all(one.low <= 1 <= one.high for one in intervals):
+            return None
+        energy, size = (sum(part) for part in zip(*self._rounds, strict=True))
+        sure = std_interval(energy, int(size), ALARM_CONFIDENCE)
+        measurement: dict[str, Any] = {
+            "filter": FILTER,
+            "rounds": len(intervals),
+            "scale_over_configured": {
+                "point": math.sqrt(energy / size),
+                "low": sure.low,
+                "high": sure.high,
+                "confidence": ALARM_CONFIDENCE,
+            },
+        }
+        if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in intervals):
+            return TOO_FEW.format(sure.low, sure.high, len(intervals), NARROW), measurement
+        measurement["identified"] = {"epsilon": math.inf, "by": BY}
+        return NO_BOUND.format(len(intervals), sure.low, sure.high), measurement
+
+
+def _scaled(observed: ObservedRound) -> Floats | None:
+    share, percentile = (
+        number(observed.mechanism, f"gaussian_{name}") for name in ("sigma0", "max_percentile")
+    )
+    layout = Layout.of(observed.unprotected or {})
+    update, sent = (layout.vector(arrays) for arrays in (observed.unprotected or {}, observed.own))
+    if not share or percentile is None or not 0 <= percentile <= 100:
+        return None
+    if update is None or sent is None or not update.any() or not believable(update, sent):
+        return None
+    most = float(np.percentile(np.abs(update[update != 0]), percentile))
+    with np.errstate(over="ignore", divide="ignore"):  # a share of numbers near 0
+        scaled = (sent - update) / (share * most)
+    return scaled if believable(scaled) else None
+
 
 TOWARDS = "the server, which sees this client's noised update by itself"
 
@@ -52,8 +241,6 @@ UNDECLARED = (
 
 
 class ParticipantRounds:
-    """Measurements of a participant's transcript, round by round; `node` is the participant."""
-
     def __init__(self, notes: Notes, node: int) -> None:
         self._notes = notes
         self._node = node
@@ -66,7 +253,6 @@ class ParticipantRounds:
         self._pending: ObservedRound | None = None
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read the next round, and with its model the outcome of the previous one."""
         pending = self._pending
         if pending is not None:
             after = observed.aggregate if observed.round == pending.round else None
@@ -88,18 +274,17 @@ class ParticipantRounds:
         elif observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
-    def measured(self, asked: Asked) -> Measured:
-        """Return noise and canaries of all rounds so far; append findings."""
-        findings = asked.findings
+    def measured(self, options: Asked) -> Measured:
+        findings = options.findings
         release = canary = None
         if self._local:
-            release = transcript_release.measured(self._local, TOWARDS, asked)
-            findings += _understated(release, asked.mechanism)
+            release = transcript_release.measured(self._local, TOWARDS, options)
+            findings += _understated(release, options.mechanism)
             unlikely = noisy_means.fit(self._local)
             if unlikely < 1 - ALARM_CONFIDENCE:
                 findings.append(Finding("alarm", "", UNCLIPPED.format(unlikely)))
         if self._scored:
-            canary = canary_measured(self._scored, asked.delta, asked.confidence)
+            canary = canary_measured(self._scored, options.delta, options.confidence)
         if self._unread:
             share = self._share.measured() if self._unread == {FILTER} else None
             if share is not None:
@@ -111,22 +296,22 @@ class ParticipantRounds:
                 why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
             findings.append(Finding("caution", "", why))
             return Measured(None, canary, why, "client", filtered)
-        filtered = self._svt.measured(asked)
+        filtered = self._svt.measured(options)
         if filtered is not None:
             return Measured(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
             findings.append(Finding("note", "", NOTHING_MEASURED))
         return Measured(release, canary, "" if release else NOTHING_MEASURED)
 
-    def _score(self, seen: ObservedRound, canary: Canary, after: Arrays) -> None:
-        if vector(after).shape != vector(seen.model).shape:
-            self._notes.add("alarm", "the aggregate has other shapes", seen.round)
+    def _score(self, observed: ObservedRound, canary: Canary, after: Arrays) -> None:
+        if vector(after).shape != vector(observed.model).shape:
+            self._notes.add("alarm", "the aggregate has other shapes", observed.round)
             return
-        score = canaries.score(seen.model, after, canary.seed)
+        score = canaries.score(observed.model, after, canary.seed)
         if not math.isfinite(score):
-            self._notes.add("alarm", "the aggregate is not finite", seen.round)
+            self._notes.add("alarm", "the aggregate is not finite", observed.round)
             return
-        self._scored.append(Scored(seen.round, canary.coin, score))
+        self._scored.append(Scored(observed.round, canary.coin, score))
 
     def _observe_local(self, observed: ObservedRound, unprotected: Arrays) -> None:
         layout = Layout.of(observed.model)
@@ -136,17 +321,17 @@ class ParticipantRounds:
             text = "the update has other shapes than the model"
             self._notes.add("alarm", text, observed.round)
             return
-        if not left_over.believable(before, trained, sent):
+        if not noise_level.believable(before, trained, sent):
             self._notes.add("alarm", "the update is not finite", observed.round)
             return
         norm = number(observed.mechanism, "local_clipping_norm")
         change = noisy_means.clipped(trained - before, norm)
         noise = sent - before - change
         units = layout.units(before, sent)
-        release = left_over.reduced(
+        release = noise_level.reduced(
             observed.round,
             noise,
-            {self._node: left_over.contribution(1.0, change, noise)},
+            {self._node: noise_level.contribution(1.0, change, noise)},
             layout,
             # Clipping, restoring and noise each round in the model's precision.
             Rounding(units, 3, self._dither.draw(units)),
@@ -157,7 +342,6 @@ class ParticipantRounds:
 
 
 def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[Finding]:
-    """Return the finding of noise that keeps less than LocalDpMod's configured epsilon."""
     claimed = number(mechanism, "local_epsilon")
     delta = number(mechanism, "local_delta")
     multiplier = release["proven"]["noise_multiplier"]
@@ -176,27 +360,12 @@ def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> li
 
 @dataclass(frozen=True)
 class Scored:
-    """A canary round with a known outcome.
-
-    Attributes:
-        round: its number in the transcript.
-        coin: whether the client sent the long canary instead of the short one.
-        score: shift of the model along the canary, from `canaries.score`.
-    """
-
     round: int
     coin: bool
     score: float
 
 
 def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
-    """Return the measurement by a client's canaries, as report.json has it.
-
-    Args:
-        scored: rounds of one client, in order: each belief uses the earlier ones.
-        confidence: of the intervals and the bound of one round. The bound of all rounds under
-            "proven" holds with `ALARM_CONFIDENCE`.
-    """
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
     effect = canaries.effect(coins, scores, confidence)

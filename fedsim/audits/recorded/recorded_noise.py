@@ -1,10 +1,13 @@
-"""The recorded mechanism of a round, or of a step of DP-SGD, in believable numbers."""
+"""Recorded mechanisms in believable numbers, the clients' own epsilons, and what an audit notes."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.federation.transcripts.records import ObservedRound
 
 CONFIGURED = 1e-30, 1e30
@@ -29,7 +32,6 @@ NUMBERS = (
     "accountant_noise_multiplier",
     "accountant_sample_rate",
 )
-"""Numbers that an audit reads from a mechanism."""
 
 
 def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
@@ -56,7 +58,6 @@ def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def number(mechanism: Mapping[str, Any], name: str) -> float | None:
-    """Return a recorded number; None without a believable one."""
     value = mechanism.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -64,7 +65,6 @@ def number(mechanism: Mapping[str, Any], name: str) -> float | None:
 
 
 def unbelievable(value: Any) -> bool:
-    """Return whether a value is a number outside the believed range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     smallest, largest = CONFIGURED
@@ -87,22 +87,14 @@ class Step:
         place: index in the file, from 1.
         engine: name of its recorder, one for each engine or process.
         parameters: size of the whole model; the transcript may have a part of it.
-        divisor: d, above 0.
-        clipping_norm: C.
-        noise_multiplier: z of the sum.
         sample_rate: q, if batches are declared Poisson samples; 1 for all records.
-        batch: number of records in the batch.
-        members: the records of the batch.
-        records: N.
         sum_length: |S| of the whole clipped sum.
         expected: expected size of the batch, N q rounded down, where N was not recorded.
         accumulated: number of batches in the step.
-        sampling: name of the sampling.
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
         weight: total weight of all users, which divides the release later.
         weights_differ: whether two weights differed so far; None if unknown.
-        charged: the accountant's record.
         clipped: whether the sum is that of clipped gradients; None if it was not checked.
     """
 
@@ -129,10 +121,7 @@ class Step:
 
 
 def step_of(place: int, observed: ObservedRound) -> Step | None:
-    """Return a recorded step; None if its divisor is not a number above 0.
-
-    place: index of the step in the file, from 1.
-    """
+    """Return a recorded step; None if its divisor is not a number above 0."""
     mechanism = observed.mechanism
     divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")
     if not divisor or divisor < 0:
@@ -175,3 +164,126 @@ def _charge(observed: ObservedRound) -> Charge | None:
     if multiplier is None or rate is None or not 0 < rate <= 1 or not steps:
         return None
     return Charge(multiplier, rate, int(steps))
+
+
+LEAST = 1e-4
+"""Smallest epsilon; smaller numbers may be an optimiser's eps, such as 1e-8."""
+
+
+class Epsilon(NamedTuple):
+    value: float
+    metric: str
+
+
+def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
+    reported = [
+        Epsilon(float(value), name)
+        for name, value in metrics.items()
+        if {"epsilon", "eps"} & set(re.split(r"[^a-z]+", name.lower()))
+        and isinstance(value, int | float)
+        and value >= LEAST
+    ]
+    return max(reported, default=None)
+
+
+def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]:
+    reported = {node: reported_epsilon(reply.metrics) for node, reply in observed.replies.items()}
+    if not reported:
+        value = number(observed.mechanism, "client_epsilon")
+        named = str(observed.mechanism.get("client_epsilon_metric", "epsilon"))
+        reported = {node or 0: None if value is None else Epsilon(value, named)}
+    return {node: epsilon for node, epsilon in reported.items() if epsilon is not None}
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The clients' own epsilons of a run.
+
+    Attributes:
+        total: largest epsilon of one client's reports over its rounds.
+        kept: whether that client's reports rise in every round, as those of one engine do. The last
+            is then its total; else the reports are summed.
+        metrics: names under which clients report, sorted.
+    """
+
+    clients: int
+    largest: float
+    total: float
+    kept: bool
+    metrics: tuple[str, ...]
+
+    @property
+    def named(self) -> str:
+        return ", ".join(map(repr, self.metrics))
+
+    def __str__(self) -> str:
+        basis = (
+            "its reports rise in every round, as one engine's do, so that the last one counts"
+            if self.kept
+            else "a new engine in every round counts only that round, so that reports and their "
+            "deltas add up (basic composition)"
+        )
+        return (
+            f"{self.clients} clients report an epsilon of their own ({self.named}) for their "
+            f"records: up to {self.largest:.4g} in one report, {self.total:.4g} in all rounds of a "
+            f"client ({basis}); this audit cannot check it"
+        )
+
+
+def composed(reports: Iterable[Sequence[Epsilon]]) -> Reported | None:
+    clients, names = [], set[str]()
+    for each in reports:
+        series = [one.value for one in each]
+        names |= {one.metric for one in each}
+        kept = len(series) > 1 and all(a < b for a, b in pairwise(series))
+        clients.append((series[-1] if kept else sum(series), kept, max(series)))
+    if not clients:
+        return None
+    total, kept, _ = max(clients)
+    largest = max(largest for *_, largest in clients)
+    return Reported(len(clients), largest, total, kept, tuple(sorted(names)))
+
+
+class Notes:
+    """Findings of single rounds; equal ones become one finding with all of their rounds."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[Severity, str], list[int]] = {}
+
+    def add(self, severity: Severity, text: str, round: int) -> None:
+        self._rounds.setdefault((severity, text), []).append(round)
+
+    def findings(self) -> list[Finding]:
+        return [
+            Finding(severity, "", text, rounds=tuple(rounds))
+            for (severity, text), rounds in self._rounds.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a report, and its findings, to which measurements append."""
+
+    mechanism: Mapping[str, Any]
+    delta: float
+    confidence: float
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measurements of all rounds of a vantage point.
+
+    Attributes:
+        release: noise and clients, from `transcript_release.measured`; None if unknown.
+        canary: from `participant_rounds.canary_measured`; None without canaries.
+        unmeasured: why there is no release, "" if there is one.
+        unit: unit of all of this, one of `records.UNITS`.
+        filtered: for a filter that is not a Gaussian mechanism; else None.
+    """
+
+    release: dict[str, Any] | None = None
+    canary: dict[str, Any] | None = None
+    unmeasured: str = ""
+    unit: str = "client"
+    filtered: dict[str, Any] | None = None

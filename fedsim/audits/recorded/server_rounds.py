@@ -12,11 +12,10 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding, Severity
-from fedsim.audits.recorded import left_over, noise_level, transcript_release
-from fedsim.audits.recorded.left_over import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import claimed_std, number
-from fedsim.audits.recorded.transcript_findings import Asked, Measured, Notes
+from fedsim.audits.judgement.claim import Finding, Severity
+from fedsim.audits.recorded import noise_level, transcript_release
+from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_std, number
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
 
@@ -58,7 +57,6 @@ RATE = (
 )
 
 WEIGHTINGS = ("uniform", "examples")
-
 EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
 """Logarithm of an e-value that counts as proof: chance rarely gives larger ones."""
 
@@ -91,42 +89,38 @@ class _Seen:
     def update(self, node: int) -> Floats | None:
         """Return a node's update [P] as it is averaged; None if its reply is not such a model."""
         sent = self.layout.vector(self.observed.replies[node].arrays)
-        if sent is None or not left_over.believable(sent):
+        if sent is None or not noise_level.believable(sent):
             return None
         return noisy_means.clipped(sent - self.before, self.norm if self.by_server else None)
 
 
 class ServerRounds:
-    """Measurements of a server's transcript, round by round."""
-
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._weighting = Weighting()
         self._dither = Dither()
 
     def observe(self, observed: ObservedRound) -> None:
-        """Read the next round: subtract the mean of the updates, and keep the rest."""
-        seen = self._seen(observed)
-        if seen is None:
+        view = self._seen(observed)
+        if view is None:
             return
         weighted = weights(observed)
-        means = self._means(seen, weighted)
+        means = self._means(view, weighted)
         if means is not None:
-            self._weighting.add(self._reduced(seen, weighted, means), means)
+            self._weighting.add(self._reduced(view, weighted, means), means)
 
-    def measured(self, asked: Asked) -> Measured:
-        """Return the noise of all rounds so far; append findings."""
-        findings = asked.findings
-        name, basis = self._weighting.chosen(asked.mechanism.get("aggregation"))
+    def measured(self, options: Asked) -> Measured:
+        findings = options.findings
+        name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
             findings.append(Finding("note", "", "no round released an aggregate; nothing to audit"))
             return Measured(unmeasured="no round released an aggregate")
-        if why := _no_mean(releases, asked.mechanism):
+        if why := _no_mean(releases, options.mechanism):
             findings.append(Finding("caution", "", why))
             return Measured(unmeasured=why)
-        declared = asked.mechanism.get("aggregation") == "declared"
-        release = transcript_release.measured(releases, TOWARDS, asked, declared=declared)
+        declared = options.mechanism.get("aggregation") == "declared"
+        release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
         against = self._weighting.against
         release |= {
             "weighting": name,
@@ -134,11 +128,10 @@ class ServerRounds:
             "weighting_evidence": {f"against_{name}": against[name] for name in WEIGHTINGS},
         }
         if release["claimed_noise_multiplier"]:
-            findings += self._weighting.imbalance(name, asked.mechanism)
+            findings += self._weighting.imbalance(name, options.mechanism)
         return Measured(release)
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
-        """Return a round that can be audited; for others None, with a note that says why."""
         if observed.aggregate is None or not observed.replies:
             text = "no aggregate: the round released nothing"
             self._notes.add("note", text, observed.round)
@@ -149,7 +142,7 @@ class ServerRounds:
             text = "the model has no floating-point parameters"
             self._notes.add("alarm", text, observed.round)
             return None
-        if after is None or not left_over.believable(after, before):
+        if after is None or not noise_level.believable(after, before):
             text = "the model or its aggregate is not finite, or they differ in shape"
             self._notes.add("alarm", text, observed.round)
             return None
@@ -158,53 +151,48 @@ class ServerRounds:
         return _Seen(observed, layout, before, after, norm, by_server)
 
     def _means(
-        self, seen: _Seen, weights: Mapping[str, Mapping[int, float]]
+        self, view: _Seen, weights: Mapping[str, Mapping[int, float]]
     ) -> dict[str, Floats] | None:
-        """Return the mean of the updates [P] under each weighting; None if one is invalid."""
-        means = {name: np.zeros_like(seen.before) for name in weights}
-        for node in seen.observed.replies:
-            update = seen.update(node)
+        means = {name: np.zeros_like(view.before) for name in weights}
+        for node in view.observed.replies:
+            update = view.update(node)
             if update is None:
-                self._notes.add("alarm", BAD_REPLY.format(node), seen.observed.round)
+                self._notes.add("alarm", BAD_REPLY.format(node), view.observed.round)
                 return None
-            if seen.norm and math.sqrt(update @ update) > seen.norm * (1 + EXCESS):
-                self._notes.add("alarm", UNCLIPPED.format(node), seen.observed.round)
+            if view.norm and math.sqrt(update @ update) > view.norm * (1 + EXCESS):
+                self._notes.add("alarm", UNCLIPPED.format(node), view.observed.round)
             for name in means:
                 means[name] += weights[name][node] * update
         return means
 
     def _reduced(
-        self,
-        seen: _Seen,
-        weights: Mapping[str, Mapping[int, float]],
-        means: Mapping[str, Floats],
+        self, view: _Seen, weights: Mapping[str, Mapping[int, float]], means: Mapping[str, Floats]
     ) -> dict[str, Release]:
         """Return the release under each weighting.
 
         Each update is computed a second time, so that memory does not hold all of them.
         """
-        observed = seen.observed
-        noises = {name: seen.after - seen.before - mean for name, mean in means.items()}
+        observed = view.observed
+        noises = {name: view.after - view.before - mean for name, mean in means.items()}
         parts: dict[str, dict[int, Contribution]] = {name: {} for name in means}
         for node in observed.replies:
-            update = seen.update(node)
+            update = view.update(node)
             assert update is not None  # `_means` has refused other replies
             for name, noise in noises.items():
-                parts[name][node] = left_over.contribution(weights[name][node], update, noise)
-        units = seen.layout.units(seen.before, seen.after)
+                parts[name][node] = noise_level.contribution(weights[name][node], update, noise)
+        units = view.layout.units(view.before, view.after)
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
         rounding = Rounding(units, len(observed.replies) / 3 + 3, self._dither.draw(units))
-        claims = Claims(seen.norm, claimed_std(observed.mechanism), self._count_std(observed))
+        claims = Claims(view.norm, claimed_std(observed.mechanism), self._count_std(observed))
         return {
-            name: left_over.reduced(
-                observed.round, noise, parts[name], seen.layout, rounding, claims, means[name]
+            name: noise_level.reduced(
+                observed.round, noise, parts[name], view.layout, rounding, claims, means[name]
             )
             for name, noise in noises.items()
         }
 
     def _count_std(self, observed: ObservedRound) -> float | None:
-        """Return the noise on the count of adaptive clipping; None for fixed clipping."""
         mechanism = observed.mechanism
         before, after = (number(mechanism, f"{of}clipping_norm") for of in ("", "noise_"))
         moved = after is not None and before != after
@@ -218,7 +206,6 @@ class ServerRounds:
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
-    """Return why the rest of the aggregates is not noise alone; "" if it is."""
     if all(release.noiseless for release in releases):
         return ""  # no rest: the aggregate is the mean, by whatever code
     aggregation = mechanism.get("aggregation")
@@ -229,7 +216,6 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
 
 
 def misfit(releases: Sequence[Release]) -> str:
-    """Return why noise and beliefs cannot be measured from the rest; "" if they can."""
     # Half of an alarm's error is for the size of the rate, half for the rest after it.
     doubt = (1 - ALARM_CONFIDENCE) / 2
     less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"
@@ -252,19 +238,11 @@ def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
 
 
 class Weighting:
-    """The releases of all rounds under either weighting, and the evidence against each."""
-
     def __init__(self) -> None:
         self.against = dict.fromkeys(WEIGHTINGS, 0.0)
         self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
 
     def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
-        """Read a round.
-
-        Args:
-            releases: by weighting; "examples" may be missing.
-            means: mean update [P] by weighting; their distance tells the weightings apart.
-        """
         for name, release in releases.items():
             self._releases[name].append(release)
         if len(releases) < len(WEIGHTINGS):
@@ -296,11 +274,9 @@ class Weighting:
         return ("examples" if likelier else "uniform"), "the aggregate"
 
     def releases(self, name: str) -> Sequence[Release]:
-        """Return the releases of all rounds under one weighting."""
         return self._releases[name]
 
     def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
-        """Return the finding of a client that weighs more than the 1/n that the noise assumes."""
         presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)

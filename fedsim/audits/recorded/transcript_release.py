@@ -12,11 +12,10 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.judge import Finding, alarms
+from fedsim.audits.judgement.claim import Finding, alarms
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.left_over import SIMULATION_SEED
-from fedsim.audits.recorded.noise_level import Ends, NoiseLevel
-from fedsim.audits.recorded.transcript_findings import Asked
+from fedsim.audits.recorded.noise_level import SIMULATION_SEED, Ends, NoiseLevel
+from fedsim.audits.recorded.recorded_noise import Asked
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 BYSTANDERS = 20
@@ -39,21 +38,13 @@ NO_SCORES = (
 
 
 def measured(
-    releases: Sequence[Release],
-    towards: str,
-    asked: Asked,
-    *,
-    declared: bool = False,
+    releases: Sequence[Release], towards: str, options: Asked, *, declared: bool = False
 ) -> dict[str, Any]:
-    """Return noise and clients of a run's releases; append findings.
-
-    declared: whether the user declared clipping and noise, instead of Flower's own code.
-    """
-    delta, confidence, findings = asked.delta, asked.confidence, asked.findings
+    delta, confidence, findings = options.delta, options.confidence, options.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
-    shown = level.stds(releases)
-    measured_stds = [ends["point"] for ends in shown]
+    stated = level.stds(releases)
+    measured_stds = [ends["point"] for ends in stated]
     # Beliefs use an uncontradicted claim, which is more exact than the measurement.
     hidden = level.verdict == "hidden"
     exact = hidden or level.verdict == "as claimed"
@@ -73,9 +64,9 @@ def measured(
             findings.append(Finding("note", "", NO_SCORES))
     return {
         "towards": towards,
-        **noise_values(releases, level, shown, confidence),
+        **noise_values(releases, level, stated, confidence),
         "round_numbers": [release.round for release in releases],
-        "clients": _clients(releases, shown, stds, delta),
+        "clients": _clients(releases, stated, stds, delta),
         "proven": _proven(releases, level, stds, delta),
         "empirical": empirical,
         "independent": noise_level.independent(releases),
@@ -94,11 +85,10 @@ def _claimed(releases: Sequence[Release]) -> bool:
 
 
 def noise_values(
-    releases: Sequence[Release], level: NoiseLevel, shown: Sequence[Ends], confidence: float
+    releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Ends], confidence: float
 ) -> dict[str, Any]:
-    """Return the configured and measured noise, in all and round by round."""
     claimed = _claimed(releases)
-    ends = {"point": level.point, "low": level.shown.low, "high": level.shown.high}
+    ends = {"point": level.point, "low": level.stated.low, "high": level.stated.high}
     return {
         "parameters": releases[0].size,
         "clipped": all(release.clipping_norm is not None for release in releases),
@@ -114,7 +104,7 @@ def noise_values(
         "rounding_std": [release.rounding for release in releases],
         "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
         "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
-        "noise_multiplier": noise_multipliers(releases, shown),
+        "noise_multiplier": noise_multipliers(releases, stated),
     }
 
 
@@ -151,7 +141,6 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
 def noise_multipliers(
     releases: Sequence[Release], noises: Sequence[Ends]
 ) -> dict[str, float | None] | None:
-    """Return the multiplier of equal steps, by end of an interval; None if unknown."""
     multipliers = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
     return None if None in multipliers.values() else multipliers
 
@@ -159,7 +148,6 @@ def noise_multipliers(
 def _clients(
     releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
 ) -> list[dict[str, Any]]:
-    """Return for each client the guarantee of the measured noise, and the belief."""
     nodes = sorted({node for release in releases for node in release.contributions})
     return [_client(node, releases, noises, stds, delta) for node in nodes]
 
@@ -263,7 +251,6 @@ def _empirical(
 
 
 def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the client with the largest epsilon; of equals, the one with the largest belief."""
     return least_protected(release)[0]
 
 

@@ -10,8 +10,10 @@ be written, are raised before the training.
 """
 
 import logging
+import math
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,15 +27,180 @@ from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
 from adversaries.statistics import canaries
-from fedsim.audits.app.introspection import configuration_findings, weighting_key
-from fedsim.audits.recording import flower_messages as messages
-from fedsim.audits.recording.flower_messages import Declared
-from fedsim.audits.recording.recorder_sink import RoundSink, Sink, append, safely
+from fedsim.audits.app.introspection import (
+    averages,
+    chain,
+    configuration_findings,
+    configuration_of,
+    local_noise,
+    own_code,
+    weighting_key,
+)
+from fedsim.audits.recorded import recorded_noise
+from fedsim.audits.recording.loop import RoundSink, Sink, append, safely
 from fedsim.common.randomness import Role, generator
-from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound, Reply, Scalar
+from fedsim.federation.transcripts.records import (
+    UNITS,
+    Arrays,
+    Canary,
+    ObservedRound,
+    Reply,
+    Scalar,
+    Value,
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The user's statements about a strategy that cannot be read off it; None if unstated.
+
+    They state that it releases the mean of n updates, each clipped to C as a whole, plus
+    N(0, (z C / n)^2) on every parameter.
+
+    Attributes:
+        clipping_norm: C, above 0.
+        noise_multiplier: z, at least 0; needs C.
+        unit: protected unit of the claim: a "client" with its whole update, or a "record" of a
+            client's data.
+
+    Raises:
+        InputError: a value is out of range, or z is given without C.
+    """
+
+    clipping_norm: float | None = None
+    noise_multiplier: float | None = None
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        norm, multiplier = self.clipping_norm, self.noise_multiplier
+        if norm is not None and not 0 < norm < math.inf:
+            raise InputError(f"clipping_norm is {norm}; it must be above 0")
+        if multiplier is not None and not 0 <= multiplier < math.inf:
+            raise InputError(f"noise_multiplier is {multiplier}; it must be at least 0")
+        if multiplier is not None and norm is None:
+            raise InputError("noise_multiplier is in units of clipping_norm: give that too")
+        if self.unit is not None and self.unit not in UNITS:
+            raise InputError(f"unit is '{self.unit}'; it must be one of {', '.join(UNITS)}")
+
+    def check(self, strategy: Strategy) -> None:
+        if self.clipping_norm is not None and configuration_of(strategy).central is not None:
+            raise InputError(
+                f"{type(strategy).__name__} is Flower's own, and states its clipping and noise "
+                "itself; declare neither clipping_norm nor noise_multiplier"
+            )
+
+
+def mechanism_of(
+    strategy: Strategy, declared: Declared, replies: int | None = None
+) -> dict[str, Scalar]:
+    configuration = configuration_of(strategy)
+    central = configuration.central
+    mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
+    keys: dict[str, Scalar] = {
+        "strategy": configuration.strategies[0],
+        "inner_strategy": configuration.strategies[-1],
+        # The aggregate of the innermost strategy decides whether the whole is a mean.
+        "aggregation": "mean" if mean and own_code(chain(strategy)) is None else "other",
+    }
+    if key := weighting_key(strategy):
+        keys["weighted_by"] = key
+    if central is not None:
+        keys |= {
+            "clipping": "client" if central.client_clips else "server",
+            "noise_multiplier": central.noise_multiplier,
+            "clipping_norm": central.clipping_norms[0],
+            "num_sampled_clients": central.sampled_clients,
+            "adaptive": central.adaptive,
+        }
+        if central.adaptive:
+            keys["clipped_count_std"] = central.count_std
+    if declared.unit is not None:
+        keys["unit"] = declared.unit
+    if declared.clipping_norm is not None:
+        keys |= {
+            "aggregation": "declared",
+            "clipping": "server",
+            "clipping_norm": declared.clipping_norm,
+        }
+        if declared.noise_multiplier is not None:
+            keys["noise_multiplier"] = declared.noise_multiplier
+            if replies:
+                keys["num_sampled_clients"] = replies
+    return keys
+
+
+def client_mechanism(
+    message: Message, reply: Message, local_dp: LocalDpMod | None
+) -> dict[str, Scalar]:
+    """Return what a client knows of the noise: the server's norm, its own noise and epsilon."""
+    keys: dict[str, Scalar] = {}
+    for config in message.content.config_records.values():
+        norm = config.get("clipping_norm")
+        if isinstance(norm, float):
+            keys |= {"clipping": "client", "clipping_norm": norm}
+    if local_dp is not None:
+        keys |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
+    if reply.has_error():
+        return keys
+    epsilon = recorded_noise.reported_epsilon(_metrics(reply))
+    if epsilon is not None:
+        keys |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
+    return keys
+
+
+def evaluated(message: Message) -> ObservedRound:
+    return ObservedRound(round_number(message), aggregate=arrays(message))
+
+
+def arrays(message: Message) -> dict[str, np.ndarray]:
+    records = message.content.array_records
+    if len(records) == 1:
+        return of_record(next(iter(records.values())))
+    return {
+        f"{name}/{key}": array
+        for name, record in records.items()
+        for key, array in of_record(record).items()
+    }
+
+
+def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
+    return {key: np.array(array.numpy()) for key, array in record.items()}
+
+
+def reply_of(message: Message, weighting_key: str) -> Reply:
+    metrics = _metrics(message)
+    weight = metrics.get(weighting_key)
+    weight = float(weight) if isinstance(weight, int | float) else None
+    return Reply(arrays(message), weight, metrics)
+
+
+def _metrics(message: Message) -> dict[str, Value]:
+    return {
+        key: list(value) if isinstance(value, list) else value
+        for record in message.content.metric_records.values()
+        for key, value in record.items()
+    }
+
+
+def round_number(message: Message) -> int:
+    for config in message.content.config_records.values():
+        number = config.get("server-round")
+        if isinstance(number, int):
+            return number
+    raise ValueError("the message has no server-round")
+
+
+def is_training(message: Message) -> bool:
+    return message.metadata.message_type.startswith("train")
+
+
+def node_of(context: Context) -> int:
+    """Return the partition of a client; its node id if it has none."""
+    partition = context.node_config.get("partition-id")
+    return partition if isinstance(partition, int) else context.node_id
+
 
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
-
 IDLE_SHARE = 1e-3
 """Default length of the short canary over the long one: small, but not 0."""
 
@@ -108,24 +275,24 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
         def captured(message: Message, context: Context) -> Message:
             reply = call_next(message, context)
             if not reply.has_error():
-                unprotected.update(safely(messages.arrays, reply) or {})
+                unprotected.update(safely(arrays, reply) or {})
             return reply
 
-        received = safely(messages.arrays, message) or {}
-        if local_dp is not None and messages.is_training(message):
+        received = safely(arrays, message) or {}
+        if local_dp is not None and is_training(message):
             reply = local_dp(message, context, captured)
         else:
             reply = call_next(message, context)
 
         def observed() -> ObservedRound:
-            if not messages.is_training(message):
-                return messages.evaluated(message)
+            if not is_training(message):
+                return evaluated(message)
             return ObservedRound(
-                round=messages.round_number(message),
+                round=round_number(message),
                 model=received,
-                own={} if reply.has_error() else messages.arrays(reply),
+                own={} if reply.has_error() else arrays(reply),
                 unprotected=unprotected if local_dp is not None and unprotected else None,
-                mechanism=messages.client_mechanism(message, reply, local_dp),
+                mechanism=client_mechanism(message, reply, local_dp),
             )
 
         _append(path, context, app, "fedsim.recording.recording_mod", observed)
@@ -172,20 +339,20 @@ def canary_mod(
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
         recorder = "fedsim.recording.canary_mod"
-        if not messages.is_training(message):
-            _append(path, context, app, recorder, lambda: messages.evaluated(message))
+        if not is_training(message):
+            _append(path, context, app, recorder, lambda: evaluated(message))
             return reply
         if reply.has_error():
             return reply
-        round, received = messages.round_number(message), messages.arrays(message)
-        canary = _toss(seed, round, messages.node_of(context), norm, idle)
+        round, received = round_number(message), arrays(message)
+        canary = _toss(seed, round, node_of(context), norm, idle)
         length = norm if canary.coin else idle
         sent = canaries.displaced(received, canary.seed, length)
         name = next(iter(reply.content.array_records))
         reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
 
         def observed() -> ObservedRound:
-            mechanism = messages.client_mechanism(message, reply, None)
+            mechanism = client_mechanism(message, reply, None)
             return ObservedRound(round, model=received, mechanism=mechanism, canary=canary)
 
         _append(path, context, app, recorder, observed)
@@ -195,14 +362,11 @@ def canary_mod(
 
 
 class _ServerRecorder:
-    """Wraps three methods of a strategy to record its rounds."""
-
     def __init__(self, strategy: Strategy, sink: RoundSink, declared: Declared) -> None:
         self._strategy, self._sink, self._declared = strategy, sink, declared
         self._pending: dict[int, tuple[Arrays, tuple[int, ...], dict[str, Scalar]]] = {}
 
     def attach(self) -> None:
-        """Replace three methods of the instance by the ones below, which call them."""
         strategy: Any = self._strategy
         strategy.configure_train = partial(self._configure_train, strategy.configure_train)
         strategy.aggregate_train = partial(self._aggregate_train, strategy.aggregate_train)
@@ -211,27 +375,25 @@ class _ServerRecorder:
     def _configure_train(
         self, configure: Callable[..., Any], server_round: int, arrays: ArrayRecord, *rest: Any
     ) -> Any:
-        """Keep the model at the start of a round, and its participants."""
         # Before the call, which may change an adaptive clipping norm.
-        mechanism = safely(messages.mechanism, self._strategy, self._declared) or {}
+        mechanism = safely(mechanism_of, self._strategy, self._declared) or {}
         sent = list(configure(server_round, arrays, *rest))
         with self._sink.guarded():
             participants = tuple(sorted(m.metadata.dst_node_id for m in sent))
-            model = messages.of_record(arrays)
+            model = of_record(arrays)
             self._pending[server_round] = model, participants, mechanism
         return sent
 
     def _aggregate_train(
         self, aggregate: Callable[..., Any], server_round: int, replies: Iterable[Message]
     ) -> Any:
-        """Record the replies of a round's clients, and their aggregate."""
         replies = list(replies)
         key = weighting_key(self._strategy)
         # Before the call, which may clip the replies in place.
-        seen: dict[int, Reply] = {}
+        replies_by_node: dict[int, Reply] = {}
         with self._sink.guarded():
-            seen = {
-                message.metadata.src_node_id: messages.reply_of(message, key)
+            replies_by_node = {
+                message.metadata.src_node_id: reply_of(message, key)
                 for message in replies
                 if message.has_content()
             }
@@ -241,7 +403,7 @@ class _ServerRecorder:
             if "clipping_norm" in mechanism:
                 # Flower's adaptive clipping scales its noise to the norm of the next round. A
                 # declared multiplier is for the updates that arrived.
-                after = messages.mechanism(self._strategy, self._declared, len(seen))
+                after = mechanism_of(self._strategy, self._declared, len(replies_by_node))
                 mechanism["noise_clipping_norm"] = after["clipping_norm"]
                 if "num_sampled_clients" in after:
                     mechanism["num_sampled_clients"] = after["num_sampled_clients"]
@@ -249,8 +411,8 @@ class _ServerRecorder:
                 ObservedRound(
                     server_round,
                     model=model,
-                    replies=dict(sorted(seen.items())),
-                    aggregate=None if aggregated is None else messages.of_record(aggregated),
+                    replies=dict(sorted(replies_by_node.items())),
+                    aggregate=None if aggregated is None else of_record(aggregated),
                     participants=participants,
                     mechanism=mechanism,
                 )
@@ -258,7 +420,6 @@ class _ServerRecorder:
         return aggregated, metrics
 
     def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
-        """Begin the transcript when the run starts, and end it with the run."""
         self._sink.begin(str(grid.run.run_id))
         for finding in safely(configuration_findings, self._strategy) or []:
             log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)
@@ -280,7 +441,7 @@ def _append(
     observed: Callable[[], ObservedRound],
 ) -> None:
     run = str(context.run_id)
-    append(path, lambda: messages.node_of(context), run, app, recorder, observed)
+    append(path, lambda: node_of(context), run, app, recorder, observed)
 
 
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:

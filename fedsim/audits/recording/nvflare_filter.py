@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.recorder_sink import append, safely
+from fedsim.audits.recording.loop import append, safely
 from fedsim.federation.transcripts.records import ObservedRound, Scalar
 
 try:
@@ -67,7 +67,6 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         self.filter.handle_event(event_type, fl_ctx)
 
     def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
-        """Return the result of the filter for a site's DXO, and record it."""
         before = safely(_copied, dxo.data) or {}
         steps = dxo.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)
         result = self.filter.process_dxo(dxo, shareable, fl_ctx)
@@ -98,8 +97,8 @@ class NVFlareFilter(DXOFilter):  # type: ignore[misc]  # NVFlare has no types
         if self.noise_std is not None:
             keys["local_noise_std"] = self.noise_std
         prefix, names = CONFIGURED.get(type(self.filter).__name__, ("", ()))
-        known = {name: getattr(self.filter, name, None) for name in names}
-        keys |= {f"{prefix}_{name}": float(of) for name, of in known.items() if of is not None}
+        values = {name: getattr(self.filter, name, None) for name in names}
+        keys |= {f"{prefix}_{name}": float(of) for name, of in values.items() if of is not None}
         if prefix == "svt":
             budget = dxo.get_meta_prop("svt_privacy_budget", None) or {}
             for name in ("epsilon_total", "epsilon_release", "n_upload"):
@@ -113,6 +112,5 @@ def _copied(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _number(site: str) -> int:
-    """Return the number at the end of a site's name; 0 without one."""
     number = re.search(r"\d+$", site)
     return int(number.group()) if number else 0

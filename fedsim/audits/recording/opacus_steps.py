@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder
-from fedsim.audits.recording.recorder_sink import Sink, safely
+from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder, Sink, safely
 from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 from fedsim.federation.transcripts.records import Scalar
 
 Recorded = TypeVar("Recorded")
-
 MISSING = "Opacus is not installed; install it with pip install opacus"
 
 NOT_OPACUS = (
@@ -36,11 +34,8 @@ DISTRIBUTED = (
 )
 
 UNRECORDED = "the model took a step with gradients that no recorded step released"
-
 CHANGED = "the model took a step along gradients that differ from the recorded ones"
-
 POISSON, OWN_BATCHES = "poisson", "the loop itself, which trains on other records than the loader's"
-
 _OPEN: dict[str, Recorder] = {}
 """Recorders of this process by path: an engine that is built anew continues the same file."""
 
@@ -189,8 +184,6 @@ class _Steps:
 
 
 class _Batches:
-    """The records in the batches of a data loader, in the order in which it draws them."""
-
     def __init__(self, loader: Any, rate: float) -> None:
         from opacus.data_loader import DPDataLoader  # noqa: PLC0415  (an extra)
 
@@ -217,10 +210,7 @@ class _Batches:
         return getattr(self._sampler, name)
 
     def of_step(self, batches: int, size: int | None) -> Any:
-        """Return the records of a step, or its size if it differs from theirs.
-
-        size: as the optimizer saw it, None where it did not.
-        """
+        """Return the records of a step, or its size if it differs from theirs."""
         members: list[int] = []
         for _ in range(min(batches, len(self._drawn))):
             members += self._drawn.popleft()
@@ -230,7 +220,6 @@ class _Batches:
 def _attach_engine(
     engine: Any, begun: Callable[[int | None], Recorder], key: str, size_public: bool
 ) -> None:
-    """Record every optimizer that an engine makes from now on."""
     make = engine.make_private
 
     def make_private(*arguments: Any, **named: Any) -> Any:
@@ -283,7 +272,6 @@ def _accumulated(optimizer: Any) -> int:
 
 
 def _noise(optimizer: Any) -> dict[str, Scalar]:
-    """Return the configured clipping and noise of the next step."""
     multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
     keys: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
     if optimizer.expected_batch_size:

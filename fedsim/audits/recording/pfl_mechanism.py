@@ -14,13 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder
-from fedsim.audits.recording.recorder_sink import Sink, safely
+from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder, Sink, safely
 from fedsim.common.opacus_clipping import AGREE
 from fedsim.federation.transcripts.records import Scalar
 
 Mechanism = TypeVar("Mechanism")
-
 LONGER = 1e-3
 """Relative excess of a part over the clipping norm that is due to rounding in float32."""
 
@@ -84,8 +82,6 @@ def pfl(
 
 
 class _Steps:
-    """Wraps two methods of a mechanism: clipping of a user's part, and noise on the sum."""
-
     def __init__(self, mechanism: Any, recorder: Recorder) -> None:
         self._of, self._recorder, self._count = weakref.ref(mechanism), recorder, 0
         # Users are numbered by their first participation: the transcript must not name them.
@@ -112,13 +108,11 @@ class _Steps:
         return result
 
     def _add(self, sent: Any) -> None:
-        """Add a user's part to the sum, and note its length."""
         parts = _doubles(_arrays(sent))
         self._longest = max(self._longest, _length(parts))
         self._sum = {name: each + self._sum.get(name, 0.0) for name, each in parts.items()}
 
     def _clipped(self, before: dict[str, Any] | None, norm: float, size: int) -> dict[str, bool]:
-        """Return whether a sum is that of clipped parts; {} if some users were not seen here."""
         parts, self._sum = self._sum, {}
         longest, self._longest = self._longest, 0.0
         if longest > norm * (1 + LONGER):
@@ -189,7 +183,6 @@ def _weight(statistics: Any) -> float | None:
 
 
 def _arrays(statistics: Any) -> dict[str, Any]:
-    """Return copies of the arrays of a sum, by their index."""
     weights = statistics.get_weights()[1]
     return {
         str(place): each.detach().clone() if hasattr(each, "detach") else each.copy()

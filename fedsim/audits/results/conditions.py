@@ -24,7 +24,6 @@ APP = "app audit"
 LOOP = "loop audit"
 TRANSCRIPT = "transcript audit"
 LIVE = "live audit"
-
 COUNT = "#"
 """Last part of a path that counts the entries of a list or an object."""
 
@@ -120,14 +119,7 @@ class Condition:
 
 
 def parse(text: str, kinds: Sequence[str]) -> Condition:
-    """Return the condition that a user wrote.
-
-    Args:
-        kinds: kinds of reports that it may be for, keys of NAMES.
-
-    Raises:
-        InputError: the text is not a condition, or no such report is known to have that number.
-    """
+    """Return the condition that a user wrote."""
     match = GRAMMAR.fullmatch(text)
     if match is None or not math.isfinite(float(match["limit"])):
         raise InputError(
@@ -165,19 +157,16 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
 
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
-    """Return the numbers of a report by short name; None where a name has no number."""
     names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
     by_name = {name: _number(report, name) for name in names}
     return {name: None if isinstance(one, str) else real_json(one) for name, one in by_name.items()}
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
-    """Return the kind of a report."""
     return str(report.get("kind", RUN))
 
 
 def _number(report: Mapping[str, Any], path: str) -> float | str:
-    """Return the number at a path or short name, or why there is none."""
     if reason := _reason(kind_of(report), path):
         return reason
     names = paths_of(NAMES.get(kind_of(report), {}).get(path, ()))
@@ -188,18 +177,15 @@ def _number(report: Mapping[str, Any], path: str) -> float | str:
 
 
 def paths_of(entry: tuple[str, ...] | str) -> tuple[str, ...]:
-    """Return the paths of an entry of NAMES; () for a reason why there is no number."""
     return () if isinstance(entry, str) else entry
 
 
 def _reason(kind: str, path: str) -> str:
-    """Return why a kind of report has no number of a short name; "" if it has or may have one."""
     entry = NAMES.get(kind, {}).get(path, ())
     return entry if isinstance(entry, str) else ""
 
 
 def _value(report: Any, parts: Sequence[str]) -> float | str:
-    """Return the number at a path, or why there is none."""
     value, walked = report, "report.json"
     for part in parts:
         if part == COUNT and isinstance(value, Mapping | list):
@@ -223,7 +209,6 @@ def _value(report: Any, parts: Sequence[str]) -> float | str:
 
 
 def _nearest(wanted: str, names: Sequence[str], otherwise: Sequence[str]) -> str:
-    """Return a hint at the names nearest to a wanted one, or at all names."""
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
     if not near:  # the user left a part of the path out
         near = [name for name in names if name.rpartition(".")[2] == wanted.rpartition(".")[2]][:3]
@@ -238,7 +223,6 @@ def _schema() -> Mapping[str, Any]:
 
 
 def _numeric(node: Mapping[str, Any], parts: Sequence[str]) -> bool:
-    """Return whether a path leads to a number in a JSON Schema."""
     return any(_leads(each, parts) for each in _alternatives(node))
 
 

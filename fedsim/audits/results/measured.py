@@ -6,8 +6,7 @@ from typing import Annotated
 
 from adversaries.statistics import agreement, intervals
 from adversaries.statistics.one_run import CanaryEstimate
-from fedsim.audits.results.numbers import REALS, Ends, Real
-from fedsim.audits.results.quality import Quality
+from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
 from fedsim.audits.results.theory import Predicted
 
 

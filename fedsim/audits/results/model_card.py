@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedsim.audits.results.numbers import Ends, Real
-from fedsim.audits.results.quality import OfClass
+from fedsim.audits.results.numbers import Ends, OfClass, Real
 
 
 @dataclass(frozen=True)

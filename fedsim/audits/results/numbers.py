@@ -1,5 +1,6 @@
-"""Numbers of a report. JSON has no infinity, so that report.json writes it as "Infinity"."""
+"""Numbers and quality measures of a report. JSON has no infinity: it writes "Infinity"."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -72,3 +73,60 @@ REALS = _Reals()
 
 Ends = tuple[Real, Real]
 """The ends of an interval."""
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A share with its interval."""
+
+    value: Real
+    """In [0, 1]."""
+    interval: Ends | None
+    """At the confidence of the whole; None where the variation is unknown."""
+
+
+@dataclass(frozen=True)
+class OfClass:
+    """Measurements of one class."""
+
+    name: str
+    """Name of the class; its number where the data set has no names."""
+    records: int
+    """Held-out records of the class."""
+    recall: Proportion | None
+    """Share of the class's records that the model gets right; None where it has no records."""
+    precision: Proportion | None
+    """Share of right answers among the answers of this class; None where there are none."""
+
+
+@dataclass(frozen=True)
+class SureRecords:
+    """Records of one bin of the calibration curve, by the probability of their likeliest class."""
+
+    records: Real
+    """Number of records; the mean over the models of several trials."""
+    confidence: Real
+    """Mean probability of their likeliest class."""
+    accuracy: Proportion
+    """Share of them that the model gets right."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well models do on each class, and how sure they are, on held-out records."""
+
+    confidence: Real
+    """Confidence of every interval here, in (0, 1)."""
+    classes: list[OfClass]
+    """Classes, in the order of the labels."""
+    confusion: list[list[Real]]
+    """Records by class (rows) and by answer (columns); the mean over the models of several
+    trials."""
+    calibration: list[SureRecords]
+    """Bins that have records, rising."""
+
+    @property
+    def least_recall(self) -> tuple[str, float] | None:
+        """The class with the least recall, and that recall; None where no class has a record."""
+        recalls = [(each.name, each.recall.value) for each in self.classes if each.recall]
+        return min(recalls, key=lambda one: one[1], default=None)

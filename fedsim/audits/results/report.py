@@ -13,12 +13,201 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 
-from fedsim.audits.results import measured, setting, theory
+from fedsim.audits.results import measured, theory
 from fedsim.audits.results.measured import OneRun
 from fedsim.audits.results.numbers import Real
-from fedsim.audits.results.residuals import Residuals
+from fedsim.audits.results.theory import Residuals
 from fedsim.audits.results.verdicts import Change, VantageVerdict
 from fedsim.federation.runs.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data, and which client holds what."""
+
+    name: str
+    """Name of the dataset."""
+    records: int
+    """Number of records in D."""
+    held_out: int
+    """Records on which the model was evaluated."""
+    partition: str
+    """Scheme that deals records to clients."""
+    partition_key: str | None
+    """Column whose values are never split between clients; None without one."""
+    client_sizes: list[int]
+    """Number of records of each client."""
+    label_skew: Mapping[str, Real] | None
+    """How far the clients' label mixes are from D's, as measured and by chance."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    name: str
+    """As in `model.name`."""
+    parameters: int
+    """Number of trained parameters."""
+    gradient_fallbacks: Mapping[str, str]
+    """Layers whose gradients went through torch.func, with the reason."""
+    frozen: str
+    """Which layers or parameters are not trained, as configured."""
+    frozen_parameters: int
+    """Number of parameters that are not trained."""
+    batch_norm: str
+    """Replacement for batch normalisation."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of the training, except those of the mechanism."""
+
+    learning_rate: Real
+    """The server's learning rate, before the schedule scales it in each round."""
+    local_learning_rate: Real
+    """Learning rate of a client's own steps; 0 for the server's."""
+    local_epochs: int
+    """Epochs of a client's own training, where the unit of privacy is a client."""
+    local_batches: int
+    """Batches of a client's own training instead of whole epochs; 0 for epochs."""
+    local_momentum: Real
+    """Momentum of a client's own training, in [0, 1)."""
+    proximal_term: Real
+    """How strongly a client's own training is pulled towards the round's model."""
+    batch_size: int
+    """Records in a batch of a client's own training; 0 for all."""
+    optimizer: str
+    """The server's optimizer."""
+    momentum: Real
+    """Momentum of "sgd", in [0, 1)."""
+    beta1: Real
+    """Decay of the mean gradient of "adam", in [0, 1)."""
+    beta2: Real
+    """Decay of the mean squared gradient of "adam", in [0, 1)."""
+    adam_epsilon: Real
+    """Number that "adam" adds to the root before it divides by it."""
+    schedule: str
+    """Schedule by which the learning rate falls over the rounds."""
+    warmup_rounds: int
+    """Rounds over which the learning rate grows to its full value; 0 for none."""
+    decay_every: int
+    """Rounds between two falls of the schedule "step"."""
+    decay_factor: Real
+    """Factor of each fall of the schedule "step"."""
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The difference between D and D'."""
+
+    record: int | None
+    """Position of the target in D; None where it is not one record."""
+    replacement: int | str | None
+    """What D' has in its place: a position in the pool, or words; None for nothing."""
+    client: int
+    """Client that holds the target."""
+    adversary: int
+    """Client whose beliefs are measured."""
+    choice: str
+    """How the target was chosen: "max", "min" or "median" of the dissimilarity, or "given"."""
+    measure: str
+    """Dissimilarity by which the target was chosen."""
+    distance: Real | None
+    """Dissimilarity of the target to its replacement, or to D; None if unmeasured."""
+    kind: str
+    """"record" for a record of D; otherwise how the target was crafted."""
+    copies: int
+    """Number of copies of the target in D."""
+    label: int | None
+    """Label of a crafted record."""
+    records: int
+    """Number of records in which D and D' differ."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Cost of sending integers, under distributed trust."""
+
+    secure_aggregation: str
+    """"simulated", in the clear, or "secagg+"."""
+    note: str
+    """How the messages were summed, in words that follow "they were"."""
+    step: Real
+    """Step g of the grid."""
+    bits: int
+    """Bits of an integer that is sent."""
+    limit: Real
+    """Largest coordinate that is sent."""
+    sensitivity: Real
+    """Sensitivity of a sum of rounded messages, to which the noise is scaled."""
+    relative_growth: Real
+    """Relative growth of the sensitivity, and of the noise, due to rounding."""
+    total_variation: Real
+    """Total variation distance of all rounds from the accounted Gaussian mechanism; 0 where that is
+    below what a double can hold."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The mechanism, as configured and as accounted for."""
+
+    noise_multiplier: Real
+    """Nominal: standard deviation of all noise over the sensitivity."""
+    effective_noise_multiplier: Real | None
+    """Multiplier of the noise that the configured vantage faces; None where rounds differ."""
+    clipping_norm: Real
+    """C: largest norm that a record, or a client, contributes to a step."""
+    clipping: bool
+    """Whether C is enforced."""
+    sensitivity: str
+    """Sensitivity that scales the noise: "global", or "local" for the target's own."""
+    noise: str
+    """"isotropic", or "pac" for noise shaped by the candidates."""
+    steps: int
+    """Noisy steps that are accounted for."""
+    mu: Real
+    """Mu of Gaussian privacy, if no step were sampled."""
+    local_steps: int
+    """Steps that each client takes on its own in a round."""
+    sampling_rate: Real
+    """Probability that a record takes part in a step; 1 for always."""
+    joining_rate: Real
+    """Probability that a client joins, where records are the unit and its coin is public."""
+    learning_rate: Real
+    """The server's learning rate, by which the released model moves."""
+    rounding: Rounding | None
+    """None where messages are not rounded."""
+    dp_guarantee: bool
+    """Whether everything released has a finite epsilon, by noise that no observer can remove."""
+    dp_note: str
+    """What was released, or why there is no guarantee."""
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """Rounds with missing clients."""
+
+    tolerated: int
+    """Number of clients that may be missing from a round."""
+    rounds_with_missing_clients: int
+    """Over all batches of trials and attempts; rounds that the seed repeats count once."""
+    fewest_shares: int
+    """Smallest number of clients whose noise was in a round."""
+    effective_noise_multiplier: tuple[Real, Real]
+    """Smallest and largest multiplier that the configured vantage faced in a round."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Wall-clock times, in seconds."""
+
+    federation: Real
+    """From the first round of the trials to the last."""
+    clients_computing: Real
+    """Part of that time spent waiting for clients."""
+    total: Real
+    """Including preparation and report."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +252,13 @@ class Report:
     """Number of clients, the adversary among them."""
     colluding: int
     """Number of clients that disclosed their noise to the adversary."""
-    data: setting.Data
+    data: Data
     """D, and how it was divided among clients."""
-    model: setting.Model
+    model: Model
     """The trained model."""
     precision: str
     """Floating-point format of forward and backward passes."""
-    training: setting.Training
+    training: Training
     """Settings of the training."""
     audit_mode: str
     """Adversary that computed the beliefs: "participant", "oracle", or one that the user wrote."""
@@ -78,15 +267,15 @@ class Report:
     lowering: list[Change]
     """What theory would allow with other settings, the run as it is first; empty where theory
     cannot tell."""
-    challenge: setting.Challenge
+    challenge: Challenge
     """The target."""
-    mechanism: setting.Mechanism
+    mechanism: Mechanism
     """The noise, and the sensitivity that scales it."""
     released: theory.Released | None
     """None where the noise comes from the seed."""
     bounds: theory.Bounds
     """Bounds at the configured vantage, for one training."""
-    dropouts: setting.Dropouts | None
+    dropouts: Dropouts | None
     """None where no client may be missing."""
     budget: theory.Budget
     """What the rounds spent, and the limit."""
@@ -104,7 +293,7 @@ class Report:
     """None where no canaries were planted."""
     utility: measured.Utility
     """Quality of the model on held-out records."""
-    timing: setting.Timing
+    timing: Timing
     """Times of all batches of trials together."""
     vantages: Mapping[str, measured.AtVantage]
     """Bounds and measurements by vantage, the configured one among them."""
@@ -141,11 +330,7 @@ def encode(report: Report) -> dict[str, Any]:
 
 
 def decode(values: Mapping[str, Any]) -> Report:
-    """Return the report that the values of report.json describe.
-
-    Raises:
-        ValueError: a key is missing, unknown or of another type; names the first one.
-    """
+    """Return the report that the values of report.json describe."""
     try:
         return _adapter().validate_json(json.dumps(values))
     except ValidationError as error:
@@ -153,22 +338,14 @@ def decode(values: Mapping[str, Any]) -> Report:
 
 
 def read(directory: RunDirectory) -> Report:
-    """Return report.json of a run.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
+    """Return report.json of a run."""
     values = directory.read_json("report.json")
     with directory.reading("report.json"):
         return decode(values)
 
 
 def schema() -> JsonSchemaValue:
-    """Return the JSON Schema of report.json."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_adapter().json_schema(),
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_adapter().json_schema()}
 
 
 def _first(error: ValidationError) -> str:

@@ -1,34 +1,29 @@
 """The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
+from adversaries.statistics import estimators, forecast
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements import (
-    check,
     membership_audit,
     one_run_report,
     residual_report,
     trade_off_report,
-    trust_report,
     vantage_report,
 )
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bounds, Budget, Pac, VantageBounds
-from fedsim.audits.run import (
-    alarms,
-    campaign,
-    cautions,
-    crafted_report,
-    empirical,
-    lowering,
-    set_up,
-    vantage_verdicts,
-)
+from fedsim.audits.results.verdicts import Check
+from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config
 from fedsim.federation.runs import spending
@@ -36,8 +31,93 @@ from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy.trust.model import Vantage
+
+EXCESS = 1 + 1e-4
+"""Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
+
+RATES = ("advantage", "advantage_interval", "standard_error", "delta_prime")
+SURE = f"with confidence {ALARM_CONFIDENCE:g}"
+
+
+def checks(run: AuditedRun, report: Report) -> list[Check]:
+    """Return every check that the run allows.
+
+    Checks use `ALARM_CONFIDENCE`: at the report's 95 % an honest mechanism would raise an alarm in
+    one report of twenty. With local steps only checks of counted decisions remain. Their log-odds
+    are not a likelihood, so that beliefs cannot contradict theory.
+    """
+    return [
+        *_advantage_checks(run, report),
+        *_belief_checks(run, report),
+        *one_run_report.checks(report.one_run),
+        *run.proven.checks(run.comparisons, report.bounds.tight_epsilon),
+        *empirical.crafted_checks(report.crafted, run.transcript, run.played),
+        *vantage_report.checks(report.vantages, run.vantage),
+        *trade_off_report.checks(report.trade_offs, run.vantage),
+        *residual_report.checks(report.residuals, run.played),
+    ]
+
+
+def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
+    if not two_sided(run.worlds):
+        return
+    sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
+    low = sure.interval.low
+    limit = report.bounds.rho_alpha
+    above = (
+        f"The advantage is above its bound: it is at least {low:.3f} {SURE}, but rho_alpha is "
+        f"{limit:.3f}. The noise is not the noise that was accounted for, or a clipped "
+        f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
+        "sensitivity."
+    )
+    yield Check("advantage", above if low > limit else None)
+    limit = report.pac.advantage_bound
+    above = (
+        f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
+        f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
+        "was budgeted, or the secret was not drawn from the stated prior."
+    )
+    yield Check("pac_advantage", above if low > limit else None)
+
+
+def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
+    config, transcript, mechanism = run.config, run.transcript, run.mechanism
+    if not at_server.is_exact(config, run.vantage):
+        return
+    level = run.played.level(ALARM_CONFIDENCE)
+    bounds, prediction = report.bounds, report.prediction
+    if (limit := bounds.tail_limit) < 1:
+        loss = run.final - logit(config.audit.prior)
+        low = estimators.delta_prime(run.worlds, loss, bounds.epsilon, level).interval.low
+        often = (
+            f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
+            f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
+        )
+        yield Check("delta_prime", often if low > limit else None)
+    # The steps are known, and so is the mu that they compose to: this check has no chance in it.
+    realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
+    more = (
+        f"More was released than was accounted for. The {report.rounds} rounds of the transcript "
+        f"compose to mu = {realised:.3f}, but the accounting of {mechanism.steps} steps allows "
+        f"{mechanism.mu:.3f}. Not all rounds were composed, or a difference exceeds the "
+        "sensitivity."
+    )
+    excess = realised > EXCESS * mechanism.mu
+    yield Check("composition", more if excess else None, by_chance=False)
+    sampled = config.participation.secret
+    theory = "sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
+    fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
+    for world, fit in fits.items():
+        if fit is None:
+            continue
+        off = (
+            f"The log-odds in {world} do not follow {theory} "
+            f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
+        )
+        yield Check(world, off if fit.p_value < 1 - level else None)
 
 
 def assemble(
@@ -48,20 +128,15 @@ def assemble(
     delta: float,
     rows: Sequence[Row] = (),
 ) -> Report:
-    """Return the report of a run.
-
-    Args:
-        rows: rows of the run's ledger, which state what was released. Empty: what was planned.
-    """
     run = AuditedRun(config, facts, transcript, confidence, delta, rows)
     report = _measured(run)
-    checks = alarms.checks(run, report)
-    raised = check.alarms(checks)
+    made = checks(run, report)
+    raised = verdicts.alarms(made)
     report = replace(
         report,
         contradictions=raised,
         alarms=len(raised),
-        chance_alarms=check.chance_alarms(checks),
+        chance_alarms=verdicts.chance_alarms(made),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
     report = replace(report, verdicts=vantage_verdicts.measure(run, report))
@@ -96,12 +171,12 @@ def _measured(run: AuditedRun) -> Report:
         training=set_up.training(run),
         audit_mode=config.audit.mode,
         verdicts=[],
-        lowering=lowering.measure(run),
+        lowering=vantage_verdicts.lowering(run),
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,
         bounds=_bounds(run),
-        dropouts=trust_report.dropouts(config.scheme, run.noise_multiplier, run.rows),
+        dropouts=set_up.dropouts(config.scheme, run.noise_multiplier, run.rows),
         budget=_budget(run),
         prediction=replace(run.prediction, distance=empirical.distance(run)),
         empirical=empirical.measure(run),
@@ -126,9 +201,9 @@ def _measured(run: AuditedRun) -> Report:
             config, transcript, run.vantage_bounds, run.predictions, delta, confidence
         ),
         pac=_pac(run),
-        crafted=crafted_report.measure(run),
+        crafted=empirical.crafted(run),
         residuals=residual_report.report(config.scheme, transcript, confidence, run.played),
-        campaign=campaign.measure(run, empirical.advantage_interval(run)),
+        campaign=audited_run.measure(run, empirical.advantage_interval(run)),
         contradictions={},
         alarms=0,
         chance_alarms=0,
@@ -159,16 +234,15 @@ def _bounds(run: AuditedRun) -> Bounds:
 
 
 def _cautions(run: AuditedRun, report: Report) -> list[str]:
-    """Return the cautions to read before the numbers; alarms come before them."""
     config, trials = run.config, run.trials
     return [
-        *cautions.cautions(config),
-        *([cautions.ONE_TRAINING] if trials == 1 else []),
-        *campaign.cautions(config.trials, trials),
-        *campaign.imprecise(report.campaign),
-        *trust_report.cautions(config.federation, report.mechanism.rounding, report.dropouts),
+        *guarantee.cautions(config),
+        *([guarantee.ONE_TRAINING] if trials == 1 else []),
+        *audited_run.cautions(config.trials, trials),
+        *audited_run.imprecise(report.campaign),
+        *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
-        *cautions.budget_cautions(report.budget),
+        *guarantee.budget_cautions(report.budget),
     ]
 
 
@@ -248,36 +322,18 @@ def _pac(run: AuditedRun) -> Pac:
 
 
 def without_rates(report: Report) -> Report:
-    """Return the report of one training, with None for every share of several trials."""
+    none: dict[str, Any] = dict.fromkeys(RATES)
+    empirical, vantages = report.empirical, report.vantages.items()
+    of_trials = none | dict.fromkeys(("wins", "losses", "ties", "delta_prime_interval"))
+    compared = none | dict.fromkeys(("within_bound", "near_prediction"))
     return replace(
         report,
         empirical=replace(
-            report.empirical,
-            advantage=None,
-            advantage_interval=None,
-            standard_error=None,
-            wins=None,
-            losses=None,
-            ties=None,
-            delta_prime=None,
-            delta_prime_interval=None,
-            epsilon=replace(report.empirical.epsilon, advantage=None),
+            empirical, epsilon=replace(empirical.epsilon, advantage=None), **of_trials
         ),
         vantages={
-            name: replace(
-                row,
-                empirical=row.empirical
-                and replace(
-                    row.empirical,
-                    advantage=None,
-                    advantage_interval=None,
-                    standard_error=None,
-                    delta_prime=None,
-                    within_bound=None,
-                    near_prediction=None,
-                ),
-            )
-            for name, row in report.vantages.items()
+            name: replace(row, empirical=row.empirical and replace(row.empirical, **compared))
+            for name, row in vantages
         },
         pac=replace(report.pac, success=None),
     )

@@ -25,11 +25,6 @@ def by_energy(freedom: float, tail: float, beside: float = 0.0) -> float:
 
     The squares of the noise over its claimed variance sum to f^2 times a chi-square variable. The
     alarm is raised where the sum is below the quantile `tail` of the claimed noise.
-
-    Args:
-        freedom: number of noisy coordinates in the sum, over all steps.
-        tail: how often the claimed noise raises the alarm, in (0, 1).
-        beside: variance over the claimed one of the parts that are not noise, such as rounding.
     """
     if freedom <= 0:
         return 0.0
@@ -75,11 +70,6 @@ def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
 
     The log-odds are N(+-mu^2/2, mu^2) under the claimed noise; noise f makes mu mu/f. The alarm is
     raised where Clopper and Pearson's lower limit of the advantage is above `limit`.
-
-    Args:
-        signal: mu under the claimed noise, >= 0.
-        limit: advantage that the claimed noise allows, in [0, 1].
-        tail: error of the lower limit, in (0, 1).
     """
 
     def alarms(wins: int) -> bool:
@@ -103,9 +93,6 @@ def by_limit(limit: float) -> float:
     If noise of `limit` times the claimed one is refuted, the parts of the coordinates that are not
     noise have variance at most limit^2 - 1 beside the claimed 1. Noise f leaves f^2 + limit^2 - 1,
     which is refuted too where it is below 1. One step of the grid is left for chance.
-
-    Args:
-        limit: `NoiseLimit.limit` of noise as claimed, at the confidence of an alarm.
     """
     left = 2 - limit**2
     step = float(RATIOS[1] / RATIOS[0])

@@ -1,19 +1,28 @@
 """Measurements at the configured vantage, Yeom's membership inference included."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logit
+from scipy.special import logit, ndtri
 
 from adversaries.attacks import membership
-from adversaries.statistics import estimators
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.attacks.poisoning import per_record
+from adversaries.statistics import estimators, gaussian
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.forecast import trial_mu
+from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, LowerBound, mean_interval
+from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
+from fedsim.audits.results import measured
 from fedsim.audits.results.measured import (
     ByClient,
+    Crafted,
     Empirical,
     EstimatedEpsilons,
     MembershipAttack,
@@ -22,9 +31,8 @@ from fedsim.audits.results.measured import (
     TruePositives,
     Utility,
 )
-from fedsim.audits.results.numbers import Ends
-from fedsim.audits.results.quality import Quality
-from fedsim.audits.run import quality
+from fedsim.audits.results.numbers import Ends, OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
@@ -33,20 +41,68 @@ from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
+Floats = npt.NDArray[np.float64]
+
+
+def over_trials(
+    confusions: Floats, calibrations: Floats, names: Sequence[str], confidence: float
+) -> Quality:
+    """Return the quality of the final models of E trials on the same records.
+
+    The intervals are over trainings like these, on these records.
+    """
+    of_class, answers = confusions.sum(2), confusions.sum(1)
+    right = confusions.diagonal(axis1=1, axis2=2)
+    records, sure, correct = np.moveaxis(calibrations, 2, 0)
+
+    return Quality(
+        confidence,
+        [
+            OfClass(
+                name,
+                int(of_class[0, label]),
+                proportion(right[:, label], of_class[:, label], confidence),
+                proportion(right[:, label], answers[:, label], confidence),
+            )
+            for label, name in enumerate(names)
+        ],
+        confusions.mean(0).tolist(),
+        [
+            SureRecords(
+                float(records[:, place].mean()), float(sure[:, place].sum() / total), accuracy
+            )
+            for place, total in enumerate(records.sum(0))
+            if (accuracy := proportion(correct[:, place], records[:, place], confidence))
+        ],
+    )
+
+
+def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | None:
+    """Return the ratio of two means over trials, with Student's interval of its linearisation.
+
+    None where the denominator is 0. Source: Cochran, "Sampling techniques" (1977), section 2.11,
+    the variance of a ratio of means.
+    """
+    if not of.sum():
+        return None
+    value = float(counted.sum() / of.sum())
+    apart = (counted - value * of) / of.mean()
+    if len(of) < 2 or np.ptp(apart) < 1e-12:  # values that did not vary do not show their variance
+        return Proportion(value, None)
+    interval = mean_interval(apart, confidence)
+    return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))
+
+
 SENSITIVITY_NOTE = (
     "Local sensitivities are measured on the data. They show how tight the theory is, and are "
     "never part of a DP release."
 )
 
 FALSE_POSITIVES = (0.1, 0.01, 0.001)
-"""Rates of false positives at which true positives are measured."""
-
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
-"""Names of the attacks in a report."""
 
 
 def measure(run: AuditedRun) -> Empirical:
-    """Return the measurements of the trials. Raises InputError as the estimators do."""
     config, worlds, advantage = run.config, run.worlds, run.advantage
     # Epsilon bounds the privacy loss: the log-odds without the prior.
     loss = run.final - logit(config.audit.prior)
@@ -72,10 +128,7 @@ def measure(run: AuditedRun) -> Empirical:
             advantage=estimators.epsilon_from_advantage(advantage.point, run.delta),
         ),
         **bounds_audit.report(
-            proven,
-            run.proven.chances(proven),
-            run.comparisons,
-            run.proven.profile(run.confidence),
+            proven, run.proven.chances(proven), run.comparisons, run.proven.profile(run.confidence)
         ),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
@@ -89,14 +142,13 @@ def measure(run: AuditedRun) -> Empirical:
 
 
 def _true_positives(run: AuditedRun) -> list[TruePositives]:
-    """Return the true-positive rates; none where trials are of one world, or share their noise."""
     if run.played.common or not two_sided(run.worlds):
         return []
-    found = []
+    rates = []
     for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence):
         ends = None if one.interval is None else (one.interval.low, one.interval.high)
-        found.append(TruePositives(one.rate, ends, one.needed))
-    return found
+        rates.append(TruePositives(one.rate, ends, one.needed))
+    return rates
 
 
 def advantage_interval(run: AuditedRun) -> Ends | None:
@@ -121,7 +173,6 @@ def distance(run: AuditedRun) -> estimators.Distance | None:
 
 
 def utility(run: AuditedRun) -> Utility:
-    """Return accuracy and loss of the evaluated global models."""
     accuracies = run.transcript["accuracies"]
     return Utility(
         rounds=list(range(len(accuracies))),
@@ -140,7 +191,6 @@ def utility(run: AuditedRun) -> Utility:
 
 
 def _quality(run: AuditedRun) -> Quality | None:
-    """Return the quality of the final models by class; None where it was not measured."""
     if "confusions" not in run.transcript:
         return None
     # The two trials of a pair share random numbers, so that only one of them is independent.
@@ -152,7 +202,7 @@ def _quality(run: AuditedRun) -> Quality | None:
     names = run.facts.get("class_names", [])
     if len(names) != classes:
         names = [str(label) for label in range(classes)]
-    return quality.over_trials(confusions, calibrations, names, run.confidence)
+    return over_trials(confusions, calibrations, names, run.confidence)
 
 
 def _mean(transcript: Arrays, name: str) -> float | None:
@@ -161,7 +211,6 @@ def _mean(transcript: Arrays, name: str) -> float | None:
 
 
 def _series(curves: npt.NDArray[np.float64]) -> Series:
-    """Return mean, 5 % quantile and 95 % quantile of each row."""
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
     return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
 
@@ -218,7 +267,6 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
 
 
 def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
-    """Return the results of Yeom's attacks; {} where clients protect their records."""
     config, transcript = run.config, run.transcript
     if membership_audit.withheld(transcript):
         return {}
@@ -256,3 +304,131 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
 
 def _ends(interval: Interval | None) -> Ends | None:
     return None if interval is None else (interval.low, interval.high)
+
+
+WHAT = {
+    "record": "a record of D",
+    "backdoor": "a record of D with a pattern and another label",
+    "clipbkd": "a record along the direction that the data use least, labelled with the class that "
+    "the first model likes least (ClipBKD)",
+    "mislabelled": "a record of D with another label",
+    "blank": "a record of zeros",
+    "gradient": "a gradient of the clipping norm, which no record has",
+}
+
+
+def crafted(run: AuditedRun) -> Crafted | None:
+    """Return the `crafted` of the report; None where the target is one record of D.
+
+    All lower_bounds are about one record, by group privacy, at delta. The released model has one
+    only where its score was kept.
+    """
+    config, delta, confidence = run.config, run.delta, run.confidence
+    kind, copies = config.challenge.kind, config.challenge.copies
+    if kind == "record" and copies == 1:
+        return None
+    return Crafted(
+        kind=kind,
+        copies=copies,
+        label=run.facts["challenge"]["label"],
+        description=WHAT[kind],
+        initialisation=config.model.initialisation,
+        delta=delta,
+        confidence=confidence,
+        epsilon=PLD.epsilon(run.of_one.towards(run.vantage), delta),
+        group_epsilon=PLD.epsilon(run.mechanism, delta),
+        lower_bounds={
+            name: measured.LowerBound(**asdict(bound))
+            for name, bound in bounds(
+                run.transcript,
+                copies,
+                delta,
+                confidence,
+                not_normal=run.proven.not_normal,
+                not_gaussian=run.proven.refused.get("mu_gdp"),
+                played=run.played,
+            ).items()
+        },
+    )
+
+
+def bounds(
+    transcript: Arrays,
+    copies: int,
+    delta: float,
+    confidence: float,
+    *,
+    not_normal: str | None = None,
+    not_gaussian: str | None = None,
+    played: Design = INDEPENDENT,
+) -> dict[str, LowerBound]:
+    """Return lower bounds on the epsilon of one record, by adversary.
+
+    "identification" uses the log-odds at the threshold 0. "identification_gaussian" uses the same
+    by mu_k = k mu, reduced where the trials' mu vary slightly. "released_model" uses the poison's
+    score, at a threshold that half of the trials choose. With "_mu_gdp", the counts bound mu of a
+    Gaussian mechanism, and the score has the threshold that suits this bound.
+    """
+    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
+    level = played.level(confidence)
+    counted = {"identification": clopper_pearson_bound(worlds, final, delta, level)}
+    for_mu = dict(counted)
+    if "poison_scores" in transcript:
+        scores = np.asarray(transcript["poison_scores"], np.float64)
+        counted["released_model"] = clopper_pearson_split(worlds, scores, delta, level)
+        for_mu["released_model"] = clopper_pearson_split(worlds, scores, delta, level, for_mu=True)
+    proven = {}
+    for name, bound in counted.items():
+        proven[name] = per_record(bound, copies)
+        if not_gaussian is None:
+            proven[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
+    if not_normal is None and not played.common:
+        of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
+        bound = lessened(gaussian_bound(worlds, final, delta, level), of_trials, delta)
+        mu = bound.details.get("mu_low", 0.0) / copies
+        proven["identification_gaussian"] = replace(
+            bound,
+            epsilon=gaussian.epsilon(mu, delta),
+            method=f"{bound.method}, divided among {copies} records",
+        )
+    return {name: replace(bound, confidence=confidence) for name, bound in proven.items()}
+
+
+def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
+    """Return what counted rates prove about one of k records whose steps are Gaussian mechanisms.
+
+    If TPR >= t and FPR <= f hold together, the group's mu_k is at least Phi^-1(t) - Phi^-1(f). It
+    is at most k times the mu of one record, so that epsilon(mu_k/k, delta) is a bound for one. Mu
+    loses nothing when it is divided, unlike (epsilon, delta).
+    """
+    rates = bound.details
+    true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
+    mu = max(0.0, float(ndtri(true) - ndtri(false))) / copies
+    return replace(
+        bound,
+        epsilon=gaussian.epsilon(mu, bound.delta),
+        method=f"mu of Gaussian privacy from {bound.method}, shared by {copies}",
+        assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
+        details=rates | {"mu_low": mu},
+    )
+
+
+def crafted_checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[Check]:
+    """Return the check of the released model's bound against the epsilon of one record.
+
+    `bounds_audit` checks the bounds of the log-odds.
+    """
+    if report is None or "poison_scores" not in transcript:
+        return []
+    scores = np.asarray(transcript["poison_scores"], np.float64)
+    level = played.level(ALARM_CONFIDENCE)
+    proven = clopper_pearson_split(transcript["worlds"], scores, report.delta, level)
+    bound, epsilon = per_record(proven, report.copies), report.epsilon
+    alarm = None
+    if bound.epsilon > epsilon:
+        alarm = (
+            "The released model reveals the target beyond what the noise allows: epsilon of one "
+            f"record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
+            f"theory allows {epsilon:.3f} at delta {report.delta:g}."
+        )
+    return [Check("poison_score", alarm)]

@@ -6,14 +6,158 @@
 import math
 from dataclasses import dataclass
 
-from fedsim.audits.results.theory import Released
-from fedsim.audits.run import cautions
+from fedsim.audits.results.theory import Budget, Released
 from fedsim.config import Config
+from fedsim.config.needs import UNBOUNDED
 from fedsim.game.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
+
+UNCLIPPED = f"gradients are not clipped: {UNBOUNDED}"
+"""Why no vantage has a guarantee without clipping."""
+
+
+SYSTEM_NOISE = (
+    "The operating system's entropy keyed the noise (a Philox stream for each trial, round and "
+    "client), which was scaled to the global sensitivity."
+)
+
+
+ONE_TRAINING = (
+    "One training has no statistics. It cannot tell how often an adversary is right, or whether "
+    "the noise is as claimed. Measure that beforehand, with many trials on data that need no "
+    "protection."
+)
+
+
+def dp_failings(config: Config) -> list[str]:
+    from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
+
+    failings = []
+    if failing := config.privacy.noise.mechanism.failing:
+        failings.append(failing)
+    if not config.training.clipping:
+        failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
+    if config.privacy.sensitivity == "local":
+        failings.append(
+            "Noise was scaled to the local sensitivity of the challenge, which depends on the "
+            "data. This measures tightness; it is not a DP guarantee."
+        )
+    if config.model.initialisation == "worst-case":
+        failings.append(
+            "The first model was fitted to the records of D without noise. This is a worst case "
+            "for the challenge, not a DP guarantee. To protect people, set model.initialisation = "
+            '"random".'
+        )
+    if config.privacy.noise_source == "seed":
+        failings.append(
+            "The noise came from the run's seed, so that the experiment can be repeated. Anyone "
+            "who knows the seed can remove the noise. To protect people, set "
+            'privacy.noise-source = "system".'
+        )
+    if config.federation.summed_in_the_clear:
+        failings.append(
+            "Secure aggregation was simulated: the server saw every message, with only a share of "
+            "the noise. The numbers towards the server assume secure aggregation. To protect "
+            'people, set federation.secure-aggregation = "secagg+".'
+        )
+    if config.federation.colluding and not config.federation.trust.model.server_draws:
+        failings.append(
+            f"{config.federation.colluding} clients sent their noise to the adversary through the "
+            "server, in the clear, so that their own records had no protection. To protect "
+            "people, set federation.colluding = 0."
+        )
+    if at_server.seat(config.audit.mode).reads_noise:
+        disclosed = (
+            "the challenge record's gradient"
+            if config.privacy.unit == "record"
+            else "the target client's update"
+        )
+        failings.append(
+            f"This was an oracle audit: clients gave their noise and {disclosed} to the auditor. "
+            "This is a measurement, not a DP guarantee. To protect people, set "
+            'audit.mode = "participant".'
+        )
+    if config.audit.bayesian_pairs:
+        failings.append(
+            "Clients released norms or distances of their records' gradients, without protection, "
+            "for the Bayesian accountant. To protect people, set audit.bayesian-pairs = 0."
+        )
+    return failings
+
+
+def cautions(config: Config) -> list[str]:
+    texts = []
+    if caution := config.federation.trust.model.caution:
+        texts.append(caution)
+    if config.training.local_steps > 1:
+        texts.append(
+            "Clients took local steps, whose noisy models the adversary does not see. Its log-odds "
+            "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
+            "from belief or from sensitivities, and the prediction describe that score and raise "
+            "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.federation.adversary_rounds == "own":
+        texts.append(
+            "The participant was itself sampled, and saw only the models of its own rounds. Its "
+            "log-odds are the score of an attack along a replay between them, not an exact "
+            "posterior. Belief and delta' describe that score and raise no alarm. The advantage "
+            "and the Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.federation.vantage is Vantage.RELEASED_MODEL:
+        texts.append(
+            "The adversary saw only the released model. Its log-odds are the score of an attack "
+            "along a replay of the training, not an exact posterior. Belief, delta' and the "
+            "prediction describe that score and raise no alarm. The advantage and the "
+            "Clopper-Pearson bound count decisions and stay valid."
+        )
+    if config.challenge.copies > 1:
+        texts.append(
+            f"The challenge is a group of {config.challenge.copies} records. Bounds and "
+            "predictions are those of the group. The ledger, the budget and 'crafted' are about "
+            "one record."
+        )
+    if config.trials.worlds == "d-only" and config.trials.count > 1:
+        texts.append(
+            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1. "
+            'Bounds and intervals need both worlds (trials.worlds = "both"), and are left out.'
+        )
+    if config.run.precision != "float32" and config.privacy.unit == "record":
+        texts.append(
+            f"Forward and backward passes ran in {config.run.precision}. The beliefs are about the "
+            "challenge's gradients in full precision, which the sums contain rounded."
+        )
+    if config.audit.prior != 0.5:
+        texts.append(
+            f"The adversary decides from a prior of {config.audit.prior:g}. rho_beta, beliefs and "
+            "delta' are stated from even odds, which epsilon bounds."
+        )
+    return texts
+
+
+def budget_cautions(budget: Budget) -> list[str]:
+    texts = []
+    epsilon, spent = (
+        f"epsilon {value:.4g} at delta {budget.delta:g}"
+        for value in (budget.epsilon[budget.vantage], budget.spent)
+    )
+    if budget.stopped and budget.stop_at:
+        elsewhere = f" (at delta {budget.stop_at_delta:g})"
+        texts.append(
+            f"The training was stopped after {budget.rounds_run} of {budget.rounds_planned} "
+            f"rounds, at {spent}. One more round would have exceeded privacy.stop-at = "
+            f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
+        )
+    if budget.earlier_attempts:
+        texts.append(
+            f"Interrupted attempts released {budget.earlier_attempts} rounds of the same trials "
+            f"with noise of their own. The bounds include them ({epsilon}), but the adversary of "
+            "this transcript did not see them."
+        )
+    return texts
+
 
 PLAYED = (
     "The server played the game with its own copy of the records. The guarantee covers what the "
@@ -51,15 +195,7 @@ def of(
     vantage: Vantage | None = None,
     disclosed: bool | None = None,
 ) -> Guarantee:
-    """Return what a run guarantees by privacy.accountant at delta towards a vantage.
-
-    Args:
-        everything: releases of all trainings (`spending.describe_everything`); None for noise from
-            the seed.
-        vantage: None: the configured one.
-        disclosed: whether an adversary's node disclosed its results. None: what clients allow that
-            protect their records.
-    """
+    """Return what a run guarantees by privacy.accountant at delta towards a vantage."""
     where = config.federation.vantage if vantage is None else vantage
     chosen_accountant = accountant(config.privacy.accountant)
 
@@ -71,7 +207,7 @@ def of(
             vantage is not Vantage.SERVER
             for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
         )
-    failings = cautions.dp_failings(config)
+    failings = dp_failings(config)
     released: Released | None = None
     if everything is not None:
         epsilons = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}
@@ -90,11 +226,10 @@ def of(
         return Guarantee(False, " ".join(failings), released)
     if math.isinf(released.epsilon):
         return Guarantee(False, "Epsilon is infinite towards this vantage.", released)
-    return Guarantee(True, f"{cautions.SYSTEM_NOISE} {stated(released)}", released)
+    return Guarantee(True, f"{SYSTEM_NOISE} {stated(released)}", released)
 
 
 def stated(released: Released) -> str:
-    """Return in words what all trainings released, and which parties knew the target."""
     count = released.trainings
     where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:

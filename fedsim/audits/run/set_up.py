@@ -1,16 +1,110 @@
 """The set-up of a run in its report: data, model, training, challenge and mechanism."""
 
-from fedsim.audits.measurements import trust_report
-from fedsim.audits.results.setting import Challenge, Data, Mechanism, Model, Timing, Training
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedsim.audits.results.report import (
+    Challenge,
+    Data,
+    Dropouts,
+    Mechanism,
+    Model,
+    Rounding,
+    Timing,
+    Training,
+)
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.config.federation import FederationConfig
+from fedsim.config.objects import Scheme
+from fedsim.federation.runs.ledger_row import Row
+from fedsim.game.mechanisms import privacy, summing
 from fedsim.privacy.mechanism import Mechanism as Accounted
 
+IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
+
+UNPROTECTED = (
+    " The records of the colluding clients have no protection. The ledger charges these clients an "
+    "infinite epsilon towards the server and the participant; bounds and budget are of the others."
+)
+
+
+def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
+    grid = summing.grid(scheme, nominal, parameters)
+    if grid is None:
+        return None
+    aggregation = scheme.federation.secure_aggregation
+    return Rounding(
+        secure_aggregation=aggregation,
+        note=IN_THE_CLEAR if aggregation == "simulated" else "aggregated by Flower's SecAgg+",
+        step=grid.step,
+        bits=grid.bits,
+        limit=grid.limit,
+        sensitivity=grid.sensitivity,
+        relative_growth=grid.growth,
+        total_variation=grid.total_variation(rounds),
+    )
+
+
+def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
+    """Return the rounds with missing clients, over all batches of trials; None if none may miss."""
+    federation = scheme.federation
+    tolerated = federation.tolerated_dropouts
+    if not tolerated:
+        return None
+    settled = [row for row in rows if not row.provisional]
+    lacking = [row for row in settled if row.kind.participants != len(row.participants)]
+    kinds = tuple(replace(row.kind, count=1) for row in settled) or None
+    described = privacy.describe(scheme, nominal)
+    if kinds is not None:
+        described = replace(described, rounds=tuple(dict.fromkeys(kinds)))
+    multipliers = [group.noise_multiplier for group in described.towards(federation.vantage).groups]
+    return Dropouts(
+        tolerated=tolerated,
+        rounds_with_missing_clients=len({(row.batch, *row.place) for row in lacking}),
+        fewest_shares=min(
+            (row.kind.participants or 0 for row in settled), default=federation.clients
+        ),
+        effective_noise_multiplier=(min(multipliers), max(multipliers)),
+    )
+
+
+def cautions(
+    federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
+) -> list[str]:
+    texts, colluding = [], federation.colluding
+    if cost and cost.note == IN_THE_CLEAR:
+        texts.append(
+            f"Clients' messages were {IN_THE_CLEAR}. The released sums equal those of secure "
+            "aggregation to the last bit. But here the server saw single messages, each with only "
+            "a share of the noise. The numbers towards the server assume secure aggregation."
+        )
+    if missing and missing.rounds_with_missing_clients:
+        low, high = missing.effective_noise_multiplier
+        # With central trust the server adds the noise, so that a missing client takes none away.
+        noise = (
+            ""
+            if federation.trust.model.server_draws
+            else f" The effective noise multiplier was between {low:.4g} and {high:.4g}; the "
+            "bounds use it."
+        )
+        texts.append(
+            f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all "
+            f"batches of trials and attempts. The worst round had {missing.fewest_shares} of "
+            f"{federation.clients} clients.{noise}"
+        )
+    if colluding:
+        unprotected = "" if federation.trust.model.server_draws else UNPROTECTED
+        texts.append(
+            f"{colluding} of {federation.clients} clients colluded with the adversary. The bounds "
+            f"hold against that many colluding clients, and not against more.{unprotected}"
+        )
+    return texts
+
+
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
-"""Keys of the training table that the report lists under the mechanism."""
 
 
 def data(run: AuditedRun) -> Data:
-    """Return the data, and which client holds what."""
     config, facts = run.config, run.facts
     return Data(
         name=facts["dataset"],
@@ -24,7 +118,6 @@ def data(run: AuditedRun) -> Data:
 
 
 def model(run: AuditedRun) -> Model:
-    """Return the trained model."""
     facts, configured = run.facts, run.config.model
     return Model(
         name=configured.name,
@@ -37,7 +130,6 @@ def model(run: AuditedRun) -> Model:
 
 
 def training(run: AuditedRun) -> Training:
-    """Return the training's settings."""
     return Training(**run.config.training.model_dump(exclude=MECHANISM_KEYS))
 
 
@@ -57,14 +149,13 @@ def mechanism(run: AuditedRun) -> Mechanism:
         sampling_rate=config.participation.rate,
         joining_rate=config.participation.joining_rate,
         learning_rate=config.training.rate,
-        rounding=trust_report.rounding(config.scheme, nominal, run.facts["parameters"], run.rounds),
+        rounding=rounding(config.scheme, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,
         dp_note=run.together.note,
     )
 
 
 def challenge(run: AuditedRun) -> Challenge:
-    """Return the challenge: the target, and what D' has in its place."""
     target = run.facts["challenge"]
     replacement = target["replacement"]
     if run.config.challenge.is_crafted and replacement is not None:
@@ -86,13 +177,11 @@ def challenge(run: AuditedRun) -> Challenge:
 
 
 def timing(run: AuditedRun) -> Timing:
-    """Return the wall-clock times, in seconds."""
     seconds = run.facts["timing"]
     return Timing(seconds["federation"], seconds["clients_computing"], seconds["total"])
 
 
 def target_records(run: AuditedRun) -> int:
-    """Return the number of records in which D and D' differ."""
     if run.config.privacy.unit == "record":
         return run.config.challenge.copies
     return int(run.facts["client_sizes"][run.facts["challenge"]["client"]])

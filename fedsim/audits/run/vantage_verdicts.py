@@ -5,11 +5,11 @@ Vantages without a limit come next, then the others by the advantage that theory
 first. Of two equal vantages, the one that sees more comes first.
 
 A verdict also states the shortfall of the noise that the audit would have detected. It is that of
-the best check of `fedsim.audits.run.alarms`, since any of them raises the alarm.
+the best check of `fedsim.audits.run.audit`, since any of them raises the alarm.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import (
     AllowedThere,
     Answer,
+    Change,
     MeasuredThere,
     OwnLimit,
     State,
@@ -36,21 +37,100 @@ from fedsim.audits.results.verdicts import (
     VantageVerdict,
     standing,
 )
-from fedsim.audits.run import detectable, lowering
+from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.config.targets import KEYS
+from fedsim.game.mechanisms import privacy
 from fedsim.game.observers import at_server
-from fedsim.privacy import identifiability, risks
+from fedsim.privacy import identifiability
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.group_privacy import of_group
+from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.releases import Releases
+from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
-FIRST = {"above": 0, "no-limit": 1}
-"""States that come before all others, in their order."""
+MORE_NOISE, FEWER_ROUNDS, SAMPLED = 2.0, 2, 0.1
+ByVantage = Mapping[Vantage, Releases]
 
+
+def lowering(run: AuditedRun) -> list[Change]:
+    """Return the run as it is, and what theory allows with each of a few settings changed.
+
+    Empty where theory cannot tell: noise shaped by candidates, no noise, or no clipping.
+    """
+    config = run.config
+    shaped = config.privacy.noise.mechanism.by_candidate
+    if shaped or not config.training.clipping or not run.noise_multiplier:
+        return []
+    # Changes often lead to equal mechanisms, whose composition is slow.
+    computed: dict[Mechanism, Towards] = {}
+    changes = [Change("", None, None, _towards(run, run.worst_off, computed))]
+    for key, was, value in _changes(run):
+        if (releases := _changed(run, key, value)) is not None:
+            changes.append(Change(key, value, was, _towards(run, releases, computed)))
+    return changes
+
+
+def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
+    config = run.config
+    noise = run.noise_multiplier
+    yield "privacy.noise-multiplier", noise, MORE_NOISE * noise
+    if run.rounds >= FEWER_ROUNDS:
+        yield "training.rounds", run.rounds, run.rounds // FEWER_ROUNDS
+    by_client = config.privacy.unit == "client"
+    table = "federation" if by_client else "training"
+    yield f"{table}.sampling-rate", config.participation.rate, SAMPLED * config.participation.rate
+    for trust in Trust:
+        if trust is not config.federation.trust and trust.model.summed_securely:
+            yield "federation.trust", config.federation.trust.value, trust.value
+
+
+def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
+    noise: dict[str, Scalar] = {
+        **dict.fromkeys(KEYS, 0.0),
+        "privacy.noise-multiplier": run.noise_multiplier,
+        "training.rounds": run.rounds,
+    }
+    try:
+        changed: Config = from_run_config(to_run_config(run.config) | noise | {key: value})
+        noise_multiplier, copies = changed.privacy.noise_multiplier, changed.challenge.copies
+        return {
+            vantage: of_group(privacy.describe(changed.scheme, noise_multiplier, vantage), copies)
+            for vantage in Vantage
+        }
+    except InputError:
+        return None
+
+
+def _towards(
+    run: AuditedRun, releases: ByVantage, computed: dict[Mechanism, Towards]
+) -> list[Towards]:
+    rows = []
+    for vantage in Vantage:
+        mechanism = releases[vantage].towards(vantage)
+        if mechanism not in computed:
+            computed[mechanism] = towards(vantage, mechanism, run.delta)
+        rows.append(Towards(**vars(computed[mechanism]) | {"vantage": vantage.value}))
+    return rows
+
+
+def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
+    epsilon = PLD.epsilon(mechanism, delta)
+    return Towards(
+        vantage.value,
+        epsilon,
+        identifiability.rho_beta_of_epsilon(epsilon),
+        identifiability.rho_alpha(mechanism),
+    )
+
+
+FIRST = {"above": 0, "no-limit": 1}
 ELSEWHERE = "advantage_"
-"""Prefix of the names of alarms about a vantage other than the configured one."""
 
 
 def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
-    """Return the verdict on every vantage, the worst first."""
     sight = [vantage.value for vantage in Vantage]
 
     def order(verdict: VantageVerdict) -> tuple[int, float, int]:
@@ -62,44 +142,15 @@ def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
 
 def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
     row = report.vantages[vantage.value]
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    allowed = _allowed(run, report, vantage, row)
-    measured = _measured(run, report, vantage, row) if seen else None
-    verdict = VantageVerdict(
-        vantage=vantage.value,
-        state=state(report, vantage.value, measured, allowed),
-        basis="theory" if measured is None else "measured",
-        measured=measured,
-        allowed=allowed,
-        limits=[],
-        seen_below=seen_below(run, report, vantage, row) if seen else None,
-    )
-    return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
-
-
-def state(
-    report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
-) -> State:
-    """Return the state of a measurement against theory."""
-    mine = vantage == report.vantage
-    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
-        mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
-    )
-    # A weak attack says nothing about a better one.
-    exact = measured is not None and measured.exact_posterior
-    interval = None if measured is None else measured.interval
-    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
-
-
-def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> AllowedThere:
-    """Return what theory allows. A bound of PAC privacy also holds where an observer sees less."""
+    view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    # A bound of PAC privacy also holds where an observer sees less.
     sight = list(Vantage)
     pac = report.mechanism.noise == "pac" and sight.index(vantage) >= sight.index(run.vantage)
     limit = report.pac.advantage_bound if pac else row.rho_alpha
     finite = math.isfinite(row.epsilon)
     mechanism = run.releases.towards(vantage)
     worst = run.worst_off[vantage].towards(vantage)
-    return AllowedThere(
+    allowed = AllowedThere(
         advantage=limit,
         kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
         rho_alpha=row.rho_alpha,
@@ -110,19 +161,42 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
         worst=replace(
             Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
             if worst == mechanism
-            else lowering.towards(vantage, worst, run.delta),
-            risks=list(risks.success_by_baseline(worst, run.baselines)),
+            else towards(vantage, worst, run.delta)
         ),
     )
+    measured = _measured(run, report, vantage, row) if view else None
+    verdict = VantageVerdict(
+        vantage=vantage.value,
+        state=state(report, vantage.value, measured, allowed),
+        basis="theory" if measured is None else "measured",
+        measured=measured,
+        allowed=allowed,
+        limits=[],
+        seen_below=seen_below(run, report, vantage, row) if view else None,
+    )
+    return VantageVerdict(**vars(verdict) | {"limits": [*_limits(run, report, verdict)]})
+
+
+def state(
+    report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
+) -> State:
+    mine = vantage == report.vantage
+    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
+        mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
+    )
+    # A weak attack says nothing about a better one.
+    exact = measured is not None and measured.exact_posterior
+    interval = None if measured is None else measured.interval
+    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
 
 
 def _measured(
     run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
 ) -> MeasuredThere | None:
-    shown = row.empirical
-    if shown is None:
+    measured = row.empirical
+    if measured is None:
         return None
-    epsilon, by = shown.lower_bound.epsilon, "clopper_pearson"
+    epsilon, by = measured.lower_bound.epsilon, "clopper_pearson"
     if vantage is run.vantage:
         epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
         if report.one_run is not None:
@@ -133,13 +207,13 @@ def _measured(
     single = run.trials == 1
     interval, share = (None, None) if single else _passed(run, vantage, row.epsilon)
     return MeasuredThere(
-        advantage=None if single else shown.advantage,
-        interval=None if single else shown.advantage_interval,
-        confidence=shown.confidence,
+        advantage=None if single else measured.advantage,
+        interval=None if single else measured.advantage_interval,
+        confidence=measured.confidence,
         trials=run.trials,
-        chance=None if single else guessing(run.trials, shown.confidence),
-        belief=shown.belief,
-        passed=None if single else shown.delta_prime,
+        chance=None if single else guessing(run.trials, measured.confidence),
+        belief=measured.belief,
+        passed=None if single else measured.delta_prime,
         passed_interval=interval,
         passed_limit=share,
         epsilon=epsilon,
@@ -158,13 +232,13 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
 
     The share is None without a limit of the belief, or without trials on D.
     """
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    loss = seen["log_odds"][:, -1] - logit(run.config.audit.prior)
+    view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    loss = view["log_odds"][:, -1] - logit(run.config.audit.prior)
     level, limit = run.played.level(run.confidence), run.config.report.limit_belief
-    interval = estimators.delta_prime(seen["worlds"], loss, epsilon, level).interval
+    interval = estimators.delta_prime(view["worlds"], loss, epsilon, level).interval
     share = None
-    if limit and seen["worlds"].any():
-        share = float(np.mean(loss[seen["worlds"]] > logit(limit)))
+    if limit and view["worlds"].any():
+        share = float(np.mean(loss[view["worlds"]] > logit(limit)))
     return (interval.low, interval.high), share
 
 
@@ -275,19 +349,10 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if (
-        not at_server.is_exact(
-            run.config.training.local_steps,
-            run.config.federation.adversary_rounds,
-            run.config.audit.mode,
-            vantage,
-        )
-        or sampled
-        or run.played.common
-    ):
+    if sampled or run.played.common or not at_server.is_exact(run.config, vantage):
         return
-    seen = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    trial_mu = forecast.trial_mu(seen["sensitivities"], seen["noise_stds"])
+    view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
+    trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])
     least = float(trial_mu.min())
     yield detectable.by_wins(least, row.rho_alpha, run.trials, error / 2)
     if configured and run.proven.not_normal is None:
@@ -295,7 +360,6 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
 
 
 def _by_separation(run: AuditedRun, epsilon: float, trial_mu: Floats, error: float) -> float:
-    """Return the share for the Gaussian bound, which is reduced where sensitivities vary."""
     share = mixed_share(trial_mu, float(trial_mu.max()))
     if share > LARGEST_SHARE or not math.isfinite(epsilon):
         return 0.0

@@ -28,14 +28,8 @@ LONGEST_ANSWER = 64 * 2**20
 """Bytes; enough for thousands of rounds of hundreds of clients."""
 
 LONGEST_LINE = 4096
-"""Most bytes of the code's output that are shown as one line."""
-
 MOST_LINES = 1000
-"""Most lines of the code's output that are shown."""
-
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-"""Control sequences that move a terminal's cursor or colour its text."""
-
 BAR = re.compile(r"\d+%\|?|\d+/\d+ \[|\d+it \[")
 """Start of the part of a progress bar that changes while it runs."""
 
@@ -70,28 +64,35 @@ Answer = TypeVar("Answer", bound=Reply)
 
 
 class Channel:
-    """The other process. Made by `started`."""
-
     def __init__(
-        self,
-        kind: str,
-        channel: socket.socket,
-        process: subprocess.Popen[bytes],
-        time_limit: float,
+        self, kind: str, channel: socket.socket, process: subprocess.Popen[bytes], time_limit: float
     ) -> None:
         self._kind, self._channel = kind, channel
         self._process, self._time_limit = process, time_limit
 
     def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
-        """Return the process's answer to a message.
-
-        Raises:
-            InputError: the process refused the request.
-            AppFailedError: the code fails, or the process ended, exceeded the time limit, or sent
-                something else.
-        """
         try:
-            answer = answers.validate_json(self._exchange(_line(message)), strict=True)
+            deadline, received = time.monotonic() + self._time_limit, bytearray()
+            try:
+                self._channel.settimeout(self._time_limit)
+                self._channel.sendall(_line(message))
+                while not received.endswith(b"\n"):
+                    # A deadline too: processes that the code started may keep the socket open.
+                    self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
+                    part = self._channel.recv(2**16)
+                    if not part:
+                        raise AppFailedError(self._ended())
+                    received += part
+                    if len(received) > LONGEST_ANSWER:
+                        raise self.no_measurement()
+            except TimeoutError:
+                raise AppFailedError(
+                    f"the {self._kind} did not answer within {self._time_limit:g} s, so that "
+                    "there is no verdict; give it a longer time limit"
+                ) from None
+            except (BrokenPipeError, ConnectionResetError):
+                raise AppFailedError(self._ended()) from None
+            answer = answers.validate_json(bytes(received), strict=True)
         except ValidationError:
             raise self.no_measurement() from None
         if answer.refused is not None:
@@ -100,35 +101,10 @@ class Channel:
             raise AppFailedError(answer.failed)
         return answer
 
-    def _exchange(self, request: bytes) -> bytes:
-        deadline, received = time.monotonic() + self._time_limit, bytearray()
-        try:
-            self._channel.settimeout(self._time_limit)
-            self._channel.sendall(request)
-            while not received.endswith(b"\n"):
-                # A deadline too: processes that the code started may keep the socket open.
-                self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
-                part = self._channel.recv(2**16)
-                if not part:
-                    raise AppFailedError(self._ended())
-                received += part
-                if len(received) > LONGEST_ANSWER:
-                    raise self.no_measurement()
-        except TimeoutError:
-            raise AppFailedError(
-                f"the {self._kind} did not answer within {self._time_limit:g} s, so that there is "
-                "no verdict; give it a longer time limit"
-            ) from None
-        except (BrokenPipeError, ConnectionResetError):
-            raise AppFailedError(self._ended()) from None
-        return bytes(received)
-
     def no_measurement(self) -> AppFailedError:
-        """Return the error of an answer that is not a measurement."""
         return AppFailedError(NO_MEASUREMENT.format(self._kind))
 
     def _ended(self) -> str:
-        """Return how the process ended without an answer."""
         try:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -181,11 +157,7 @@ def started(
 
 
 def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
-    """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor.
-
-    Args:
-        answers: takes the first message and the later ones, and yields an answer to each.
-    """
+    """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor."""
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         channel.set_inheritable(False)
         try:
@@ -214,12 +186,12 @@ def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
     An audit runs the code hundreds of times, and a progress bar overwrites its line. The last state
     of a bar is shown once for each description.
     """
-    shown, pending = set[str](), b""
+    printed, pending = set[str](), b""
 
     def show_once(line: bytes) -> None:
         text, kind = _worded(line)
-        if kind not in shown and len(shown) < MOST_LINES:
-            shown.add(kind)
+        if kind not in printed and len(printed) < MOST_LINES:
+            printed.add(kind)
             show(text)
 
     with output:
@@ -259,7 +231,6 @@ def _worded(line: bytes) -> tuple[str, str]:
 
 
 def set_seeds(seed: int) -> None:
-    """Set the global seeds of an app's noise: Python's, NumPy's and PyTorch's."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  (Flower draws its noise from it)
     torch = sys.modules.get("torch")

@@ -7,9 +7,8 @@ from pathlib import Path
 import typer
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.claim import claim_given
-from fedsim.audits.judgement.judge import Verdict, exit_status
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.claim import Verdict, claim_given, exit_status
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.cli import gate
 from fedsim.cli.auditing import following, options
 from fedsim.cli.auditing.options import OfEvery
@@ -160,11 +159,11 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
         raise InputError(
             "--out and --worlds apply to one run, and a folder may get several; add --once"
         )
-    from fedsim.audits.live import from_transcript  # noqa: PLC0415  (torch is slow)
+    from fedsim.audits.live import live_report  # noqa: PLC0415  (torch is slow)
     from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
 
     # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
-    from_transcript.check(every.options)
+    live_report.check(every.options)
     transcript_audit.check(every.options)
     unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(

@@ -15,10 +15,8 @@ from rich.text import Text
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Scope, claim_given
-from fedsim.audits.judgement.judge import Verdict
-from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.claim import Scope, Verdict, claim_given
+from fedsim.audits.judgement.report import AuditOptions, AuditReport
 from fedsim.cli import gate
 from fedsim.cli.auditing import options
 from fedsim.cli.auditing.options import OfEvery
@@ -31,9 +29,9 @@ from fedsim.report.document.wording import would_have_noticed
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
-    from fedsim.audits.judgement.judge import Finding
+    from fedsim.audits.judgement.claim import Finding
     from fedsim.audits.loop.audit import LoopAudit
-    from fedsim.audits.loop.power import Power
+    from fedsim.audits.loop.support import Power
 
 CONTRADICTION = (
     "Theory supports the claim, and the attack disproves it. Either the code does something that "
@@ -56,9 +54,9 @@ def audit_app(app: Path, every: OfEvery) -> int:
     """
     check_out(every.out)
     from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
-    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import statement  # noqa: PLC0415
 
-    code = digests.of_app(app)  # before the app runs, which may change its own files
+    code = statement.of_app(app)  # before the app runs, which may change its own files
     taken = every.options.taken("a Flower app")
     with _running("app", taken.get("trials", TRIALS), "honest run") as (show, progress):
         outcome = audit_directory(
@@ -253,10 +251,10 @@ def loop(
     )
     every = OfEvery(of_loop, out, json_, strict, gate.parsed(fail_if, "loop audit"))
     from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
-    from fedsim.report.evidence import digests  # noqa: PLC0415
+    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     check_out(every.out)
-    code = digests.of_function(function)  # before the function runs
+    code = statement.of_function(function)  # before the function runs
     taken = every.options.taken("a training loop")
     with _running("loop", taken.get("trials", TRIALS), "pilots") as (show, progress):
         outcome = audit_loop(
@@ -323,7 +321,7 @@ def _loop_theory(outcome: "LoopAudit") -> tuple[str, str]:
 
 def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return the measured noise, and the least deviation that the audit detects."""
-    from fedsim.audits.loop.noise import SEEN  # noqa: PLC0415
+    from fedsim.audits.loop.measurement import SEEN  # noqa: PLC0415
 
     noise, power = outcome.noise, outcome.power
     convicted = outcome.verdict is Verdict.CONVICTED
@@ -361,7 +359,7 @@ RETURNED = {
 def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
     """Return which noise the attack would have convicted, and how to detect smaller faults."""
     from fedsim.audits.loop.measurement import FULL  # noqa: PLC0415
-    from fedsim.audits.loop.power import POWER  # noqa: PLC0415
+    from fedsim.audits.loop.support import SEEN_WITH  # noqa: PLC0415
 
     learnt = power.learnt
     returned = RETURNED[learnt.form].format(rows=learnt.rows)
@@ -382,8 +380,8 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
             f"{power.of_steps:.3g} of the noise that the claim needs."
         )
     detects = (
-        f"The loop returned {returned}. By theory, {trials} trials convict it in {POWER:.0%} of "
-        f"cases if {fault}. By measurement, they would have noticed less "
-        f"than {power.share:.3g} of the noise that it had."
+        f"The loop returned {returned}. By theory, {trials} trials convict it in {SEEN_WITH:.0%} "
+        f"of cases if {fault}. By measurement, they would have noticed less than "
+        f"{power.share:.3g} of the noise that it had."
     )
     return [("Sees", detects), ("To see more", more)]

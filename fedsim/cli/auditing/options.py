@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedsim.audits.judgement.judge import exit_status
-from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.claim import exit_status
+from fedsim.audits.judgement.report import AuditOptions, AuditReport
 from fedsim.cli.gate import Gate
 from fedsim.cli.options import CLIENTS, DATA_ROOT, ROUNDS, TRIALS
 from fedsim.common.strict_json import report_json

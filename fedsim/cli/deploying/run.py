@@ -109,12 +109,12 @@ def _carry_out(
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
     from fedsim.federation.server.nodes import REGISTERED  # noqa: PLC0415
-    from fedsim.report import rehearsed  # noqa: PLC0415
+    from fedsim.report import model_card  # noqa: PLC0415
 
     server = kit.folder(directory, "server")
     _refuse(config.scheme, config.trials.count, kit.read(server).clients, experiment)
     values = configuration.to_run_config(config)
-    evidence = None if rehearsal is None else rehearsed.findings(values, rehearsal)
+    evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)
     with console.status("preparing"):
         plan = prepare(config, deployed=True)
@@ -127,7 +127,7 @@ def _carry_out(
     with run_directory.lock():  # once the run has begun, the server's process holds the lock
         check_ledger(plan, run_directory, accept_epsilon)
         if evidence is not None:
-            rehearsed.attach(run_directory, evidence)
+            model_card.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)
     submitted = deployment.start(server, config)
     try:

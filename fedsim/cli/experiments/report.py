@@ -16,9 +16,8 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.following import replay
-from fedsim.report.tracking.numbers import Tracking
-from fedsim.report.tracking.trackers import opened
+from fedsim.report.tracking.progress import replay
+from fedsim.report.tracking.trackers import Tracking, opened
 
 
 def compare(
@@ -48,8 +47,8 @@ def compare(
         return
     report_directory.create(out)
     with report_directory.refusing(out):
-        page = comparison.write(rows, out)
-    Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
+        written = comparison.write(rows, out)
+    Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 
 def open_(
@@ -163,7 +162,7 @@ def report(
         return
     (run,) = runs
     if reader is not None:
-        from fedsim.report import officer  # noqa: PLC0415  (torch)
+        from fedsim.report import page  # noqa: PLC0415  (torch)
 
         others = confidence is not None or delta is not None or bool(fail_if)
         if others or (limits and run.config.run.job == "training"):
@@ -171,10 +170,10 @@ def report(
                 "--for officer only allows --limit-advantage and --limit-belief beside it, and "
                 "these only for a run of fedsim run"
             )
-        page = officer.write(run, limits)
-        Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
+        written = page.write_for_officer(run, limits)
+        Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
         return
-    from fedsim.report import writing  # noqa: PLC0415
+    from fedsim.report import page  # noqa: PLC0415
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     training = run.config.run.job == "training"
@@ -182,7 +181,7 @@ def report(
     if training:
         checked.exit_by(_report_training(run, stated, json_))
         return
-    made = writing.write_report(run, confidence, delta, limits)
+    made = page.write_report(run, confidence, delta, limits)
     document = encode(made)
     if json_:
         print_json(document)

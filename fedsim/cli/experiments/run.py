@@ -32,8 +32,7 @@ from fedsim.experiment import (
     run_simulated,
 )
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.following import Onlookers
-from fedsim.report.tracking.progress import conclude, preparing, progress
+from fedsim.report.tracking.progress import Onlookers, conclude, preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan

@@ -24,9 +24,8 @@ from fedsim.cli.options import (
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report import rehearsed
-from fedsim.report.tracking.following import Onlookers
-from fedsim.report.tracking.progress import conclude, conclude_training
+from fedsim.report import model_card
+from fedsim.report.tracking.progress import Onlookers, conclude, conclude_training
 
 
 def train(
@@ -76,10 +75,10 @@ def train(
                 f"'{resume}' is not a training; continue it with fedsim run --resume {resume}"
             )
     values = configuration.to_run_config(config)
-    evidence = None if rehearsal is None else rehearsed.findings(values, rehearsal)
+    evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
     plan, directory = begin(config, runtime, console)
     if evidence is not None:
-        rehearsed.attach(directory, evidence)
+        model_card.attach(directory, evidence)
     if not directory.finished:
         carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
     conclude_training(directory, start, console)

@@ -158,7 +158,7 @@ def _plot(guarantee: Guarantee, path: Path) -> Row:
     document = guarantee.document
     if math.isinf(document["epsilon"]):
         raise InputError(f"--plot: epsilon is infinite ({document['note']}); leave --plot out")
-    from fedsim.report.figures import bound_figures, canvas  # noqa: PLC0415
+    from fedsim.report.figures import canvas, run_figures  # noqa: PLC0415
 
     names = [name for name, row in document["accountants"].items() if "refusal" not in row]
     rounds, epsilons = identifiability.epsilon_by_round(releases, vantage, delta, names)
@@ -166,7 +166,7 @@ def _plot(guarantee: Guarantee, path: Path) -> Row:
         curve = None
     else:
         curve = identifiability.belief_curve(releases.towards(vantage), BELIEFS)
-    figure = bound_figures.guarantee(rounds, epsilons, delta, curve, document["rho_beta"])
+    figure = run_figures.guarantee(rounds, epsilons, delta, curve, document["rho_beta"])
     drawn = canvas.to_png(figure) if path.suffix == ".png" else canvas.to_svg(figure).encode()
     try:
         path.write_bytes(drawn)

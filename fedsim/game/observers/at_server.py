@@ -6,6 +6,7 @@ import torch
 
 from adversaries.errors import InputError
 from adversaries.registry import lookup
+from fedsim.config import Config
 from fedsim.config.objects import Scheme
 from fedsim.game import federation as data
 from fedsim.game.known_round import KnownRound
@@ -74,17 +75,15 @@ def seat(audit_mode: str) -> type[Seat]:
     return lookup(SEATS, audit_mode, "audit.mode")
 
 
-def is_exact(local_steps: int, adversary_rounds: str, audit_mode: str, vantage: Vantage) -> bool:
+def is_exact(config: Config, vantage: Vantage) -> bool:
     """Return whether the log-odds at a vantage are the exact posterior's.
 
-    local_steps: noisy steps that a client takes on its own model within a round.
-    adversary_rounds: rounds that the curious client sees: "every" one, or its "own", in which it is
-    sampled.
+    They are not where clients take several noisy steps in a round, nor for a curious client that
+    sees only the rounds in which it is sampled.
     """
-    exact = vantage in EXACT and local_steps == 1
-    if vantage is Vantage.PARTICIPANT and adversary_rounds == "own":
+    if vantage is Vantage.PARTICIPANT and config.federation.adversary_rounds == "own":
         return False
-    return exact and seat(audit_mode).exact
+    return vantage in EXACT and config.training.local_steps == 1 and seat(config.audit.mode).exact
 
 
 def check(scheme: Scheme, audit_mode: str) -> None:

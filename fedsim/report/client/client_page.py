@@ -12,7 +12,6 @@ from fedsim.common.strict_json import report_json
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.client.report import Report, shares
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -27,11 +26,12 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import OPEN, settled
+from fedsim.report.document.first_screen import OPEN, settled, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
-from fedsim.report.sections import risks, target
+from fedsim.report.sections import risks as risk_section
+from fedsim.report.sections import target
 
 CONFIDENTIAL = (
     "Keep this report on this machine. Its numbers about single records have no noise, and they "
@@ -48,7 +48,6 @@ Rows = list[list[str]]
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json, for their owner alone; return the page."""
     report_directory.create(directory)
     with report_directory.refusing(directory):
         page = render_html(report)
@@ -56,7 +55,6 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def verdict(report: Report) -> str:
-    """Return the cost of the client's answers so far, in a sentence."""
     budget = report["budget"]
     return (
         f"In {_counted(len(report['runs']), 'run')}, this client answered "
@@ -71,7 +69,6 @@ def _counted(count: int, what: str) -> str:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     parts: list[Block | RenderableType] = [
         Prose(verdict(report)),
         tabulated(RUNS, _run_rows(report)),
@@ -84,7 +81,6 @@ def summary(report: Report) -> RenderableType:
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     blocks: list[Block] = [
         Label("", CONFIDENTIAL, alarming=True),
         Heading("Releases"),
@@ -93,11 +89,14 @@ def render_html(report: Report) -> str:
     for training in report["trainings"]:
         blocks.append(Heading(f"{training['name']}: exposure of single records"))
         if rows := _exposures(training):
-            most = tabulated(["record", *HOW], _most(training))
-            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows), most]
-        if (shown := training.get("shown")) is not None:
+            each = [
+                [str(one["record"]), *_how(one)] for one in training["exposure"]["most_exposed"]
+            ]
+            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows)]
+            blocks.append(tabulated(["record", *HOW], each))
+        if (picture := training.get("shown")) is not None:
             record = f"Record {training['exposure']['most_exposed'][0]['record']}, the most exposed"
-            blocks += target.record(shown, record, "This page is for its owner alone.")
+            blocks += target.record(picture, record, "This page is for its owner alone.")
         blocks += map(Prose, _said(training))
     for name, rounds, cut in shares(report):
         caption = f"{name}: share of this client's gradients that were clipped, by round."
@@ -115,11 +114,9 @@ def render_html(report: Report) -> str:
 
 
 MOST = 5
-"""Trainings, and runs, the last ones, that the first screen shows."""
 
 
 def _first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: the cost so far, and the rest of the budget."""
     budget = report["budget"]
     limit = advantage_of_epsilon(budget["epsilon_limit"], budget["delta"])
     runs = [
@@ -144,13 +141,12 @@ def _first(report: Report) -> FirstScreen:
 
 
 def _bars(training: Report) -> Iterator[Bar]:
-    """Yield a bar for the most exposed record of a training, and one for an attack on it."""
     if training["gone"]:
         return
-    bound, found, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
+    bound, exposure, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
     limit = None if bound is None else share(bound)
-    if found is not None:
-        right, words = share(found["highest"]["advantage"]), verdicts.NOT_MEASURED
+    if exposure is not None:
+        right, words = share(exposure["highest"]["advantage"]), verdicts.NOT_MEASURED
         mark, how = Mark(words.kind, words.text), "its gradients allow"
         yield Bar(f"{training['name']}: most exposed record", mark, right, None, limit, how=how)
     if attack is not None:
@@ -184,13 +180,13 @@ def _checks(report: Report) -> list[Check]:
 def _steps(report: Report) -> list[str]:
     budget = report["budget"]
     left = budget["epsilon_limit"] - budget["epsilon"]
-    said = f"About ε = {number(left)} of the budget is left for further trainings."
+    budget_left = f"About ε = {number(left)} of the budget is left for further trainings."
     if left <= 0:
-        said = "The budget is spent: join no further training, or agree to a larger budget."
+        budget_left = "The budget is spent: join no further training, or agree to a larger budget."
     trainings = [each for each in report["trainings"] if not each["gone"]]
     if any(each["attack"] is None for each in trainings):
-        return [said, "Give --others, records that took no part, to run an attack."]
-    return [said]
+        return [budget_left, "Give --others, records that took no part, to run an attack."]
+    return [budget_left]
 
 
 RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
@@ -214,21 +210,12 @@ def _run_rows(report: Report) -> Rows:
 
 
 def _exposures(training: Report) -> Rows:
-    found = training.get("exposure")
-    if found is None:
+    exposure = training.get("exposure")
+    if exposure is None:
         return []
     names = {"median": "half of the records, at most", "highest": "the most exposed record"}
     names["allowed"] = "allowed"
-    return [[said, *_how(found[name])] for name, said in names.items()]
-
-
-def _most(training: Report) -> Rows:
-    found = training.get("exposure")
-    return [] if found is None else [[str(one["record"]), *_how(one)] for one in _named(found)]
-
-
-def _named(found: Report) -> Iterator[Report]:
-    yield from found["most_exposed"]
+    return [[words, *_how(exposure[name])] for name, words in names.items()]
 
 
 def _how(one: Report) -> list[str]:
@@ -236,26 +223,25 @@ def _how(one: Report) -> list[str]:
 
 
 def _said(training: Report) -> Iterator[str]:
-    """Yield sentences that explain the numbers of a training."""
     if training["gone"]:
         yield (
             f"{training['name']}: data-path no longer holds the records that took part, so their "
             "exposure is not measured."
         )
         return
-    found, attack = training["exposure"], training["attack"]
-    if said := risks.sentence({"any other party": training["risks"]}):
-        yield f"{said} This holds for each record, by the noise that was charged."
-    if found is None:
+    exposure, attack = training["exposure"], training["attack"]
+    if sentence := risk_section.sentence({"any other party": training["risks"]}):
+        yield f"{sentence} This holds for each record, by the noise that was charged."
+    if exposure is None:
         yield (
             "The noise of this training protects the client as a whole, so the exposure of single "
             "records is not measured."
         )
     else:
-        share = np.mean(found["clipped_share"])
+        share = np.mean(exposure["clipped_share"])
         yield (
-            f"Of the gradients of {training['records']} records in {len(found['rounds'])} rounds, "
-            f"{percent(float(share))} were clipped."
+            f"Of the gradients of {training['records']} records in "
+            f"{len(exposure['rounds'])} rounds, {percent(float(share))} were clipped."
         )
         if training["sampling_rate"] < 1:
             yield (

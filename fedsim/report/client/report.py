@@ -4,6 +4,7 @@ The report is for the owner of one node, on its machine. It must not leave the m
 about single records have no noise.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from adversaries import registry
+from adversaries.attacks import roc
 from adversaries.errors import InputError
+from adversaries.statistics import gaussian
 from fedsim.config import Config, Scalar
 from fedsim.config.federation import OWN
+from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.client.seen_models import SeenTraining
@@ -27,13 +32,113 @@ from fedsim.game import federation, record_display
 from fedsim.game.federation import Federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import saved_model
+from fedsim.learning.training.clipped_block import MARGIN
 from fedsim.learning.training.tasks import task_of
 from fedsim.privacy import identifiability, risks
-from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.client import exposure
+from fedsim.privacy.mechanism import Mechanism, sensitivity
+
+Floats = npt.NDArray[np.float64]
+WHOLE = (1 - MARGIN) * (1 - 1e-6)
+"""A gradient counts as clipped from this share of the bound on, because of rounding."""
+
+SHOWN = 10
+NEEDED = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Exposure of a client's n records by a training.
+
+    Attributes:
+        rounds: rounds whose models were kept, int64 [k].
+        clipped: share of the records whose gradients were clipped, float64 [k].
+        mu: signal of every record, float64 [n].
+        everybody: mu of a record that is clipped in every one of these rounds.
+    """
+
+    rounds: npt.NDArray[np.int64]
+    clipped: Floats
+    mu: Floats
+    everybody: float
+
+
+def measurable(scheme: Scheme) -> bool:
+    """Return whether the noise of a training hides the gradients of single records."""
+    single = scheme.privacy.unit == "record" and scheme.training.local_steps == 1
+    return single and scheme.training.clipping
+
+
+def measure(
+    training: SeenTraining, data: Federation, partition: int, noise_multiplier: float
+) -> Exposure:
+    """Return the exposure towards the adversary who sees most of the client's messages."""
+    config = training.config
+    faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
+    clipping_norm = config.training.clipping_norm
+    std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
+    features, labels = data.members(data.owned_by(partition))
+    each = torch.arange(len(labels), device=data.device)[None, :, None]
+    squares, clipped = np.zeros(len(labels)), list[float]()
+    for round in training.models:
+        model = torch.from_numpy(training.model(round)).to(data.device)[None]
+        norms = data.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
+        squares += (norms / std) ** 2
+        clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
+    rounds = np.array(list(training.models), dtype=np.int64)
+    everybody = math.sqrt(len(rounds)) * clipping_norm / std
+    return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody)
+
+
+def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
+    # Many gradients may be clipped, and then have equal lengths up to rounding.
+    order = np.argsort(-np.round(exposure.mu, 9), kind="stable")
+
+    def stated(mu: float) -> dict[str, float]:
+        return {
+            "mu": mu,
+            "epsilon": gaussian.epsilon(mu, delta),
+            "advantage": gaussian.advantage(mu),
+        }
+
+    return {
+        "rounds": exposure.rounds.tolist(),
+        "clipped_share": exposure.clipped.tolist(),
+        "median": stated(float(np.median(exposure.mu))),
+        "highest": stated(float(exposure.mu[order[0]])),
+        "allowed": stated(exposure.everybody),
+        "most_exposed": [
+            {"record": int(place), **stated(float(exposure.mu[place]))} for place in order[:SHOWN]
+        ],
+    }
+
+
+def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
+    """Return how well losses separate a client's records from others; None with too few records.
+
+    Args:
+        own: losses of the client's records at a released model, [n].
+        others: losses of records that took no part, [h].
+
+    Returns:
+        The area under the ROC curve, where 1/2 is guessing, and the advantage at the best
+        threshold. One model gives no interval.
+
+    Source:
+        Yeom et al., "Privacy risk in machine learning", 2018.
+    """
+    if min(own.size, others.size) < NEEDED:
+        return None
+    scores = -np.concatenate([own, others])
+    curve = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
+    return {
+        "members": own.size,
+        "others": others.size,
+        "area": curve.area,
+        "advantage": float((curve.true_positive - curve.false_positive).max()),
+    }
+
 
 Report = dict[str, Any]
-
 KIND = "client's own report"
 
 
@@ -43,7 +148,6 @@ class Node:
 
     Attributes:
         values: of its node.toml, with the absolute path of the ledger's folder.
-        terms: the owner's consent.
     """
 
     values: Mapping[str, Scalar]
@@ -54,11 +158,6 @@ class Node:
 
     @classmethod
     def of(cls, values: dict[str, Scalar], work: Path) -> "Node":
-        """Return the node of a node.toml.
-
-        Raises:
-            InputError: the file is not a client's, or has invalid terms.
-        """
         try:
             terms = consent.terms(values) if "partition-id" in values else None
         except RefusedError as error:
@@ -78,13 +177,6 @@ class Node:
 
 
 def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
-    """Return the releases of a client's node, and the exposure of its records.
-
-    Args:
-        others: path of records that took no part in any training; "" for none.
-        model: directory of the last training's released model; None for the last model that the
-            client received.
-    """
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
     trainings = seen_models.read(node.terms.state)
@@ -109,11 +201,10 @@ def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
 
 
 def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
-    """Yield the answers to each run, and the cost of all runs by its end."""
-    seen: list[Answer] = []
+    earlier: list[Answer] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
-        seen += mine
+        earlier += mine
         yield {
             "run": run,
             "name": mine[0].name,
@@ -126,96 +217,88 @@ def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
             "records": mine[-1].records,
             "charged": any(answer.charged or answer.measured for answer in mine),
             "epsilon": client_ledger.epsilon(mine, delta),
-            "epsilon_after": client_ledger.epsilon(seen, delta),
+            "epsilon_after": client_ledger.epsilon(earlier, delta),
         }
 
 
 def _measured(
-    node: Node,
-    training: SeenTraining,
-    answers: Sequence[Answer],
-    others: str,
-    model: Path | None,
+    node: Node, training: SeenTraining, answers: Sequence[Answer], others: str, model: Path | None
 ) -> Iterator[Report]:
-    """Yield the exposure by one training, if the ledger has it and its models were kept."""
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
     config = training.config.reading_data_from(node.data, offline=True)
-    known = _records_of(node, config, mine[-1].records)
-    if known is None:
+    data = _records_of(node, config, mine[-1].records)
+    if data is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
     exposed = None
-    if exposure.measurable(config.scheme):
-        found = exposure.measure(training, known, node.partition, mine[0].noise_multiplier)
-        exposed = exposure.as_json(found, node.terms.delta_limit)
+    if measurable(config.scheme):
+        exposure = measure(training, data, node.partition, mine[0].noise_multiplier)
+        exposed = as_json(exposure, node.terms.delta_limit)
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
     yield {
         "run": training.run,
         "name": config.run.name,
         "gone": False,
-        "records": len(known.owned_by(node.partition)),
+        "records": len(data.owned_by(node.partition)),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "risks": risks.success_by_baseline(mechanism) if charged else [],
         "exposure": exposed,
-        "shown": _shown(known, node.partition, exposed),
-        "attack": _attack(node, training, known, others, model),
+        "shown": _shown(data, node.partition, exposed),
+        "attack": _attack(node, training, data, others, model),
     }
 
 
-def _shown(known: Federation, partition: int, exposed: Report | None) -> Report | None:
-    """Return the most exposed record for its owner; None if no exposure was measured."""
-    if exposed is None or known.split.dataset.name != OWN:
+def _shown(data: Federation, partition: int, exposed: Report | None) -> Report | None:
+    if exposed is None or data.split.dataset.name != OWN:
         return None
     most = exposed["most_exposed"][0]["record"]
-    return record_display.shown(known.split, int(known.owned_by(partition)[most]))
+    return record_display.shown(data.split, int(data.owned_by(partition)[most]))
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
-    """Return the records that took part in a training; None if the data changed since."""
     try:
-        known = federation.load(config, node.partition if config.data.name == OWN else None)
+        data = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
         return None
-    if admission.records_digest(known, node.partition) != digest:
+    if admission.records_digest(data, node.partition) != digest:
         return None
     # Records that were held back to measure the model took part in no round.
     share = config.federation.measures_share
     try:
-        return holding_back.trained_on(known, node.partition, node.values, share, config.run.seed)
+        return holding_back.trained_on(data, node.partition, node.values, share, config.run.seed)
     except RefusedError as error:
         raise InputError(f"node.toml: {error}") from None
 
 
 def _attack(
-    node: Node, training: SeenTraining, known: Federation, others: str, model: Path | None
+    node: Node, training: SeenTraining, data: Federation, others: str, model: Path | None
 ) -> Report | None:
-    """Return how well losses separate the client's records from others; None without others."""
     config = training.config
-    features, labels = known.members(known.owned_by(node.partition))
+    features, labels = data.members(data.owned_by(node.partition))
     if others and config.data.name == OWN:
         agreed = schema.parse(config.data.public_schema)
-        found = own_records.records(others, agreed, directory=config.model.weights)
-        apart = torch.tensor(found.features), torch.tensor(found.labels)
+        others_records = own_records.records(others, agreed, directory=config.model.weights)
+        apart = torch.tensor(others_records.features), torch.tensor(others_records.labels)
     else:
-        apart = known.held_out()
+        apart = data.held_out()
     if not len(apart[1]):
         return None
     last = max(training.models)
     of = "the released model" if model else f"the model that round {last} began with"
     if model is None:
-        parameters = torch.from_numpy(training.model(last)).to(known.device)[None]
+        parameters = torch.from_numpy(training.model(last)).to(data.device)[None]
         own, other = (
-            known.evaluate(parameters, *(each.to(known.device) for each in records))[0][0]
+            data.evaluate(parameters, *(each.to(data.device) for each in records))[0][0]
             for records in ((features, labels), apart)
         )
     else:
         module = saved_model.load(model)
         own, other = (_losses(module, *records) for records in ((features, labels), apart))
-    result = exposure.attacked(*(each.double().cpu().numpy() for each in (own, other)))
+    result = attacked(*(each.double().cpu().numpy() for each in (own, other)))
     return None if result is None else {"model": of, **result}
 
 
@@ -227,5 +310,9 @@ def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tenso
 def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield the name of each training, its rounds [k], and the share of clipped gradients [k]."""
     for training in report["trainings"]:
-        if (found := training.get("exposure")) is not None:
-            yield training["name"], np.array(found["rounds"]), np.array(found["clipped_share"])
+        if (exposure := training.get("exposure")) is not None:
+            yield (
+                training["name"],
+                np.array(exposure["rounds"]),
+                np.array(exposure["clipped_share"]),
+            )

@@ -13,16 +13,11 @@ if TYPE_CHECKING:
 from fedsim.report.document.wording import DASH
 
 Entries = list[tuple[str, str]]
-"""Names and values, worded."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The state of a measurement against its limit.
-
-    Attributes:
-        kind: good, open (cannot tell), caution or alarm; the class on the page.
-    """
+    """A state; kind: good, open (cannot tell), caution or alarm, the class on the page."""
 
     kind: str
     text: str
@@ -37,18 +32,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Link:
-    """A link.
-
-    Attributes:
-        to: a path relative to the page, or # and an anchor of it.
-    """
+    """A link to a path relative to the page, or to # and an anchor of it."""
 
     text: str
     to: str
 
 
 Words = str | Code | Link | Mark | Sequence[str | Code | Link | Mark]
-"""Text with commands, links and marks."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +54,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Row:
-    """A measurement, its limit, and their meaning.
-
-    Attributes:
-        limit: of theory, in words; a dash for no limit.
-        mark: ahead of the reading; None without a limit.
-    """
+    """A measurement, its limit in words, and their meaning; mark: None without a limit."""
 
     name: str
     answer: str
@@ -81,11 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph.
-
-    Attributes:
-        small: the paragraph is a remark on the block above it.
-    """
+    """A paragraph; small: a remark on the block above it."""
 
     kind: ClassVar = "prose"
     text: Words
@@ -94,11 +75,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Listing:
-    """Names and values.
-
-    Attributes:
-        several: show two columns.
-    """
+    """Names and values; several: in two columns."""
 
     kind: ClassVar = "listing"
     entries: Entries
@@ -107,11 +84,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes:
-        style: "value" for measurements, "limit" for other numbers, "" for words.
-    """
+    """A cell of a table; style: "value" for measurements, "limit" for other numbers, "" else."""
 
     text: Words
     detail: str = ""
@@ -121,11 +94,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table.
-
-    Attributes:
-        cells: one for each other heading of the table.
-    """
+    """A row of a table, with a cell for each other heading."""
 
     name: Cell
     cells: Sequence[Cell]
@@ -134,8 +103,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a table with their own heading."""
-
     title: str
     lines: Sequence[Line]
 
@@ -157,11 +124,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading, at the level of its part.
-
-    Attributes:
-        anchor: its id; "" to make one from the text.
-    """
+    """A heading, at the level of its part; anchor: its id, "" to make one from the text."""
 
     kind: ClassVar = "heading"
     text: str
@@ -170,8 +133,6 @@ class Heading:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences or links."""
-
     kind: ClassVar = "bullets"
     items: Sequence[Words]
     numbered: bool = False
@@ -179,12 +140,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Progress:
-    """A bar that shows how much is done.
-
-    Attributes:
-        share: in [0, 1].
-        text: description for readers who do not see the bar.
-    """
+    """A bar of the share that is done; text: for readers who do not see it."""
 
     kind: ClassVar = "progress"
     share: float
@@ -193,11 +149,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a section's figure.
-
-    Attributes:
-        otherwise: paragraph to show without the figure; "" for none.
-    """
+    """The place of a section's figure; otherwise: paragraph to show without it, "" for none."""
 
     kind: ClassVar = "place"
     figure: str
@@ -206,11 +158,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its title and caption.
-
-    Attributes:
-        name: of its file, without an ending; also the prefix of the ids in its SVG.
-    """
+    """A figure; name: of its file, without an ending, and prefix of the ids in its SVG."""
 
     kind: ClassVar = "figure"
     name: str
@@ -221,12 +169,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has been drawn.
-
-    Attributes:
-        name: of its file, without an ending; also the prefix of the ids in its SVG.
-        drawn: an SVG document, a PNG, or markup of a page.
-    """
+    """A figure that has been drawn, as an SVG document, a PNG, or markup of a page."""
 
     kind: ClassVar = "figure"
     name: str
@@ -237,12 +180,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """Blocks with their own heading.
-
-    Attributes:
-        folded: the part unfolds at a click.
-        heads: the title is in the list of contents.
-    """
+    """Blocks with their own heading; folded: at a click; heads: the title is in the contents."""
 
     kind: ClassVar = "part"
     title: str
@@ -257,12 +195,8 @@ class Bar:
     """The adversary's share of right answers at one vantage point, with its limit.
 
     Attributes:
-        name: of the vantage point, node, setting or attack.
-        mark: the verdict.
         right: the measured share of right answers, in [0, 1]; None: not measured.
-        interval: its confidence interval; None: it has none.
         limit: the largest share that theory allows; 1: no limit, None: unknown.
-        remark: a remark, without a full stop.
         how: words ahead of the measured share.
         by: source of the limit.
     """
@@ -279,12 +213,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """The figure of a first screen: a bar for each vantage point, from guessing to certainty.
-
-    Attributes:
-        caption: a sentence about what is shown; the legend follows it.
-        own: the organisation's own limit, as a share of right answers; None without one.
-    """
+    """A first screen's figure, from guessing to certainty; own: the organisation's limit."""
 
     kind: ClassVar = "bars"
     bars: Sequence[Bar]
@@ -333,8 +262,6 @@ class FirstScreen:
         figure: None if the page has no vantage point.
         table: three to five rows.
         checks: in any order; the page shows the failed ones first.
-        steps: next steps for the reader.
-        sign_off: purpose, data, author, date and limits of the study.
     """
 
     answer: Sequence[Words]
@@ -369,11 +296,7 @@ class Document:
 def tabulated(
     headings: Sequence[str], rows: Iterable[Sequence[str | None]], style: str = "stacked"
 ) -> Table:
-    """Return a table of texts.
-
-    Args:
-        rows: the first text of each is its name; None is a dash.
-    """
+    """Return a table of texts; the first text of a row is its name, None is a dash."""
     lines = [
         Line(Cell(_or_dash(name)), [Cell(_or_dash(value), style="") for value in values])
         for name, *values in rows
@@ -386,7 +309,6 @@ def _or_dash(text: str | None) -> str:
 
 
 def of_row(row: Row) -> Line:
-    """Return a row as the line of a table: name, answer, limit, reading."""
     return Line(
         Cell(row.name),
         [

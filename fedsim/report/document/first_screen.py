@@ -1,11 +1,20 @@
-"""The first screen of every page as blocks: figure, table, checks, next steps and sign-off."""
+"""The first screen of every page: the figure of shares of right answers, and the blocks beside it.
+
+The figure is small SVG by hand, with positions in percent, so that it fits every width and is
+written quickly while a run goes on. Text stands beside the bars as text. Marks differ in shape as
+well as colour.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from markupsafe import Markup
+
 from fedsim.audits.results.conditions import complaint, kind_of, parse
 from fedsim.report.document.blocks import (
+    Bar,
+    Bars,
     Block,
     Bullets,
     Check,
@@ -17,14 +26,99 @@ from fedsim.report.document.blocks import (
     Prose,
     Words,
 )
+from fedsim.report.document.wording import percent, span
+
+GUESSING = 0.5
+"""The share of right answers of an adversary who tosses a coin: where the axis begins."""
+
+LEGEND = (
+    "Thin bar: measured, its line the interval. Wide pale bar: what is allowed, up to the "
+    "upright mark."
+)
+OWN = "Dashed: the organisation's own limit."
+TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+NAMED = {0.5: "guessing", 1.0: "certain"}
+EDGE = 1.5
+"""Percent of the width that stay free at each end."""
+
+SVG = Markup('<svg role="img" class="bars" aria-label="{}" width="100%" height="{}">{}</svg>')
+RECTANGLE = Markup('<rect class="{}" x="{:.2f}%" y="{}" width="{:.2f}%" height="{}"></rect>')
+LINE = Markup('<line class="{}" x1="{:.2f}%" y1="{}" x2="{:.2f}%" y2="{}"></line>')
+TEXT = Markup('<text x="{:.2f}%" y="{}" text-anchor="{}" fill="currentColor">{}</text>')
+ROW = Markup(
+    '<div class="bar"><p><strong>{}</strong> <span class="mark {}">{}.</span> '
+    '<span class="meta">{}</span></p>{}</div>\n'
+)
+
+
+def share(advantage: float) -> float:
+    """Return how often an adversary of this advantage is right, where both worlds are as likely."""
+    return (1 + advantage) / 2
+
+
+def shares(interval: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (share(interval[0]), share(interval[1]))
+
+
+def drawn(block: Bars) -> Markup:
+    rows = [_row(bar, block.own) for bar in block.bars]
+    marks = []
+    for tick in TICKS:
+        anchor = {0.5: "start", 1.0: "end"}.get(tick, "middle")
+        marks.append(LINE.format("tick", _at(tick), 0, _at(tick), 4))
+        marks.append(TEXT.format(_at(tick), 16, anchor, f"{100 * tick:.0f}%"))
+        if name := NAMED.get(tick):
+            marks.append(TEXT.format(_at(tick), 30, anchor, name))
+    label = "The axis, from 50% for guessing to 100% for certainty"
+    return Markup("").join([*rows, SVG.format(label, 34, Markup("").join(marks))])
+
+
+def caption(block: Bars) -> str:
+    own = f" {OWN[:-1]}, {percent(block.own)}." if block.own is not None else ""
+    return f"{block.caption} {LEGEND}{own}"
+
+
+def words(bar: Bar) -> str:
+    clauses = []
+    if bar.right is not None:
+        between = f" ({span(bar.interval, percent)})" if bar.interval else ""
+        clauses.append(f"{bar.how} {percent(bar.right)}{between}")
+    if bar.limit is not None:
+        limited = f"{bar.by} allows {percent(bar.limit)}"
+        clauses.append(f"{bar.by} sets no limit" if bar.limit >= 1 else limited)
+    return "; ".join(filter(None, [*clauses, bar.remark]))
+
+
+def _row(bar: Bar, own: float | None) -> Markup:
+    clause = words(bar)
+    label = f"{bar.name}: {bar.mark.text}{f'; {clause}' if clause else ''}"
+    marks = [RECTANGLE.format("track", EDGE, 4, 100 - 2 * EDGE, 14)]
+    if bar.limit is not None:
+        marks.append(RECTANGLE.format("allowed", EDGE, 4, _at(bar.limit) - EDGE, 14))
+    if bar.right is not None:
+        marks.append(RECTANGLE.format("measured", EDGE, 8, max(_at(bar.right) - EDGE, 0.4), 6))
+    if bar.interval is not None:
+        low, high = map(_at, bar.interval)
+        marks.append(LINE.format("interval", low, 11, high, 11))
+        marks += [LINE.format("interval", end, 7, end, 15) for end in (low, high)]
+    if bar.limit is not None and bar.limit < 1:
+        marks.append(LINE.format("limit", _at(bar.limit), 1, _at(bar.limit), 21))
+    if own is not None:
+        marks.append(LINE.format("own", _at(own), 0, _at(own), 22))
+    svg = SVG.format(label, 22, Markup("").join(marks))
+    sentence = f"{clause[:1].upper()}{clause[1:]}." if clause else ""
+    return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
+
+
+def _at(share: float) -> float:
+    within = min(max(share, GUESSING), 1.0)
+    return EDGE + (100 - 2 * EDGE) * (within - GUESSING) / (1 - GUESSING)
+
 
 PASSED, FAILED, OPEN = Mark("good", "Passed"), Mark("alarm", "Failed"), Mark("open", "Cannot tell")
-
 ORDER = {"alarm": 0, "caution": 1, "open": 2, "good": 3}
 COUNTED = {"alarm": "failed", "open": "cannot tell", "good": "passed"}
-
 NOT_STATED = "not stated"
-
 HALF = 0.5
 """Share of the claimed noise below which an audit should see the shortfall."""
 
@@ -66,11 +160,6 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
     """Return the check that an audit would have noticed less than half of the claimed noise.
 
     An audit that would not have noticed it has not failed; it cannot tell.
-
-    Args:
-        path: in report.json, of the largest share of the claimed noise that the audit would have
-            noticed.
-        what: subject of the sentence.
     """
     text = f"{what} would have noticed less than half of the claimed noise."
     missed = f"{what} might not have noticed it if half of the claimed noise had been missing."
@@ -84,14 +173,6 @@ def _complaint(condition: str, report: Mapping[str, Any]) -> str:
 def sign_off(
     *, data: str, date: str, limits: str, purpose: str = "", author: str = ""
 ) -> list[tuple[str, str]]:
-    """Return the entries of a sign-off block.
-
-    Args:
-        data: the data set and its version.
-        limits: of the study.
-        purpose: "" if not stated.
-        author: "" if not stated.
-    """
     return [
         ("Purpose", purpose or NOT_STATED),
         ("Data", data or NOT_STATED),
@@ -108,10 +189,6 @@ def today() -> str:
 
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
-    """Return the non-empty blocks of a first screen, by place.
-
-    The places "shown" and "told" are side by side on a wide screen.
-    """
     places: dict[str, list[Block]] = {
         "shown": [each for each in (first.figure, first.table) if each is not None],
         "told": [*_checks(first.checks), *_steps(first.steps)],
@@ -123,13 +200,11 @@ def parts(first: FirstScreen) -> dict[str, list[Block]]:
 
 
 def in_short(first: FirstScreen) -> list[Block]:
-    """Return answer, table, checks and next steps, for a notebook."""
     table = [] if first.table is None else [first.table]
     return [*map(Prose, first.answer), *table, *_checks(first.checks), *_steps(first.steps)]
 
 
 def counted(checks: Sequence[Check]) -> str:
-    """Return how many checks failed, cannot tell and passed, as a heading."""
     kinds = ["open" if one.mark.kind == "caution" else one.mark.kind for one in checks]
     counts = (f"{kinds.count(kind)} {name}" for kind, name in COUNTED.items() if kind in kinds)
     return f"Checks: {', '.join(counts)}"

@@ -14,20 +14,11 @@ PIECE = re.compile(
 )
 TAG = re.compile(r"<[^>]*>")
 FEWEST = 3
-"""Fewest headings for which a page gets a list of contents."""
-
 NAMES = {"table": "Table", "scroll": "Figure"}
 
 
 @dataclass(frozen=True)
 class _Heading:
-    """A heading of a page.
-
-    Attributes:
-        level: 2 to 4.
-        title: its text, as HTML.
-    """
-
     level: int
     anchor: str
     title: str
@@ -72,7 +63,6 @@ def _heading(heading: _Heading) -> str:
 
 
 def _contents(headings: list[_Heading]) -> str:
-    """Return the list of contents, of headings of the second and third level."""
     if len(headings) < FEWEST:
         return ""
     entries = [
@@ -114,7 +104,7 @@ class Term:
     """
 
     slug: str
-    shown: str
+    symbol: str
     forms: str
     meaning: str
 
@@ -224,50 +214,45 @@ def explained(page: str) -> str:
     ρα and ρβ get the paper's subscripts everywhere.
     """
     head, main, body = page.partition("<main")
-    found: dict[Term, bool] = {}
+    terms: dict[Term, bool] = {}
     parts, done, inside = [], 0, 0
     for token in TOKEN.finditer(body):
-        parts.append(_typeset(_linked(body[done : token.start()], found, inside == 0)))
+        parts.append(_typeset(_linked(body[done : token.start()], terms, inside == 0)))
         parts.append(token[0])
         done = token.end()
         tag = re.match(r"<(/?)(\w+)", token[0])
         if tag and token[1] is None and UNLINKED.fullmatch(tag[2]):
             inside += -1 if tag[1] else 1
     parts.append(body[done:])
-    text = "".join(parts).replace("<!-- terms -->", _section(found) if found else "")
+    text = "".join(parts).replace("<!-- terms -->", _section(terms) if terms else "")
     return _outside_tags(head) + main + text
 
 
-def _linked(text: str, found: dict[Term, bool], linkable: bool) -> str:
-    """Return a text with a link at each symbol that has no link in an earlier text of the page.
-
-    Args:
-        found: terms so far, and whether they have a link; the terms of this text are added.
-    """
+def _linked(text: str, terms: dict[Term, bool], linkable: bool) -> str:
+    """Return a text with a link at each symbol that has no link in an earlier text of the page."""
 
     def link(form: re.Match[str]) -> str:
         term = TERMS[int(str(form.lastgroup)[1:])]
-        linked = found.setdefault(term, False)
+        linked = terms.setdefault(term, False)
         if linked or not linkable or form[0][0] not in LINKED:
             return form[0]
-        found[term] = True
+        terms[term] = True
         return f'<a class="term" href="#term-{term.slug}">{form[0]}</a>'
 
     return FORMS.sub(link, text)
 
 
-def _section(found: Collection[Term]) -> str:
+def _section(terms: Collection[Term]) -> str:
     listed = [
-        Markup('<dt id="term-{}">{}</dt><dd>{}</dd>').format(term.slug, term.shown, term.meaning)
+        Markup('<dt id="term-{}">{}</dt><dd>{}</dd>').format(term.slug, term.symbol, term.meaning)
         for term in TERMS
-        if term in found
+        if term in terms
     ]
     entries = _typeset("\n".join(listed))
     return f'<section class="terms">\n<h2>Terms</h2>\n<dl>\n{entries}\n</dl>\n</section>'
 
 
 def _outside_tags(page: str) -> str:
-    """Return HTML with its text typeset, except for the title and the tags."""
     parts, done = [], 0
     for token in TOKEN.finditer(page):
         parts += [_typeset(page[done : token.start()]), token[0]]

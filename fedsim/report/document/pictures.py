@@ -15,7 +15,7 @@ from PIL import Image
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import number
 from fedsim.report.figures import canvas
-from fedsim.report.figures.numbers import Numbers, Place, Series, decode
+from fedsim.report.figures.canvas import Numbers, Place, Series, decode
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""
@@ -30,86 +30,65 @@ THEMED = {
     canvas.GREEN: "var(--series-green)",
     canvas.PURPLE: "var(--series-purple)",
 }
-"""Colours of figures with a counterpart in dark mode, and their names in the page's style."""
 
 COLOUR = re.compile(r"#[0-9a-f]{6}\b", re.I)
 
 
 def picture(figure: Figure) -> str | bytes:
-    """Return the figure as an SVG document, or as a PNG if that is too large."""
     svg = canvas.to_svg(figure)
     return svg if len(svg) <= LARGEST_SVG else canvas.to_png(figure)
 
 
 def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
-    """Return a `picture` as HTML: inline SVG with unique ids, or an embedded PNG.
-
-    Args:
-        drawn: an SVG document as text, or a PNG as bytes.
-        name: prefix of the ids, unique on the page.
-        text: alternative text.
-    """
+    """Return a `picture` as HTML: inline SVG with unique ids, or an embedded PNG."""
     if isinstance(drawn, str):
-        return _svg(drawn, name, text)
+        # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
+        svg = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.S)
+        svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+        svg = svg.replace(">*{", ">svg *{")
+        themes = {colour.lower(): variable for colour, variable in THEMED.items()}
+        plate = "plate"
+        if {colour.lower() for colour in COLOUR.findall(svg)} <= set(themes):
+            svg, plate = COLOUR.sub(lambda match: themes[match[0].lower()], svg), "themed"
+        label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, text)
+        return Markup(svg.replace("<svg", label, 1))
     data = base64.b64encode(drawn).decode()
     return Markup('<img class="plate" src="data:image/png;base64,{}" alt="{}">').format(data, text)
 
 
 def numbers(drawn: str | bytes) -> Numbers:
-    """Return the numbers in a figure's file."""
     if isinstance(drawn, bytes):
         return decode(Image.open(io.BytesIO(drawn)).info["Description"])
-    found = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
-    return Numbers((), False) if found is None else decode(unescape(found[1]))
-
-
-def _svg(drawn: str, name: str, text: str) -> Markup:
-    """Return inline SVG in the page's colours, or on white if it has other colours."""
-    # HTML needs no namespaces, and ids and styles must not reach other figures or the page.
-    svg = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.S)
-    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = svg.replace(">*{", ">svg *{")
-    themes = {colour.lower(): variable for colour, variable in THEMED.items()}
-    plate = "plate"
-    if {colour.lower() for colour in COLOUR.findall(svg)} <= set(themes):
-        svg, plate = COLOUR.sub(lambda found: themes[found[0].lower()], svg), "themed"
-    label = Markup('<svg role="img" class="{}" aria-label="{}"').format(plate, text)
-    return Markup(svg.replace("<svg", label, 1))
+    description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
+    return Numbers((), False) if description is None else decode(unescape(description[1]))
 
 
 MOST_ROWS = 60
-"""Most values of a series that are listed; a longer one is summed up."""
-
 MOST_SAID = 6
-"""Most series in an alternative text."""
-
 SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
 
 
 def seen(numbers: Numbers) -> str:
-    """Return the alternative text of a figure, a few sentences; "" without numbers."""
-    said = [_course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))]
-    more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
-    return f"{'; '.join(said[:MOST_SAID])}{more}." if said else ""
+    sentences = [
+        _course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))
+    ]
+    more = f"; and {len(sentences) - MOST_SAID} more" if len(sentences) > MOST_SAID else ""
+    return f"{'; '.join(sentences[:MOST_SAID])}{more}." if sentences else ""
 
 
 def unvarying(numbers: Numbers) -> str:
-    """Return a sentence in place of a figure in which nothing varies."""
-    said: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for one in numbers.series:
         name = one.name.removesuffix(", low").removesuffix(", high")
         everywhere = f" at every {one.across}" if one.across else " throughout"
         value = f"{_titled(one)}{name} is {number(one.values[0])}{everywhere}"
-        said.setdefault(name, value if one.at else _course(one))
-    return f"Nothing varies, so nothing is drawn: {'; '.join(said.values())}."
+        sentences.setdefault(name, value if one.at else _course(one))
+    return f"Nothing varies, so nothing is drawn: {'; '.join(sentences.values())}."
 
 
 def tables(numbers: Numbers) -> list[Block]:
-    """Return the numbers of a figure: a table for all series with the same places.
-
-    Series of more than `MOST_ROWS` values are summed up.
-    """
+    """Return the numbers of a figure: a table for all series with the same places."""
     listed: list[Block] = []
     long = []
     for (panel, across, at), group in groupby(

@@ -1,7 +1,8 @@
-"""Blocks on the terminal. Text is never rich's markup, since it may be foreign."""
+"""Blocks on the terminal, and as Markdown. On the terminal, text is never rich's markup."""
 
+import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import StringIO
 
 import rich.table
@@ -9,8 +10,10 @@ from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from fedsim.common import foreign_text
 from fedsim.report.document.blocks import (
     Block,
+    Bullets,
     Cell,
     Code,
     Heading,
@@ -18,20 +21,18 @@ from fedsim.report.document.blocks import (
     Link,
     Listing,
     Mark,
+    Part,
     Prose,
     Table,
     Words,
 )
 
 COLOURS = {"good": "green", "caution": "yellow", "alarm": "bold red", "note": "dim"}
-"""Colours of texts and marks, by kind."""
-
 KEPT = 14
 """Least width of a column, in characters, so that no short number or word is cut."""
 
 
 def shown(*blocks: Block | RenderableType) -> RenderableType:
-    """Return blocks as the terminal shows them: in their order, without figures."""
     return Group(*map(_shown, blocks))
 
 
@@ -62,7 +63,6 @@ def _shown(block: Block | RenderableType) -> RenderableType:
 
 
 def listing(block: Listing, caption: str = "") -> rich.table.Table:
-    """Return names and values as the terminal shows them."""
     drawn = rich.table.Table(show_header=False, caption=caption or None)
     for name, value in block.entries:
         drawn.add_row(Text(name), Text(value))
@@ -109,7 +109,6 @@ def _is_number(lines: Sequence[str]) -> bool:
 
 
 def _widest(column: Sequence[Sequence[str]], numbers: bool) -> int:
-    """Return the length of the longest line of numbers, or of the longest word."""
     lines = [line for cell in column for line in cell]
     pieces = lines if numbers else [word for line in lines for word in line.split()]
     return max((len(piece) for piece in pieces if len(piece) <= KEPT), default=0)
@@ -122,3 +121,41 @@ def _plain(words: Words) -> str:
         case Code() | Link() | Mark():
             return words.text
     return "".join(map(_plain, words))
+
+
+MARKUP = re.compile(r"([\\`*_\[\]#|~]|^[-+=])")
+"""Characters with a meaning in Markdown."""
+
+
+def as_markdown(blocks: Iterable[Block], level: int = 1) -> str:
+    return "\n".join(_rendered(block, level) for block in blocks)
+
+
+def quoted(text: str) -> str:
+    line = html.escape(" ".join(foreign_text.shown(text).split()), quote=False)
+    return MARKUP.sub(r"\\\1", line)
+
+
+def _rendered(block: Block, level: int) -> str:
+    match block:
+        case Part():
+            return f"{'#' * level} {block.title}\n\n{as_markdown(block.blocks, level + 1)}"
+        case Heading():
+            return f"{'#' * level} {block.text}\n"
+        case Prose():
+            return f"{_markdown_words(block.text)}\n"
+        case Bullets():
+            return "".join(f"- {_markdown_words(item)}\n" for item in block.items)
+        case Table():
+            rows = [[line.name, *line.cells] for group in block.groups for line in group.lines]
+            cells = [[_markdown_words(cell.text) for cell in row] for row in rows]
+            lines = [f"| {' | '.join(row)} |" for row in [list(block.headings), *cells]]
+            lines.insert(1, "|---" * len(block.headings) + "|")
+            return "".join(f"{line}\n" for line in lines)
+    raise TypeError(f"{type(block).__name__} has no place in Markdown")
+
+
+def _markdown_words(words: Words) -> str:
+    if not isinstance(words, str):
+        raise TypeError(f"{type(words).__name__} has no place in Markdown")
+    return words

@@ -7,13 +7,10 @@ from typing import Any
 from fedsim.common.foreign_text import shown
 
 DASH, INFINITE = "–", "∞"
-
 LEAST_SHARE = 0.05
-"""Below this share of the claimed noise, an audit could see only a total lack of noise."""
 
 
 def span(interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
-    """Return an interval as "low to high"; "" for None."""
     return f"{wording(interval[0])} to {wording(interval[1])}" if interval else ""
 
 
@@ -29,10 +26,7 @@ def number(value: float | None) -> str:
 
 
 def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> str:
-    """Return a warning if a model is no better than the majority class's share; "" otherwise.
-
-    fault: another sign that learning failed, which an accuracy above the majority may hide.
-    """
+    """Return a warning if a model is no better than the majority class's share; "" otherwise."""
     if accuracy is not None and accuracy <= majority:
         return (
             "The model has learnt nothing: it is right no more often than a model that always "
@@ -54,20 +48,14 @@ def beside_accuracy(
     area: float | None = None,
     least_recall: tuple[str, float] | None = None,
 ) -> str:
-    """Return the other measures of a classifier, as text.
-
-    Args:
-        majority: share of the most frequent class.
-        least_recall: the class with the least recall, and its recall.
-    """
-    said = f"majority class {percent(majority)}"
+    beside = f"majority class {percent(majority)}"
     if balanced is not None:
-        said += f", balanced accuracy {percent(balanced)}"
+        beside += f", balanced accuracy {percent(balanced)}"
     if area is not None:
-        said += f", AUC {area:.3f}"
+        beside += f", AUC {area:.3f}"
     if least_recall is None:
-        return said
-    return f"{said}, least recall {percent(least_recall[1])} of class {shown(least_recall[0])}"
+        return beside
+    return f"{beside}, least recall {percent(least_recall[1])} of class {shown(least_recall[0])}"
 
 
 def percent(value: float | None) -> str:
@@ -82,7 +70,6 @@ def percent(value: float | None) -> str:
 
 
 def setting(value: Any) -> str:
-    """Return a value of the configuration as text, true and false as yes and no."""
     if value is None:
         return DASH
     if isinstance(value, Mapping) and not value:
@@ -91,7 +78,6 @@ def setting(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as text, floats with ten digits."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return DASH
     if isinstance(value, Mapping):
@@ -105,25 +91,18 @@ def plain(value: Any) -> str:
 
 
 def at_least(epsilon: float) -> str:
-    """Return a lower bound on epsilon as text, "nothing" for 0."""
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
 
 def would_have_noticed(share: float | None, what: str = "audit") -> str:
-    """Return a sentence about the least shortfall of noise that an audit would have noticed.
-
-    Args:
-        share: largest share of the claimed noise that the audit would have noticed; None for no
-            sentence.
-        what: "audit", or "attack" for one of several attacks in an audit.
-    """
+    """Return a sentence about the least shortfall of noise that an audit would have noticed."""
     if share is None:
         return ""
     if share < LEAST_SHARE:
         return f"This {what} might have missed any shortfall of the noise."
     # Rounded down, so that the sentence promises no more than what was computed.
-    shown = math.floor(share * 1000) / 1000
+    rounded = math.floor(share * 1000) / 1000
     return (
-        f"If the noise had been less than {shown:.3f} of the claim, this {what} would have noticed "
-        "it with 95% probability."
+        f"If the noise had been less than {rounded:.3f} of the claim, this {what} would have "
+        "noticed it with 95% probability."
     )

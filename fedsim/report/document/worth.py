@@ -1,12 +1,14 @@
-"""The worth of a model in words, for each task of `fedsim.learning.training.tasks`."""
+"""The worth of a model in words and blocks, for each task of `fedsim.learning.training.tasks`."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedsim.audits.results.numbers import Proportion, Quality
 from fedsim.learning.training import quality
+from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import (
     DASH,
     beside_accuracy,
@@ -23,7 +25,6 @@ class Worth:
 
     Attributes:
         accuracy: share of right answers, for records or next tokens.
-        loss: mean loss in nats.
         majority: share of right answers of a model that has learnt nothing.
         baseline_loss: mean loss of a model that has learnt nothing; None if shares are compared.
         loss_interval: 95 % interval of the loss; None if not measured.
@@ -44,7 +45,6 @@ class Words(ABC):
     """The words of one task."""
 
     measure: ClassVar[str]
-    """Name of the leading measure."""
     use: ClassVar[str]
     """Inputs and outputs of a loaded model."""
 
@@ -53,19 +53,18 @@ class Words(ABC):
         """Return the value of the leading measure, as text."""
 
     @abstractmethod
-    def beside(self, found: Worth) -> str:
+    def beside(self, worth: Worth) -> str:
         """Return the other measures as text, the baseline first."""
 
     @abstractmethod
-    def baseline(self, found: Worth) -> str:
+    def baseline(self, worth: Worth) -> str:
         """Return the baseline alone, as text."""
 
     @abstractmethod
-    def unless_learnt(self, found: Worth, fault: str = "") -> str:
+    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
         """Return a warning if the model has learnt nothing, or little; "" otherwise."""
 
     unit: ClassVar[str] = " nats"
-    """Unit of the loss, which follows the number."""
 
     @abstractmethod
     def predicts(self, classes: int) -> str:
@@ -78,16 +77,16 @@ class _Classification(Words):
     def value(self, accuracy: float | None, loss: float | None) -> str:
         return percent(accuracy)
 
-    def beside(self, found: Worth) -> str:
+    def beside(self, worth: Worth) -> str:
         return beside_accuracy(
-            found.majority, found.balanced_accuracy, found.area_under_curve, found.least_recall
+            worth.majority, worth.balanced_accuracy, worth.area_under_curve, worth.least_recall
         )
 
-    def baseline(self, found: Worth) -> str:
-        return beside_accuracy(found.majority)
+    def baseline(self, worth: Worth) -> str:
+        return beside_accuracy(worth.majority)
 
-    def unless_learnt(self, found: Worth, fault: str = "") -> str:
-        return unless_learnt(found.accuracy, found.majority, fault)
+    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
+        return unless_learnt(worth.accuracy, worth.majority, fault)
 
     def predicts(self, classes: int) -> str:
         return f"one of {classes} classes"
@@ -99,21 +98,21 @@ class _NextToken(Words):
     def value(self, accuracy: float | None, loss: float | None) -> str:
         return DASH if loss is None else number(_perplexity(loss))
 
-    def beside(self, found: Worth) -> str:
-        between = found.loss_interval and span(
-            (_perplexity(found.loss_interval[0]), _perplexity(found.loss_interval[1])), number
+    def beside(self, worth: Worth) -> str:
+        between = worth.loss_interval and span(
+            (_perplexity(worth.loss_interval[0]), _perplexity(worth.loss_interval[1])), number
         )
         return (
             f"95% interval {between}, " if between else ""
-        ) + f"{self.baseline(found)}, next tokens right {percent(found.accuracy)}"
+        ) + f"{self.baseline(worth)}, next tokens right {percent(worth.accuracy)}"
 
-    def baseline(self, found: Worth) -> str:
-        least = found.baseline_loss
+    def baseline(self, worth: Worth) -> str:
+        least = worth.baseline_loss
         return f"unigram baseline {DASH if least is None else number(_perplexity(least))}"
 
-    def unless_learnt(self, found: Worth, fault: str = "") -> str:
-        high = found.loss if found.loss_interval is None else found.loss_interval[1]
-        if high is not None and found.baseline_loss is not None and high >= found.baseline_loss:
+    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
+        high = worth.loss if worth.loss_interval is None else worth.loss_interval[1]
+        if high is not None and worth.baseline_loss is not None and high >= worth.baseline_loss:
             return (
                 "The model has learnt nothing: its perplexity is not shown to be below the "
                 "perplexity of a unigram model, which sees no context. Start from a network that "
@@ -137,14 +136,14 @@ class _Regression(Words):
     def value(self, accuracy: float | None, loss: float | None) -> str:
         return DASH if accuracy is None else percent(1 - accuracy)
 
-    def beside(self, found: Worth) -> str:
-        return f"of the target's range; {self.baseline(found)}"
+    def beside(self, worth: Worth) -> str:
+        return f"of the target's range; {self.baseline(worth)}"
 
-    def baseline(self, found: Worth) -> str:
-        return f"always the median: {percent(1 - found.majority)}"
+    def baseline(self, worth: Worth) -> str:
+        return f"always the median: {percent(1 - worth.majority)}"
 
-    def unless_learnt(self, found: Worth, fault: str = "") -> str:
-        if found.accuracy is not None and found.accuracy <= found.majority:
+    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
+        if worth.accuracy is not None and worth.accuracy <= worth.majority:
             return (
                 "The model has learnt nothing: its error is not below the error of always "
                 "answering the median. Try more training.rounds, another training.clipping-norm, "
@@ -168,13 +167,7 @@ WORDS: dict[str, Words] = {
 
 
 def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: float | None) -> str:
-    """Return a sign that learning failed although the accuracy is above the majority, or "".
-
-    Args:
-        confusion: counts by class and by answer, or their means over models; empty if unknown.
-        loss: mean loss of the last model.
-        before: mean loss of the first model.
-    """
+    """Return a sign that learning failed although the accuracy is above the majority, or ""."""
     fault = quality.fault(confusion)
     if not fault and loss is not None and before is not None and loss > before:
         return "its loss is above the loss of the first model"
@@ -182,5 +175,41 @@ def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: f
 
 
 def _perplexity(loss: float) -> float:
-    """Return the exponential of a mean loss in nats; infinite where it overflows."""
     return math.exp(loss) if loss < 700 else math.inf
+
+
+MANY_CLASSES = 30
+
+
+def blocks(quality: Quality, named: Callable[[str], str] = str) -> Iterator[Block]:
+    """Yield recall and precision of each class, the confusion matrix and the calibration curve."""
+    names = [named(each.name) for each in quality.classes]
+    rows = [
+        [name, f"{each.records:,}", share(each.recall), share(each.precision)]
+        for name, each in zip(names, quality.classes, strict=True)
+    ]
+    yield Prose(f"By class, with intervals at {percent(quality.confidence)}:")
+    yield tabulated(["class", "records", "recall", "precision"], rows)
+    if len(names) <= MANY_CLASSES:
+        yield Prose("Records by class (rows) and by the model's answer (columns):")
+        counts = [
+            [name, *map(_count, row)] for name, row in zip(names, quality.confusion, strict=True)
+        ]
+        yield tabulated(["class", *names], counts)
+    yield Prose("Confidence of the model, and its share of right answers:")
+    bins = [
+        [percent(each.confidence), share(each.accuracy), _count(each.records)]
+        for each in quality.calibration
+    ]
+    yield tabulated(["confidence", "right", "records"], bins)
+
+
+def share(proportion: Proportion | None) -> str | None:
+    if proportion is None:
+        return None
+    between = span(proportion.interval, percent)
+    return f"{percent(proportion.value)} ({between})" if between else percent(proportion.value)
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"

@@ -16,53 +16,29 @@ from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
-from fedsim.audits.results.report import Report as RunReport
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runs.run_transcript import read as read_transcript
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.report import model_card, training_report, writing
+from fedsim.report import model_card, training_report
 from fedsim.report import page as rendering
 from fedsim.report.kinds import recorded as transcript_report
 from fedsim.report.tracking import live_page
 
 PAGE = "report.html"
-
 NUMBER = re.compile(r"(?<![\w.])-?\d++(?:\.(\d++))?+(?:e([-+]?\d++))?+(?![\w.]*[A-Za-z])")
 """A number by itself, with its decimals and exponent; not a part of a name or digest."""
 
 Pages = Mapping[str, Sequence[bytes]]
-"""The possible contents of pages and pictures, by name."""
-
-
-def _pages_of_run(directory: RunDirectory, report: RunReport) -> Pages:
-    """Return the page of a run and its pictures."""
-    drawn = rendering.Pictures(report, read_transcript(directory))
-    # A run of a sweep has a link to the sweep's page, which need not be among the files.
-    about = rendering.about(directory)
-    found = [
-        rendering.render_html(report, drawn, several, about).encode() for several in (False, True)
-    ]
-    pictures = {
-        f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
-            each.encode() if isinstance(each, str) else each
-        ]
-        for name, each in drawn.files.items()
-    }
-    return {
-        PAGE: found,
-        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
-    } | pictures
 
 
 def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
-    """Return the names of existing pages that equal the derived ones, and of those that differ."""
     same, other = list[str](), list[str]()
     for name, made in pages.items():
         if (folder / name).exists():
@@ -71,12 +47,12 @@ def differing(folder: Path, pages: Pages) -> tuple[list[str], list[str]]:
     return same, other
 
 
-def alike(told: bytes, made: bytes) -> bool:
+def alike(signed: bytes, made: bytes) -> bool:
     """Return whether two pages are equal up to the rounding of numbers."""
-    if told == made:
+    if signed == made:
         return True
     try:
-        texts = told.decode(), made.decode()
+        texts = signed.decode(), made.decode()
     except UnicodeDecodeError:
         return False
     one, other = (NUMBER.split(text)[::3] for text in texts)
@@ -102,7 +78,6 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """Tolerances for numbers: other versions of libraries and other machines round differently."""
 
 MOST_NAMED = 3
-
 NO_TRIALS = "its audit keeps no trials; audit the code again with the same seed"
 
 UNDERIVABLE = {
@@ -121,69 +96,50 @@ class UnderivableError(InputError):
 
 @dataclass(frozen=True)
 class Made:
-    """A derived report with its pages.
-
-    Attributes:
-        pages: possible contents by name.
-    """
-
     report: Report
     pages: Pages
 
 
 def derived(kind: str, root: Path, source: str, report: Report) -> Made:
-    """Return a report and its pages as the installed code derives them; write nothing.
-
-    Args:
-        kind: kind of the report, a key of `conditions.NAMES`.
-        root: folder of the signed files.
-        source: path of an audit's transcript below the folder; "" for a run, or without one.
-        report: signed report, whose confidence, delta, limits and claim are used.
-
-    Raises:
-        InputError: the files are damaged or contradict each other.
-        UnderivableError: source files of the report are missing.
-    """
+    """Return a report and its pages as the installed code derives them; write nothing."""
     if why := underivable(kind, source):
         raise UnderivableError(why)
     return _WAYS[kind](root / source, report)
 
 
 def underivable(kind: str, source: str) -> str:
-    """Return why a report cannot be derived again; "" if it can."""
     if kind == TRANSCRIPT and not source:
         return "its transcript is not among the files"
     return UNDERIVABLE.get(kind, "")
 
 
-def differences(told: Any, found: Any, path: str = "") -> Iterator[str]:
+def differences(signed: Any, derived: Any, path: str = "") -> Iterator[str]:
     """Yield the paths at which a value differs from another by more than rounding."""
-    if isinstance(told, Mapping) and isinstance(found, Mapping):
-        for key in sorted({*told, *found}):
+    if isinstance(signed, Mapping) and isinstance(derived, Mapping):
+        for key in sorted({*signed, *derived}):
             inner = f"{path}.{key}".removeprefix(".")
-            if (key in told) != (key in found):
+            if (key in signed) != (key in derived):
                 yield inner
             else:
-                yield from differences(told[key], found[key], inner)
-    elif isinstance(told, list) and isinstance(found, list) and len(told) == len(found):
-        for place, (one, other) in enumerate(zip(told, found, strict=True)):
+                yield from differences(signed[key], derived[key], inner)
+    elif isinstance(signed, list) and isinstance(derived, list) and len(signed) == len(derived):
+        for place, (one, other) in enumerate(zip(signed, derived, strict=True)):
             yield from differences(one, other, f"{path}.{place}")
-    elif not _alike(told, found):
+    elif not _alike(signed, derived):
         yield path
 
 
 def named(paths: Iterator[str]) -> str:
-    """Return the first few paths as text, with the number of others."""
-    found = list(paths)
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return ", ".join(found[:MOST_NAMED]) + more
+    names = list(paths)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _alike(told: Any, found: Any) -> bool:
-    numbers = all(isinstance(each, float | int) for each in (told, found))
-    if numbers and isinstance(told, float) | isinstance(found, float):
-        return math.isclose(told, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-    return type(told) is type(found) and bool(told == found)
+def _alike(signed: Any, derived: Any) -> bool:
+    numbers = all(isinstance(each, float | int) for each in (signed, derived))
+    if numbers and isinstance(signed, float) | isinstance(derived, float):
+        return math.isclose(signed, derived, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return type(signed) is type(derived) and bool(signed == derived)
 
 
 def _of_run(root: Path, _: Report) -> Made:
@@ -193,8 +149,29 @@ def _of_run(root: Path, _: Report) -> Made:
     for verdict in signed.verdicts:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
     confidence, delta = signed.empirical.confidence, signed.bounds.delta
-    made, _transcript = writing.assembled(directory, confidence, delta, limits)
-    return Made(encode(made), _pages_of_run(directory, made))
+    made, _transcript = rendering.assembled(directory, confidence, delta, limits)
+    drawn = rendering.Pictures(made, read_transcript(directory))
+    # A run of a sweep has a link to the sweep's page, which need not be among the files.
+    about = rendering.about(directory)
+    derived = [
+        rendering.render_html(made, drawn, several, about).encode() for several in (False, True)
+    ]
+    pictures = {
+        f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
+            each.encode() if isinstance(each, str) else each
+        ]
+        for name, each in drawn.files.items()
+    }
+    return Made(
+        encode(made),
+        (
+            {
+                PAGE: derived,
+                live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
+            }
+            | pictures
+        ),
+    )
 
 
 def _of_training(root: Path, _: Report) -> Made:

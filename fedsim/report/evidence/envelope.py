@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -34,18 +31,10 @@ from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 
 MOST_KEY = 2**14
-"""Bytes of a file with a key."""
 
 
 def create(path: Path) -> Path:
-    """Write a new private key (0600), and its public half beside it.
-
-    Args:
-        path: file of the private key, which must not exist.
-
-    Returns:
-        The file of the public key: NAME.public.pem for NAME.pem.
-    """
+    """Write a new private key (0600), and its public half beside it."""
     place = private_files.as_named(path)
     public = place.with_name(f"{place.stem}.public.pem")
     for each in (place, public):
@@ -62,12 +51,7 @@ def create(path: Path) -> Path:
 
 
 def read_private(path: Path) -> Ed25519PrivateKey:
-    """Return the key of a PEM or OpenSSH file that only its owner may read.
-
-    Raises:
-        InputError: the file cannot be read, can be read by others, or does not hold an Ed25519 key
-            without a passphrase.
-    """
+    """Return the key of a PEM or OpenSSH file that only its owner may read."""
     wanted = (
         "an Ed25519 private key without a passphrase, as fedsim sign --new-key or ssh-keygen "
         "-t ed25519 writes it"
@@ -86,11 +70,6 @@ def read_private(path: Path) -> Ed25519PrivateKey:
 
 
 def read_public(path: Path) -> Ed25519PublicKey:
-    """Return the public key of a PEM or OpenSSH file.
-
-    Raises:
-        InputError: the file cannot be read, or does not hold an Ed25519 public key.
-    """
     wanted = (
         "the signer's Ed25519 public key (PEM, or a line that begins with ssh-ed25519), as fedsim "
         "sign --new-key or ssh-keygen writes it beside the private key"
@@ -128,7 +107,6 @@ def _pem(key: Ed25519PublicKey) -> bytes:
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:fedsim-identifiability:evidence:v1"
-
 SHA256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -141,7 +119,6 @@ Bytes = Annotated[str, AfterValidator(_base64)]
 
 
 def _named(name: str, default: Any = ...) -> Any:
-    """Return a field that has another name in JSON."""
     return Field(default, validation_alias=name, serialization_alias=name)
 
 
@@ -159,19 +136,15 @@ class Signature(Part):
 
 
 class Envelope(Part):
-    """A payload and its signatures."""
-
     payload_type: Literal["application/vnd.in-toto+json"] = _named("payloadType")
     payload: Bytes
     signatures: Annotated[list[Signature], Field(min_length=1, max_length=16)]
 
     @property
     def content(self) -> bytes:
-        """The bytes of the payload."""
         return base64.b64decode(self.payload)
 
     def signed_by(self, key: Ed25519PublicKey) -> bool:
-        """Return whether one of the signatures is of this key."""
         signed = pre_authentication(self.content)
         for each in self.signatures:
             try:
@@ -183,8 +156,6 @@ class Envelope(Part):
 
 
 class Digest(Part):
-    """Digest of a file's content."""
-
     sha256: SHA256
 
 
@@ -199,17 +170,12 @@ class Predicate(Part):
     """The signer's statement about the files.
 
     Attributes:
-        kind: kind of the report.
-        report: name of the report's file.
-        transcript: name of the audited transcript; "" for none.
         absent: parts of a run (configuration, ledger, transcript) that are not among the files;
             early evidence lacks this field.
         signed: time by the signer's clock.
         code: SHA-256 of the packages that derived the report, by name.
-        versions: versions of the libraries and the platform.
         seeds: seeds of the random numbers; empty if unknown.
         numbers: numbers of the report that have short names.
-        conclusions: verdicts of the report.
     """
 
     kind: Literal["run", "training", "app audit", "loop audit", "transcript audit", "live audit"]
@@ -225,8 +191,6 @@ class Predicate(Part):
 
 
 class Statement(Part):
-    """An in-toto statement."""
-
     type: Literal["https://in-toto.io/Statement/v1"] = _named("_type", STATEMENT_TYPE)
     subject: Annotated[list[Subject], Field(min_length=1, max_length=100_000)]
     predicate_type: Literal["urn:fedsim-identifiability:evidence:v1"] = _named(
@@ -242,7 +206,6 @@ def pre_authentication(payload: bytes) -> bytes:
 
 
 def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
-    """Return the content of a file with the signed statement."""
     payload = _canonical(statement)
     signature = Signature(
         keyid=fingerprint(key.public_key()),
@@ -257,11 +220,7 @@ def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
 
 
 def read(path: Path) -> tuple[Envelope, Statement]:
-    """Return the envelope of a file and its statement, without checking the signature.
-
-    Raises:
-        InputError: the file cannot be read, or is not evidence of `fedsim sign`.
-    """
+    """Return the envelope of a file and its statement, without checking the signature."""
 
     def refusal(why: str) -> InputError:
         return InputError(f"'{path}' is not evidence of fedsim sign: {why}")

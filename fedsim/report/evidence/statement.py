@@ -1,34 +1,138 @@
 """The statement about a run or an audit that is signed: its files and conclusions."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import fedsim
+from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.audits.results import conditions
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
-from fedsim.common import reading
+from fedsim.common import private_files, reading
+from fedsim.common.installation import PACKAGES
 from fedsim.common.report_directory import EVIDENCE
-from fedsim.config import to_run_config
+from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
-from fedsim.report.evidence import derivation, digests, envelope
+from fedsim.report.evidence import derivation, envelope
 from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
 
-REPORT = "report.json"
+LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
+OTHERS = ("torchvision", "flwr", "hf", "given")
+"""Prefixes before a colon in a configuration that are not modules: they name no file."""
 
-PARTS = {
-    "configuration": "config.toml",
-    "ledger": "ledger.jsonl",
-    "transcript": "transcript.npz",
-}
+
+def below(root: Path, place: Path) -> Iterator[str]:
+    """Yield the names of all files in a place below a folder, in order."""
+    status = os.lstat(place)
+    if stat.S_ISDIR(status.st_mode):
+        for inner in sorted(place.iterdir()):
+            yield from below(root, inner)
+    elif stat.S_ISREG(status.st_mode):
+        yield place.relative_to(root).as_posix()
+    else:
+        raise InputError(f"'{place}' is not a plain file; replace it with its target, or remove it")
+
+
+def is_below(name: str) -> bool:
+    """Return whether a foreign name leads to a file below a folder."""
+    parts = PurePosixPath(name).parts
+    plain = "/".join(parts) == name and "\0" not in name and not name.startswith("/")
+    return plain and not {"..", "."} & {*parts}
+
+
+def of_file(root: Path, name: str) -> str:
+    """Return the SHA-256 of a file, in hexadecimal, without following a link to it."""
+    descriptor = os.open(root / name, os.O_RDONLY | private_files.SAFELY)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is not a plain file")
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def of_code(own: Mapping[str, str]) -> dict[str, str]:
+    digests = {package: _of_package(Path(_file(package)).parent) for package in PACKAGES}
+    modules = sorted({name.partition(":")[0] for name in own})
+    return digests | {
+        name: hashlib.sha256(Path(_file(name)).read_bytes()).hexdigest() for name in modules
+    }
+
+
+def own_code(values: Mapping[str, Scalar]) -> dict[str, str]:
+    """Return the user's own code that a configuration names: the key by the code's name."""
+    digests = {}
+    for key, value in values.items():
+        for name in str(value).split(","):
+            if registry.is_code(name.strip()) and name.strip().partition(":")[0] not in OTHERS:
+                registry.lookup({}, name.strip(), key)
+                digests[name.strip()] = key
+    return digests
+
+
+def of_app(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of a Flower app's Python files and its pyproject.toml, by name."""
+    names = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")))
+    visible = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return _of_files(folder, [Path("pyproject.toml"), *visible])
+
+
+def of_function(name: str) -> dict[str, str]:
+    """Return the SHA-256 of the file of a function, by its name, and import nothing."""
+    place = name.rpartition(":")[0]
+    if place.endswith(".py"):
+        path = Path(place)
+        return _of_files(path.parent, [Path(path.name)])
+    search, origin = [str(Path.cwd()), *sys.path], None
+    for part in place.split("."):
+        spec = PathFinder.find_spec(part, search)
+        origin = None if spec is None else spec.origin
+        search = [] if spec is None else list(spec.submodule_search_locations or ())
+    return {} if origin is None else _of_files(Path(origin).parent, [Path(Path(origin).name)])
+
+
+def _of_files(folder: Path, names: Iterable[Path]) -> dict[str, str]:
+    return {
+        name.as_posix(): hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in names
+        if (folder / name).is_file()
+    }
+
+
+def versions() -> dict[str, str]:
+    own = {"fedsim": fedsim.__version__, "python": platform.python_version()}
+    return own | {"platform": sys.platform} | {name: version(name) for name in LIBRARIES}
+
+
+def _file(module: str) -> str:
+    return str(import_module(module).__file__)
+
+
+def _of_package(folder: Path) -> str:
+    """Return one digest of all Python files in a folder: of their names and digests, in order."""
+    lines = (
+        f"{of_file(folder, path)}  {path}\n"
+        for path in below(folder, folder)
+        if path.endswith(".py")
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+REPORT = "report.json"
+PARTS = {"configuration": "config.toml", "ledger": "ledger.jsonl", "transcript": "transcript.npz"}
 """The parts of a run beside its report, with their files."""
 
 LOCK = "lock"
-"""The file of a run that has no content to sign."""
-
 Report = Mapping[str, Any]
 
 
@@ -37,10 +141,7 @@ class Signed:
     """The subject of a statement.
 
     Attributes:
-        kind: kind of its report, a key of `conditions.NAMES`.
         root: folder that file names are relative to.
-        report: name of the report's file.
-        transcript: name of the audited transcript; "" for none.
     """
 
     kind: str
@@ -50,44 +151,36 @@ class Signed:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is the directory of a run, not of an audit."""
         return self.kind in (RUN, TRAINING)
 
     @property
     def unmade(self) -> str:
-        """Why its report cannot be derived again from its files; "" if it can."""
         return derivation.underivable(self.kind, self.transcript)
 
     @property
     def evidence(self) -> Path:
-        """The default file of its evidence."""
         return self.root / (
             f"{Path(self.transcript).stem}-{EVIDENCE}" if self.transcript else EVIDENCE
         )
 
     @property
     def remedy(self) -> str:
-        """The command that makes its report anew."""
         if self.is_run:
             return f"fedsim report {self.root}"
         return f"fedsim {' '.join(reversed(self.kind.split()))}"
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all its files in order, without the lock and evidence.
-
-        Raises InputError and OSError.
-        """
+        """Yield the names of all its files in order, without the lock and evidence."""
         folder = (self.root / self.report).parent
         places = [folder, *([self.root / self.transcript] if self.transcript else [])]
         for place in places:
-            for name in digests.below(self.root, place):
+            for name in below(self.root, place):
                 if name != LOCK and not self._is_evidence(name):
                     yield name
 
     def others(self) -> list[str]:
-        """Return the names of all evidence among the files. Raises InputError and OSError."""
         folder = (self.root / self.report).parent
-        return [name for name in digests.below(self.root, folder) if self._is_evidence(name)]
+        return [name for name in below(self.root, folder) if self._is_evidence(name)]
 
     def _is_evidence(self, name: str) -> bool:
         """Return whether a file is an envelope with a statement."""
@@ -100,13 +193,11 @@ class Signed:
         return True
 
     def absent(self) -> list[str]:
-        """Return which of PARTS are not among its files. Raises InputError and OSError."""
         there = {*self.names()}
         lacking = [part for part, name in PARTS.items() if name not in there]
         return [part for part in lacking if part != "transcript" or not self.transcript]
 
     def read(self) -> Report:
-        """Return report.json. Raises InputError if it is damaged."""
         path = self.root / self.report
 
         def refusal(why: str) -> InputError:
@@ -117,14 +208,6 @@ class Signed:
 
 
 def located(what: Path) -> Signed:
-    """Return the subject of a statement.
-
-    Args:
-        what: directory of a finished run or of an audit, or an audited transcript.
-
-    Raises:
-        InputError: the path is something else.
-    """
     if what.is_dir() and not (what / PARTS["configuration"]).exists():
         return _of_audit(what.absolute())
     if what.is_dir():
@@ -148,7 +231,6 @@ def located(what: Path) -> Signed:
 
 
 def _of_audit(root: Path) -> Signed:
-    """Return the audit in a directory. Raises InputError if there is none."""
     if not (root / REPORT).is_file():
         raise InputError(f"'{root}' is neither a run nor an audit: it has no {REPORT}")
     signed = Signed("", root, REPORT, "")
@@ -163,37 +245,35 @@ def _of_audit(root: Path) -> Signed:
 
 
 def made(signed: Signed) -> Statement:
-    """Return a statement about files, after deriving their report again if possible."""
     report = signed.read()
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
         _refuse_others(signed, report, again)
     with reading.damage(lambda why: InputError(f"{signed.report} is damaged: {why}")):
-        told = said(signed, report)
+        stated = said(signed, report)
     try:
         subject = [
-            Subject(name=name, digest=Digest(sha256=digests.of_file(signed.root, name)))
+            Subject(name=name, digest=Digest(sha256=of_file(signed.root, name)))
             for name in signed.names()
         ]
     except OSError as error:
         raise InputError(f"cannot read the files of '{signed.root}': {error.strerror}") from None
     own = {}
     if signed.is_run:
-        own = digests.own_code(to_run_config(RunDirectory.open(signed.root).config))
+        own = own_code(to_run_config(RunDirectory.open(signed.root).config))
     predicate = Predicate(
         kind=signed.kind,  # type: ignore[arg-type]  # pydantic sees to it
         report=signed.report,
         transcript=signed.transcript,
         signed=datetime.now(UTC).isoformat(timespec="seconds"),
-        code=digests.of_code(own),
-        versions=digests.versions(),
-        **told,
+        code=of_code(own),
+        versions=versions(),
+        **stated,
     )
     return Statement(subject=subject, predicate=predicate)
 
 
 def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> None:
-    """Raise InputError if a report or page differs from what fedsim derives."""
     apart = derivation.named(derivation.differences(report, again.report))
     wrong = f"{signed.report} differs from what fedsim derives from the other files ({apart})"
     if not apart:
@@ -205,7 +285,6 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
 
 
 def said(signed: Signed, report: Report) -> dict[str, Any]:
-    """Return the absent parts, seeds, numbers and conclusions of the files."""
     seeds: dict[str, int | str] = {}
     conclusions: dict[str, str] = {}
     if signed.is_run:

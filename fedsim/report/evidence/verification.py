@@ -1,5 +1,6 @@
 """Checks a signed statement against its files, and against reports derived again."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,15 +9,25 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.common import private_files, reading
+from fedsim.common.report_directory import EVIDENCE
 from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.evidence import derivation, digests, envelope
+from fedsim.report.evidence import derivation, envelope
 from fedsim.report.evidence.envelope import Envelope, Statement
-from fedsim.report.evidence.statement import Signed, said
+from fedsim.report.evidence.statement import (
+    Signed,
+    is_below,
+    located,
+    made,
+    of_code,
+    of_file,
+    own_code,
+    said,
+    versions,
+)
 
 AS_SIGNED, NOTED = "as signed", "noted"
-"""Words for results taken from the signer, and for remarks."""
 
 
 class Outcome(IntEnum):
@@ -49,14 +60,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """The results of all checks of a statement."""
-
     statement: Statement
     checks: tuple[Check, ...]
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of all checks."""
         return max(check.outcome for check in self.checks)
 
     @property
@@ -70,17 +78,11 @@ class Verification:
 def verify(
     path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    """Return the results of all checks of a signed statement.
-
-    Args:
-        key: public key of the trusted signer; None if no key is known.
-        root: folder of the files; None for the folder of the evidence.
-    """
     sealed, statement = envelope.read(path)
     predicate = statement.predicate
     names = [*(each.name for each in statement.subject), predicate.report]
     for name in [*names, predicate.transcript or predicate.report]:
-        if not digests.is_below(name):
+        if not is_below(name):
             raise InputError(f"'{path}' names '{name}', which is not a file below its folder")
     folder = (path.parent if root is None else root).absolute()
     signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
@@ -115,20 +117,17 @@ def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
 
 
 def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Check]:
-    """Yield a check for every file that differs from the signed one, and one for all others.
-
-    evidence: name of the statement's own file below the folder; "" if it is elsewhere.
-    """
+    """Yield a check for every file that differs from the signed one, and one for all others."""
     same, names = 0, set()
     for subject in statement.subject:
         names.add(subject.name)
         try:
-            found = digests.of_file(signed.root, subject.name)
+            digest = of_file(signed.root, subject.name)
         except OSError as error:
             why = error.strerror or reading.reason(error)
             yield Check(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
             continue
-        if found == subject.digest.sha256:
+        if digest == subject.digest.sha256:
             same += 1
         else:
             yield Check(subject.name, Outcome.REFUTED, "is not the file that was signed")
@@ -149,7 +148,6 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
 
 
 def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
-    """Yield checks that the report follows from the other files, and its pages from the report."""
     report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
@@ -173,10 +171,10 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
         words = "is not the page of this report" if same_code else elsewhere
         yield Check(name, wrong, words)
     if same:
-        shown = [name for name in same if not name.startswith("figures/")]
-        if drawn := len(same) - len(shown):
-            shown.append(f"{drawn} figures")
-        words = f"derived again, with the same words and numbers: {', '.join(shown)}"
+        pages = [name for name in same if not name.startswith("figures/")]
+        if drawn := len(same) - len(pages):
+            pages.append(f"{drawn} figures")
+        words = f"derived again, with the same words and numbers: {', '.join(pages)}"
         yield Check("pages", Outcome.VERIFIED, words)
     unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
     words = f"{unmade} other files were accepted as signed, and not derived again"
@@ -184,34 +182,33 @@ def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
 
 
 def _said(signed: Signed, statement: Statement) -> Check:
-    """Return whether the statement agrees with the report and the files."""
-    told = statement.predicate.model_dump(
+    stated = statement.predicate.model_dump(
         include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
     )
     try:
-        found = said(signed, signed.read())
+        actual = said(signed, signed.read())
     except (InputError, *reading.DAMAGE) as error:
         why = reading.reason(error)
         return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
-    if "absent" not in told:  # early evidence lacks the field
-        del found["absent"]
-    if apart := derivation.named(derivation.differences(told, found)):
+    if "absent" not in stated:  # early evidence lacks the field
+        del actual["absent"]
+    if apart := derivation.named(derivation.differences(stated, actual)):
         words = f"contradicts the report: {apart}"
         return Check("statement", Outcome.REFUTED, words)
     return Check("statement", Outcome.VERIFIED, "agrees with the report")
 
 
 def _same_code(signed: Signed, statement: Statement) -> list[Check]:
-    """Return the differences in code and versions between the signer's machine and this one."""
-    told = statement.predicate
+    predicate = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
-        own = {} if config is None else digests.own_code(to_run_config(config))
-        here = digests.of_code(own)
+        here = of_code({} if config is None else own_code(to_run_config(config)))
     except InputError:  # the user's own code is not allowed here, or is missing
-        here = digests.of_code({})
-    yours = {f"code of {name}": digest for name, digest in here.items()} | digests.versions()
-    theirs = {f"code of {name}": digest for name, digest in told.code.items()} | told.versions
+        here = of_code({})
+    yours = {f"code of {name}": digest for name, digest in here.items()} | versions()
+    theirs = {
+        f"code of {name}": digest for name, digest in predicate.code.items()
+    } | predicate.versions
     different = sorted(name for name in {*yours, *theirs} if yours.get(name) != theirs.get(name))
     if not different:
         return [Check("code", Outcome.VERIFIED, "")]
@@ -224,3 +221,54 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
     return [
         Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}", NOTED)
     ]
+
+
+def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
+    """Write evidence of the results of a run or an audit.
+
+    Args:
+        signed: the directory of a finished run or audit, or an audited transcript.
+        key: file of an Ed25519 private key, PEM or OpenSSH.
+        out: file of the evidence; None for evidence.json in the directory.
+
+    Returns:
+        The file of the evidence, and why the report could not be derived again before signing
+        ("" if it was).
+
+    Raises:
+        InputError: there is nothing to sign, the key cannot be used, or the file exists.
+    """
+    private = envelope.read_private(key)
+    existing = located(signed)
+    place = private_files.as_named(existing.evidence if out is None else out)
+    if not place.name.endswith(EVIDENCE):
+        raise InputError(
+            f"--out '{place.name}' must end in {EVIDENCE}, so that it is recognised as evidence"
+        )
+    if os.path.lexists(place):
+        raise InputError(f"'{place}' exists already; delete it, or name a new file with --out")
+    sealed = envelope.seal(made(existing), private)
+    try:
+        private_files.write(place, sealed)
+    except OSError as error:
+        raise InputError(f"cannot write '{place}': {error.strerror}") from None
+    return place, existing.unmade
+
+
+def verify_in(
+    evidence: Path, key: Path | None = None, files: Path | None = None, as_signed: bool = False
+) -> Verification:
+    public = None if key is None else envelope.read_public(key)
+    return verify(_within(evidence), public, files, as_signed)
+
+
+def _within(place: Path) -> Path:
+    if not place.is_dir():
+        return place
+    envelopes = sorted(each for each in place.iterdir() if each.name.endswith(EVIDENCE))
+    if len(envelopes) != 1:
+        raise InputError(
+            f"'{place}' holds {len(envelopes)} files whose names end in {EVIDENCE}; name the "
+            "one to verify"
+        )
+    return envelopes[0]

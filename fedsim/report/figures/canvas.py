@@ -5,17 +5,202 @@ holds on to. Serialisation is deterministic: the same arrays give the same bytes
 """
 
 import io
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib import style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.collections import Collection, LineCollection, PolyCollection
+from matplotlib.container import BarContainer, Container, ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogFormatter, MaxNLocator, NullFormatter
+from matplotlib.lines import Line2D
+from matplotlib.patches import StepPatch
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullFormatter
 
-from fedsim.report.figures import numbers
+UNNAMED = re.compile(r"_(child|container)\d+$|_nolegend_$|$")
+"""Labels that matplotlib gives to artists without one."""
+
+FLAT = 2e-3
+Points = npt.NDArray[np.float64]
+Values = Sequence[float] | Points
+Found = tuple[str, Values, Values]
+Place = float | str
+
+
+@dataclass(frozen=True)
+class Series:
+    """A series of a figure.
+
+    Attributes:
+        at: places of the values, [n]; empty for a line across the axes.
+        values: [n], or the single value of such a line; NaN for a missing value.
+    """
+
+    panel: str
+    across: str
+    up: str
+    name: str
+    at: tuple[Place, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    series: tuple[Series, ...]
+    flat: bool
+
+
+def read(figure: Figure) -> Numbers:
+    panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+    series = tuple(one for axes in panels for one in _Panel(axes).series())
+    return Numbers(series, bool(series) and all(_Panel(axes).flat() for axes in panels))
+
+
+def encode(numbers: Numbers) -> str:
+    values = asdict(numbers)
+    for one in values["series"]:
+        one["values"] = [value if np.isfinite(value) else None for value in one["values"]]
+    return json.dumps(values, ensure_ascii=False)
+
+
+def decode(text: str) -> Numbers:
+    values = json.loads(text)
+
+    def series(one: Mapping[str, Any]) -> Series:
+        measured = (np.nan if value is None else value for value in one["values"])
+        return Series(**{**one, "at": tuple(one["at"]), "values": tuple(measured)})
+
+    return Numbers(tuple(map(series, values["series"])), values["flat"])
+
+
+class _Panel:
+    """One pair of axes. Values run along x if the ticks of the y axis have names."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.across, self.up = 0, 1
+        if _named_ticks(axes.yaxis) and not _named_ticks(axes.xaxis):
+            self.across, self.up = 1, 0
+        self.names = _named_ticks((axes.xaxis, axes.yaxis)[self.across])
+
+    def series(self) -> list[Series]:
+        joined: dict[str, tuple[list[Place], list[float]]] = {}
+        for name, at, values in self._found():
+            places, numbers = joined.setdefault(name, ([], []))
+            places += [self.names.get(round(float(place), 9), _rounded(place)) for place in at]
+            numbers += [_rounded(value) for value in values]
+        title = "".join(self.axes.get_title(loc) for loc in ("left", "center", "right"))
+        labels = self.axes.get_xlabel(), self.axes.get_ylabel()
+        return [
+            Series(title, labels[self.across], labels[self.up], name, tuple(at), tuple(values))
+            for name, (at, values) in joined.items()
+            if values
+        ]
+
+    def flat(self) -> bool:
+        """Return whether the panel has only lines and bands that do not vary."""
+        if self.axes.patches or self.axes.images:
+            return False
+        low, high = (self.axes.get_xlim, self.axes.get_ylim)[self.up]()
+        room = FLAT * abs(high - low)
+        drawn = [self._points(line) for line in self.axes.lines if not self._is_level(line)]
+        for collection in self.axes.collections:
+            drawn += [np.concatenate(vertices)] if (vertices := _vertices(collection)) else []
+        return all(np.ptp(points[:, self.up]) <= room for points in drawn if len(points))
+
+    def _found(self) -> Iterator[Found]:
+        for line in self.axes.lines:
+            if name := _name(line):
+                yield from self._of_line(name, line)
+        for container in self.axes.containers:
+            if name := _name(container):
+                yield from self._of_container(name, container)
+        for patch in self.axes.patches:
+            if isinstance(patch, StepPatch) and (name := _name(patch)):
+                heights, edges, _ = patch.get_data()
+                yield name, (edges[:-1] + edges[1:]) / 2, heights
+        for collection in self.axes.collections:
+            if not (name := _name(collection)):
+                continue
+            if isinstance(collection, LineCollection):
+                yield from self._of_segments(name, collection)
+            elif isinstance(collection, PolyCollection):
+                yield from self._of_band(name, collection)
+
+    def _of_container(self, name: str, container: Container) -> Iterator[Found]:
+        if isinstance(container, ErrorbarContainer):
+            data, _, spreads = container
+            yield from self._of_line(name, data)
+            for spread in spreads:
+                yield from self._of_segments(name, spread)
+        elif isinstance(container, BarContainer):
+            for bar in container:
+                yield name, [bar.get_x() + bar.get_width() / 2], [bar.get_height()]
+
+    def _of_line(self, name: str, line: Line2D) -> Iterator[Found]:
+        points = self._points(line)
+        if self._is_level(line):
+            across_x, _ = line.get_transform().contains_branch_seperately(self.axes.transData)
+            yield name, (), points[:1, 0 if across_x else 1]
+        elif len(points) == 2 and points[0, self.across] == points[1, self.across]:
+            yield from _ends(name, points[:1, self.across], points[:, self.up])
+        else:
+            yield name, points[:, self.across], points[:, self.up]
+
+    def _of_segments(self, name: str, lines: LineCollection) -> Iterator[Found]:
+        for segment in _vertices(lines):
+            at, ends = [segment[:, self.across].mean()], segment[:, self.up]
+            if np.ptp(ends):
+                yield from _ends(name, at, ends)
+            else:
+                yield name, at, ends[:1]
+
+    def _of_band(self, name: str, band: PolyCollection) -> Iterator[Found]:
+        for outline in _vertices(band):
+            for at in np.unique(outline[:, self.across]):
+                yield from _ends(name, [at], outline[outline[:, self.across] == at, self.up])
+
+    def _is_level(self, line: Line2D) -> bool:
+        """Return whether a line crosses all of the axes, as axhline and axvline draw."""
+        return not all(line.get_transform().contains_branch_seperately(self.axes.transData))
+
+    @staticmethod
+    def _points(line: Line2D) -> Points:
+        return np.asarray(line.get_xydata(), np.float64)
+
+
+def _ends(name: str, at: Sequence[float] | Points, values: Points) -> Iterator[Found]:
+    yield f"{name}, low", list(at), [float(np.min(values))]
+    yield f"{name}, high", list(at), [float(np.max(values))]
+
+
+def _vertices(collection: Collection) -> list[Points]:
+    return [np.asarray(path.vertices, float) for path in collection.get_paths()]
+
+
+def _name(artist: Artist | Any) -> str:
+    label = str(artist.get_label())
+    return "" if UNNAMED.match(label) else label.removeprefix("_")
+
+
+def _named_ticks(axis: Axis) -> dict[float, str]:
+    locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
+    if not (isinstance(locator, FixedLocator) and isinstance(formatter, FuncFormatter)):
+        return {}
+    return {round(float(at), 9): formatter(at).replace("\n", ", ") for at in locator()}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -24,7 +209,6 @@ Pixels = npt.NDArray[np.float32]
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#00785A", "#8E4A84"
 INK, MUTED, FAINT = "#1f2933", "#5b6770", "#dfe4e8"
-
 WORLDS = ((True, BLUE, "trained on D"), (False, VERMILION, "trained on D′"))
 QUANTILES = (0.05, 0.5, 0.95)
 WIDTH, HEIGHT = 7.4, 3.9
@@ -63,27 +247,21 @@ STYLE = {
 
 
 def to_svg(figure: Figure) -> str:
-    """Return the figure as a standalone SVG document without a date or a creator.
-
-    The document's description holds the numbers of the figure (`numbers.encode`).
-    """
+    """Return the figure as a standalone SVG document without a date or a creator."""
     buffer = io.StringIO()
     _plain_ticks(figure)
     with page_style():
         metadata: dict[str, str | None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        metadata["Description"] = numbers.encode(numbers.read(figure))
+        metadata["Description"] = encode(read(figure))
         figure.savefig(buffer, format="svg", metadata=metadata)
     return buffer.getvalue()
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the figure as a PNG for high-resolution screens and print.
-
-    The file's description holds the numbers of the figure (`numbers.encode`).
-    """
+    """Return the figure as a PNG for high-resolution screens and print."""
     buffer = io.BytesIO()
     _plain_ticks(figure)
-    metadata = {"Software": None, "Description": numbers.encode(numbers.read(figure))}
+    metadata = {"Software": None, "Description": encode(read(figure))}
     with page_style():
         figure.savefig(buffer, format="png", dpi=200, metadata=metadata)
     return buffer.getvalue()
@@ -104,23 +282,17 @@ def _plain_ticks(figure: Figure) -> None:
 
 
 def page_style() -> AbstractContextManager[None]:
-    """Return a context in which figures have the style of a report's page."""
     return style.context(["default", STYLE])
 
 
 def new_axes() -> tuple[Figure, Axes]:
-    """Return a figure of the usual size, and its axes."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     return figure, figure.subplots()
 
 
 @contextmanager
 def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
-    """Yield a figure and its axes to draw on; then name the axes and put the legend above them.
-
-    Args:
-        above: extra distance of the legend, as for `legend_above`.
-    """
+    """Yield a figure and its axes to draw on; then name the axes and put the legend above them."""
     with page_style():
         figure, axes = new_axes()
         yield figure, axes
@@ -134,12 +306,7 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
 def quantile_band(
     axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
 ) -> None:
-    """Draw a line with the band around it.
-
-    Args:
-        rounds: [k], counted from 1.
-        band: [3, k], low, middle and high.
-    """
+    """Draw a line with the band around it, [3, k]: low, middle and high."""
     low, middle, high = band
     axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
     # One round makes no line, but a point with its spread.
@@ -154,11 +321,7 @@ def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> 
 
 
 def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
-    """Draw levels and write their labels in the right margin, apart from one another.
-
-    Args:
-        levels: value, label, colour and style of each line.
-    """
+    """Draw levels and write their labels in the right margin, apart from one another."""
     bottom, top = axes.get_ylim()
     next_free = -np.inf
     for value, label, colour, line in sorted(levels):
@@ -179,23 +342,12 @@ def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) 
 
 
 def note(axes: Axes, x: float, text: str, align: str) -> None:
-    """Write a note above the axes.
-
-    Args:
-        x: where, in data coordinates.
-        align: "left", "center" or "right" of x.
-    """
     axes.text(
         x, 1.01, text, transform=axes.get_xaxis_transform(), ha=align, fontsize=8.5, color=MUTED
     )
 
 
 def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
-    """Make the horizontal axis one of rounds.
-
-    Args:
-        rounds: [k], ascending.
-    """
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -203,16 +355,10 @@ def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
 
 
 def from_zero(axes: Axes) -> None:
-    """Let the values begin at zero, and leave room above the highest."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:
-    """Put the legend, if there is anything in it, above the axes.
-
-    Args:
-        above: by how much higher, as a share of the axes' height.
-    """
     if not axes.get_legend_handles_labels()[0]:
         return
     axes.legend(

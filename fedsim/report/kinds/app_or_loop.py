@@ -5,11 +5,10 @@ from typing import Any, Literal
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -21,10 +20,9 @@ from fedsim.report.document.blocks import (
     Listing,
     Mark,
     Prose,
-    Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import check, power
+from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent
 
@@ -54,7 +52,6 @@ ADVICE = {
 }
 
 MOST_MENDED = 3
-"""Findings whose mending the first screen names."""
 
 LIMITS = (
     "The audit is about this code with these settings, on data that need no protection. A stronger "
@@ -63,10 +60,16 @@ LIMITS = (
 
 
 def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScreen:
-    """Return the first screen of the page: the verdict on the claim, and what was checked."""
     verdict, report = outcome.verdict, outcome.as_json()
-    mends = [found.mend for found in outcome.findings if found.mend][:MOST_MENDED]
+    mends = [finding.mend for finding in outcome.findings if finding.mend][:MOST_MENDED]
     data = outcome.data if isinstance(outcome, LoopAudit) else "the data of the app"
+    claim, theory = outcome.claim, outcome.epsilon
+    rows = [
+        ["claimed", DASH if claim is None else number(claim.epsilon)],
+        ["by theory", "not known" if theory is None else number(theory)],
+        ["by the attack, at least", number(outcome.lower_bound.epsilon)],
+        [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
+    ]
     return FirstScreen(
         answer=[f"{verdict.value.capitalize()}: {meaning}."],
         alarming=verdict is Verdict.CONVICTED,
@@ -74,7 +77,7 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScree
             _bars(outcome),
             f"How often the attack is right about {unit} ({percent(outcome.confidence)} interval).",
         ),
-        table=_table(outcome),
+        table=tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows),
         checks=_checks(outcome, report),
         steps=[*(f"{mend[:1].upper()}{mend[1:]}." for mend in mends), ADVICE[verdict]],
         sign_off=first_screen.sign_off(data=str(data), date=first_screen.today(), limits=LIMITS),
@@ -92,26 +95,14 @@ def _bars(outcome: AppAudit | LoopAudit) -> list[Bar]:
     return [Bar("Attack", mark, share(measured.point), ends, limit, by=by)]
 
 
-def _table(outcome: AppAudit | LoopAudit) -> Table:
-    """Return every epsilon beside the others: claimed, by theory, by the attack."""
-    claim, theory = outcome.claim, outcome.epsilon
-    rows = [
-        ["claimed", DASH if claim is None else number(claim.epsilon)],
-        ["by theory", "not known" if theory is None else number(theory)],
-        ["by the attack, at least", number(outcome.lower_bound.epsilon)],
-        [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
-    ]
-    return tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows)
-
-
 def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Check]:
     text, failed = "No rule finds the guarantee broken.", "A rule finds the guarantee broken."
-    found = [check(text, "alarms > 0", report, failed=failed)]
+    checks = [check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
         limit = f"{outcome.claim.epsilon:g}"
         proven = f"measured.proven.epsilon > {limit}"
         theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
-        found += [
+        checks += [
             check(
                 f"By theory ε is at most the claimed {limit}.",
                 theory,
@@ -127,12 +118,11 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Ch
             ),
         ]
     if "seen_below" in report["measured"]:
-        found.append(power(report, "measured.seen_below"))
-    return found
+        checks.append(power(report, "measured.seen_below"))
+    return checks
 
 
 def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]]) -> str:
-    """Return the page of an audit as HTML."""
     if isinstance(outcome, LoopAudit):
         name, words, unit = outcome.loop, "a training loop", "one record"
     else:
@@ -143,8 +133,8 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
     objections: Block = Prose("No rule has an objection.")
     if outcome.findings:
         rows = [
-            (found.rule, "yes" if found.breaks else "no", found.why, found.mend)
-            for found in outcome.findings
+            (finding.rule, "yes" if finding.breaks else "no", finding.why, finding.mend)
+            for finding in outcome.findings
         ]
         objections = tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
     return render(

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import RenderableType
 from scipy.special import expit
 
-from fedsim.audits.judgement.judge import stated
+from fedsim.audits.judgement.claim import stated
 from fedsim.audits.live.live_rounds import Belief, Look
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
@@ -25,13 +25,11 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
     Block,
     Cell,
-    Check,
     Document,
     Figure,
     FirstScreen,
@@ -47,50 +45,43 @@ from fedsim.report.document.blocks import (
     Words,
     tabulated,
 )
-from fedsim.report.document.first_screen import check, power
+from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_noticed
-from fedsim.report.figures import belief_figures, training_figures
+from fedsim.report.figures import run_figures, training_figures
 
 Report = Mapping[str, Any]
-
-
 SHOWN = 15
-"""How many rounds the terminal shows."""
-
-
 Seen = Belief | Look
-"""The auditor's conclusions after a round."""
 
 
-def write(report: Report, directory: Path, seen: Sequence[Seen] = ()) -> Path:
-    """Write report.html and report.json."""
-    return report_directory.write_report(directory, report_json(report), render_html(report, seen))
+def write(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
+    return report_directory.write_report(
+        directory, report_json(report), render_html(report, rounds)
+    )
 
 
 def state(report: Report) -> StateWords:
-    """Return how the measurements stand to the noise that the server states."""
     bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
     interval = None if empirical is None else tuple(empirical["advantage_interval"])
     limit = 0.0 if bounds is None else bounds["rho_alpha"]
-    found = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
-    if found != "untested":
-        return words_of(found)
+    standing_now = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
+    if standing_now != "untested":
+        return words_of(standing_now)
     if canaries is not None and canaries["reason"] is None:
         over = canaries["interval"][0] > canaries["claimed_mu"]
         return words_of("within-chance" if over else "not-contradicted")
     if report["noise"] is not None:
         return words_of("not-contradicted")
-    return words_of(found, measured=report["belief"] is not None)
+    return words_of(standing_now, measured=report["belief"] is not None)
 
 
 def verdict(report: Report) -> str:
-    """Return the answer in a sentence or two."""
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
-    said = [f"{state(report).text}.", *stated(report)]
+    sentences = [f"{state(report).text}.", *stated(report)]
     if bounds is not None and belief is not None:
         what = "all data of a client" if report["unit"] == "client" else "the challenge record"
-        said.append(
+        sentences.append(
             f"After {report['rounds']} rounds, the auditor's mean belief that {what} was used is "
             f"{percent(belief['mean'])} (highest of {report['trials']} trials: "
             f"{percent(belief['highest'])}). The noise allows {percent(bounds['rho_beta'])}"
@@ -98,36 +89,35 @@ def verdict(report: Report) -> str:
             f"{report['delta']:g}."
         )
     if canaries is not None and canaries["reason"] is not None:
-        said.append(f"Canaries measured nothing yet: {canaries['reason']}.")
+        sentences.append(f"Canaries measured nothing yet: {canaries['reason']}.")
     elif canaries is not None:
-        said.append(
+        sentences.append(
             f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
             f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
             f"training so far; the noise allows {number(canaries['claimed_mu'])}."
         )
     if report["texts"] is not None:
-        said.append(_said_of_texts(report["texts"], report["confidence"]))
+        sentences.append(_said_of_texts(report["texts"], report["confidence"]))
     if (noise := report["noise"]) is not None and not report["alarms"]:
-        said.append(
+        sentences.append(
             f"The released sums have at most {number(noise['at_most'][SUM])} times the claimed "
             f"noise ({percent(noise['confidence'])} confidence), for any records."
         )
     measured = state(report)
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
-        said.append(would_have_noticed(report["seen_below"]))
+        sentences.append(would_have_noticed(report["seen_below"]))
     if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
-        said.append("The auditor has not yet seen a whole round.")
-    return " ".join(said)
+        sentences.append("The auditor has not yet seen a whole round.")
+    return " ".join(sentences)
 
 
-def table(found: Sequence[Seen]) -> RenderableType:
-    """Return the last rounds as the terminal shows them."""
-    if beliefs := [each for each in found if isinstance(each, Belief)]:
+def table(rounds: Sequence[Seen]) -> RenderableType:
+    if beliefs := [each for each in rounds if isinstance(each, Belief)]:
         rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
         headings = ("trials", "round", "so far", "mean", "highest", "ρβ", "ε so far", "missed")
         return terminal.table(tabulated(headings, rows), "belief that D was used")
     # Of a run that is audited without its records.
-    looks = [each for each in found if isinstance(each, Look)][-SHOWN:]
+    looks = [each for each in rounds if isinstance(each, Look)][-SHOWN:]
     series = list(looks[-1].noise_at_most) if looks else []
     cells = [
         [
@@ -145,8 +135,8 @@ def table(found: Sequence[Seen]) -> RenderableType:
         names.append("texts' ε ≥")
         for row, look in zip(cells, looks, strict=True):
             row.append(number((look.texts or {}).get("epsilon_at_least")))
-    shown = tabulated(names, cells)
-    return terminal.table(shown, "noise divided by the claimed noise, at most")
+    block = tabulated(names, cells)
+    return terminal.table(block, "noise divided by the claimed noise, at most")
 
 
 def _belief_cells(belief: Belief) -> list[str]:
@@ -164,28 +154,22 @@ def _belief_cells(belief: Belief) -> list[str]:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows at the end."""
     alarms = [Label("Alarm:", text, alarming=True) for text in report["contradictions"]]
     return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
-def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
-    """Return the report as one HTML page that needs no other file, script or network.
-
-    Args:
-        seen: the auditor's conclusions after every round, in order.
-    """
+def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
     drawn: list[Block] = []
     if report["belief"] is not None:
         rounds = np.array(report["belief"]["rounds"])
         series = {"mean": np.array(report["belief"]["mean_by_round"])}
         series["highest trial"] = np.array(report["belief"]["highest_by_round"])
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
-        figure = belief_figures.client_beliefs(rounds, series)
+        figure = run_figures.client_beliefs(rounds, series)
         drawn.append(Figure("beliefs", figure, "", caption))
-    drawn += _drawn_looks([each for each in seen if isinstance(each, Look)])
-    if len(seen) > MOST:
-        every = Part("Every round", [_by_round(seen)], folded=True, heads=False)
+    drawn += _drawn_looks([each for each in course if isinstance(each, Look)])
+    if len(course) > MOST:
+        every = Part("Every round", [_by_round(course)], folded=True, heads=False)
         drawn.append(every)
     noted = ("noise", "canaries", "texts")
     notes = [Prose(report[name]["note"]) for name in noted if report[name]]
@@ -194,7 +178,7 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
             title=f"Live audit of run {report['facts']['run']}",
             kind="Live audit",
             heading=f"Run {report['facts']['run']}",
-            first=first(report, seen),
+            first=first(report, course),
             blocks=[
                 *(Label("", text, alarming=True) for text in report["contradictions"]),
                 *drawn,
@@ -207,12 +191,34 @@ def render_html(report: Report, seen: Sequence[Seen] = ()) -> str:
 
 
 MOST = 5
-"""Rounds, the last ones, that the first screen shows."""
 
 
-def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
-    """Return the first screen of the page, with a verdict for every round."""
+def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
     words, facts = state(report), report["facts"]
+    checks = [
+        check(
+            "Nothing contradicts the noise that the server states.",
+            "alarms > 0",
+            report,
+            failed="The observations contradict the noise that the server states.",
+        ),
+        check(
+            "The auditor saw every round.",
+            "missed > 0",
+            report,
+            failed="The auditor missed rounds.",
+        ),
+        power(report, "seen_below"),
+    ]
+    if (bounds := report["bounds"]) is not None:
+        if bounds["rho_alpha"] < 1:
+            text = "The measured advantage lies below the limit of theory."
+            limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
+            checks.append(check(text, limit, report, fails=""))
+        if np.isfinite(bounds["epsilon"]):
+            text = "Everything released costs no more than one training."
+            limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
+            checks.append(check(text, limit, report))
     return FirstScreen(
         answer=[verdict(report)],
         alarming=bool(report["alarms"]),
@@ -220,8 +226,8 @@ def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
             _bars(report),
             f"How often the auditor is right ({percent(report['confidence'])} intervals).",
         ),
-        table=_by_round(seen[-MOST:]) if seen else None,
-        checks=_checks(report),
+        table=_by_round(rounds[-MOST:]) if rounds else None,
+        checks=checks,
         steps=_steps(report, words),
         sign_off=first_screen.sign_off(
             data=f"what {facts['recorder']} saw of run {facts['run']}",
@@ -279,10 +285,9 @@ def _beyond(belief: Belief) -> int:
     return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
 
 
-def _by_round(seen: Sequence[Seen]) -> Table:
-    """Return a row for each round: how it stands, and the number that says so."""
+def _by_round(rounds: Sequence[Seen]) -> Table:
     lines = []
-    for each in seen:
+    for each in rounds:
         words = so_far(each)
         if isinstance(each, Belief):
             highest = percent(float(expit(each.log_odds).max()))
@@ -295,34 +300,6 @@ def _by_round(seen: Sequence[Seen]) -> Table:
         cells = [Cell("", mark=Mark(words.kind, words.text), style="")]
         lines.append(Line(Cell(str(each.round)), [*cells, Cell(measured), Cell(limit)]))
     return Table(("Round", "So far", "Measured", "Limit"), [Group("", lines)])
-
-
-def _checks(report: Report) -> list[Check]:
-    found = [
-        check(
-            "Nothing contradicts the noise that the server states.",
-            "alarms > 0",
-            report,
-            failed="The observations contradict the noise that the server states.",
-        ),
-        check(
-            "The auditor saw every round.",
-            "missed > 0",
-            report,
-            failed="The auditor missed rounds.",
-        ),
-        power(report, "seen_below"),
-    ]
-    if (bounds := report["bounds"]) is not None:
-        if bounds["rho_alpha"] < 1:
-            text = "The measured advantage lies below the limit of theory."
-            limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
-            found.append(check(text, limit, report, fails=""))
-        if np.isfinite(bounds["epsilon"]):
-            text = "Everything released costs no more than one training."
-            limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
-            found.append(check(text, limit, report))
-    return found
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -374,7 +351,6 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 def _canary_rows(
     canaries: Mapping[str, Any], bounds: Mapping[str, Any] | None, report: Report
 ) -> list[tuple[str, str]]:
-    """Return what canaries show, each number beside what the noise allows."""
     low, high = canaries["advantage_interval"]
     allowed = "" if bounds is None else f"; the noise allows {number(bounds['rho_alpha'])}"
     rows = [
@@ -391,31 +367,31 @@ def _canary_rows(
 
 
 def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
-    """Return what the planted texts prove about one text, and what they could not have shown."""
     proven, most, allowed = (
         number(texts[name]) for name in ("epsilon_at_least", "most", "allowed")
     )
     what = f"{texts['texts']} planted texts"
     if texts["epsilon_at_least"] > 0:
-        said = [f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"]
+        sentences = [
+            f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"
+        ]
     else:
-        said = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
-    said[0] += f"; the noise allows {allowed}."
+        sentences = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
+    sentences[0] += f"; the noise allows {allowed}."
     if texts["most"] <= texts["allowed"]:
-        said.append(
+        sentences.append(
             f"Even with all guesses right, they would have proven {most}: so few texts cannot "
             "contradict the claimed noise."
         )
     if texts["since"] > 1:
-        said.append(
+        sentences.append(
             f"The auditor first saw the model before round {texts['since']}. What the model had "
             "learnt about the texts by then is not visible."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, str]]:
-    """Return what planted texts show of the first trial."""
     rows = [
         (
             f"epsilon, by guesses of {texts['texts']} texts",
@@ -430,12 +406,10 @@ def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, s
 
 
 def _whose(series: str) -> str:
-    """Return whose noise a series of releases has."""
     return "the sums" if series == SUM else f"{series}'s messages"
 
 
 def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
-    """Return the figures of an audit without records, over rounds."""
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])
@@ -452,12 +426,11 @@ def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
     if looks[-1].canaries is not None:
         beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
         caption = "The auditor's belief in the true coin of a canary, after every round."
-        figure = belief_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
+        figure = run_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
         drawn.append(Figure("canaries", figure, "", caption))
     return drawn
 
 
 def _but_for(bounds: Mapping[str, Any]) -> str:
-    """Return how often the belief about the worst pair passes rho-beta; "" if unknown."""
     tail = bounds["tail_probability"]
     return f" (the worst pair passes this with probability {number(tail)})" if tail else ""

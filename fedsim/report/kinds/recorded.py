@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from adversaries.statistics import gaussian
-from fedsim.audits.judgement.judge import stated
+from fedsim.audits.judgement.claim import stated
 from fedsim.audits.recorded.server_rounds import TOWARDS
 from fedsim.audits.recorded.transcript_release import least_protected, worst
 from fedsim.audits.results import verdicts
@@ -22,7 +22,6 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -40,21 +39,19 @@ from fedsim.report.document.blocks import (
     Table,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, check, power
+from fedsim.report.document.first_screen import FAILED, OPEN, check, power, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_noticed
-from fedsim.report.figures import belief_figures, training_figures
+from fedsim.report.figures import run_figures, training_figures
 
 Report = Mapping[str, Any]
 
 
 def write(report: Report, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report_json(report), render_html(report))
 
 
 def state(report: Report) -> StateWords:
-    """Return how the measured noise stands to the claimed noise."""
     release = report["release"]
     if any(one["severity"] == "alarm" for one in report["findings"]):
         return verdicts.CONTRADICTS_CLAIM
@@ -64,22 +61,26 @@ def state(report: Report) -> StateWords:
         return verdicts.NO_PROTECTION
     if not release["clipped"]:
         return verdicts.NO_GUARANTEE
-    told = release["noise"] in ("as claimed", "more")
-    return verdicts.NOT_CONTRADICTED if told else verdicts.CANNOT_TELL
+    supported = release["noise"] in ("as claimed", "more")
+    return verdicts.NOT_CONTRADICTED if supported else verdicts.CANNOT_TELL
 
 
 def verdict(report: Report) -> str:
-    """Return the answer in one sentence or two."""
     release, canary, delta = report["release"], report["canary"], report["delta"]
-    said = [f"{state(report).text}.", *stated(report)]
+    sentences = [f"{state(report).text}.", *stated(report)]
     if release is not None and release["noise"] == "none":
-        said.append(
+        sentences.append(
             "No noise was added to the updates after they were sent, so epsilon is infinite "
             f"towards {release['towards']}. Noise that clients add themselves is not visible from "
             "this vantage point."
         )
     elif release is not None and "steps" in release:
-        said.append(_of_steps(release, delta))
+        how = "with batches as declared" if release["amplified"] else "without amplification"
+        sentences.append(
+            f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
+            f"{number(release['epsilon']['point'])} at delta {delta:g} towards "
+            f"{release['towards']}, {how}."
+        )
     elif release is not None:
         client = worst(release)
         epsilon = number(client["epsilon"]["point"])
@@ -87,35 +88,24 @@ def verdict(report: Report) -> str:
         who = f"The least protected client, node {client['node']}, has"
         if len(alike) == len(release["clients"]) > 1:
             who = f"Each of the {len(alike)} clients has"
-        said.append(
+        sentences.append(
             f"{who} epsilon {epsilon} at delta {delta:g} after {client['rounds']} rounds, towards "
             f"{release['towards']}. In this recording, the observer's belief that a client took "
             f"part is largest for node {client['node']}: {_belief(client['belief'][-1], release)}."
         )
     if canary is not None:
         low, high = (number(canary["mu"][end]) for end in ("low", "high"))
-        said.append(
+        sentences.append(
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
     if state(report) is verdicts.NOT_CONTRADICTED:
-        said.append(would_have_noticed(release["seen_below"]))
+        sentences.append(would_have_noticed(release["seen_below"]))
     if release is None and canary is None:
-        said.append("Nothing could be measured from this vantage point.")
-    return " ".join(said)
-
-
-def _of_steps(release: Report, delta: float) -> str:
-    """Return a sentence about the epsilon of a training loop's steps."""
-    how = "with batches as declared" if release["amplified"] else "without amplification"
-    return (
-        f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
-        f"{number(release['epsilon']['point'])} at delta {delta:g} towards {release['towards']}, "
-        f"{how}."
-    )
+        sentences.append("Nothing could be measured from this vantage point.")
+    return " ".join(sentences)
 
 
 def _client_rows(report: Report) -> list[list[str]]:
-    """Return the table of clients: node, rounds, weight, epsilon, its ends, belief, rho_beta."""
     release = report["release"]
     if release is None:
         return []
@@ -144,7 +134,6 @@ CLIENT_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ
 
 
 def _noise_rows(report: Report) -> list[tuple[str, str]]:
-    """Return the measurements of the noise, name by name."""
     release = report["release"]
     if release is None:
         return []
@@ -175,28 +164,26 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _step_rows(release: Report) -> list[tuple[str, str]]:
-    """Return the measurements of a training loop, name by name."""
-    ends, sampling, told = release["epsilon"], release["sampling"], release["accountants"]
+    ends, sampling, accountants = release["epsilon"], release["sampling"], release["accountants"]
     rows = [
         ("steps", plain(release["steps"])),
         ("ε of all steps", number(ends["point"])),
         ("its interval ", f"{number(ends['low'])} to {number(ends['high'])}"),
     ]
     if sampling is not None:
-        shown = f"{sampling['rate']:.4g}, declared {sampling['declared']:.4g}"
-        rows.append(("sampling rate", shown))
+        rate = f"{sampling['rate']:.4g}, declared {sampling['declared']:.4g}"
+        rows.append(("sampling rate", rate))
         rows.append(("variance of batch sizes", f"{sampling['dispersion']:.3g} × Poisson's"))
         rows.append(("sizes as declared, p", number(sampling["p_value"])))
-    if told is not None:
-        rows.append(("engines", plain(told["engines"])))
-        rows.append(("ε by the accountant's last word", number(told["last_word"])))
-        rows.append(("ε of all steps that the accountants noted", number(told["all_steps"])))
-        rows.append(("the same, at the noise measured", number(told["at_measured_noise"])))
+    if accountants is not None:
+        rows.append(("engines", plain(accountants["engines"])))
+        rows.append(("ε by the accountant's last word", number(accountants["last_word"])))
+        rows.append(("ε of all steps that the accountants noted", number(accountants["all_steps"])))
+        rows.append(("the same, at the noise measured", number(accountants["at_measured_noise"])))
     return rows
 
 
 def _canary_rows(report: Report) -> list[tuple[str, str]]:
-    """Return the measurements by canaries, name by name."""
     canary = report["canary"]
     if canary is None:
         return []
@@ -209,8 +196,8 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
         ("ε of all rounds", "epsilon_all_rounds"),
     ):
         point, low, high = (canary[name][end] for end in ("point", "low", "high"))
-        shown = DASH if canary["reason"] else number(point)
-        rows.append((title, f"{shown} ({number(low)} to {number(high)})"))
+        stated = DASH if canary["reason"] else number(point)
+        rows.append((title, f"{stated} ({number(low)} to {number(high)})"))
     rows.append(("rank test, p", number(canary["p_value"])))
     proven = number(canary["epsilon_proven_one_round"])
     guessed = f"{canary['right_guesses']} of {canary['guesses']} coins guessed"
@@ -219,7 +206,6 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def summary(report: Report) -> RenderableType:
-    """Return what the terminal shows."""
     parts: list[Block | RenderableType] = [Prose(verdict(report))]
     if rows := _client_rows(report):
         title = f"epsilon at delta {report['delta']:g}"
@@ -234,25 +220,23 @@ def summary(report: Report) -> RenderableType:
 
 
 def _sentence(finding: Report) -> str:
-    """Return a finding as a line."""
     rounds = finding["rounds"]
-    shown = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
-    where = f" (round {shown})" if rounds else ""
+    numbers = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
+    where = f" (round {numbers})" if rounds else ""
     return f"{finding['severity'].capitalize()}: {finding['why']}{where}."
 
 
 def render_html(report: Report) -> str:
-    """Return the report as one HTML page that needs no other file, script or network."""
     release, facts = report["release"] or {}, report["facts"]
     steps = "steps" in release
-    seen = f"{report['rounds']} {'steps' if steps else 'rounds'}"
+    length = f"{report['rounds']} {'steps' if steps else 'rounds'}"
     unit = release["unit"] if steps else "client's update"
     return render(
         Document(
             title=f"{facts['app'] or 'Flower app'} – audit of a transcript",
             kind="Audit of a transcript",
             heading=facts["app"] or "A Flower app",
-            note=f"Vantage: {facts['vantage']}; {seen}. The unit of privacy is a {unit}.",
+            note=f"Vantage: {facts['vantage']}; {length}. The unit of privacy is a {unit}.",
             first=first(report),
             blocks=list(_blocks(report)),
         )
@@ -260,18 +244,16 @@ def render_html(report: Report) -> str:
 
 
 MOST = 5
-"""Nodes, the least protected first, that the first screen shows."""
 
 
 def first(report: Report) -> FirstScreen:
-    """Return the first screen of the page: the least protected nodes, and what was checked."""
-    found, facts = state(report), report["facts"]
+    words, facts = state(report), report["facts"]
     mends = [one["mend"] for one in report["findings"] if one["mend"]]
     app = facts["app"] or "a Flower app"
     versions = "".join(f", {name} {version}" for name, version in facts["versions"].items())
     return FirstScreen(
         answer=[verdict(report)],
-        alarming=found is verdicts.CONTRADICTS_CLAIM,
+        alarming=words is verdicts.CONTRADICTS_CLAIM,
         figure=Bars(
             _bars(report),
             "Largest share of right answers about one "
@@ -281,7 +263,7 @@ def first(report: Report) -> FirstScreen:
         table=_least_protected(report),
         checks=_checks(report),
         steps=[
-            f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], found.advice])
+            f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], words.advice])
         ],
         sign_off=first_screen.sign_off(
             data=f"what {facts['recorder']} recorded of {app}{versions}",
@@ -300,7 +282,6 @@ def _unit(report: Report) -> str:
 
 
 def _bars(report: Report) -> list[Bar]:
-    """Return a bar for each of the least protected nodes, or for a loop's record."""
     words, release, canary = state(report), report["release"], report["canary"]
     mark, bars = Mark(words.kind, words.text), list[Bar]()
     if release is not None and release["towards"] == TOWARDS:
@@ -330,7 +311,6 @@ def _bars(report: Report) -> list[Bar]:
 
 
 def _right(mu: float) -> float:
-    """Return the share of right answers at a distance of mu standard deviations."""
     return share(gaussian.advantage(mu))
 
 
@@ -360,7 +340,7 @@ def _least_protected(report: Report) -> Table | None:
 
 
 def _checks(report: Report) -> list[Check]:
-    found = [
+    checks = [
         check(
             "Nothing in the recording contradicts the stated noise, or the claim.",
             "alarms > 0",
@@ -385,13 +365,13 @@ def _checks(report: Report) -> list[Check]:
     release = report["release"]
     if release is not None and release["towards"] == TOWARDS:
         text = "No noise that was recorded protects a client's update from the server."
-        found.append(Check(FAILED, text))
+        checks.append(Check(FAILED, text))
     if (claim := report["claim"]) is None:
         text = "No ε is claimed: give --claimed-epsilon to have it checked."
-        found.append(Check(OPEN, text))
+        checks.append(Check(OPEN, text))
     else:
         limit = f"{claim['epsilon']:g}"
-        found.append(
+        checks.append(
             check(
                 f"The claim of ε = {limit} holds.",
                 f"epsilon > {limit}",
@@ -400,7 +380,7 @@ def _checks(report: Report) -> list[Check]:
                 failed=f"The claim of ε = {limit} does not hold.",
             )
         )
-    return found
+    return checks
 
 
 def _blocks(report: Report) -> Iterator[Block]:
@@ -440,7 +420,7 @@ def _figures(report: Report) -> list[Block]:
         beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["clients"]}
         caption = "Belief that a client took part, of an adversary who knows all other updates."
         if beliefs:
-            drawn.append((caption, belief_figures.client_beliefs(rounds, beliefs)))
+            drawn.append((caption, run_figures.client_beliefs(rounds, beliefs)))
         ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
         claims = release["claimed_std"]
         claimed = None if None in claims else np.array(claims, float)
@@ -453,7 +433,7 @@ def _figures(report: Report) -> list[Block]:
         rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
         right = np.where(canary["coins"], belief, 1 - belief)
         caption = "Belief in the true coin of the canary, from earlier rounds alone."
-        drawn.append((caption, belief_figures.client_beliefs(rounds, {"the canary": right})))
+        drawn.append((caption, run_figures.client_beliefs(rounds, {"the canary": right})))
     return [
         Figure(f"figure-{place}", figure, "", caption)
         for place, (caption, figure) in enumerate(drawn)

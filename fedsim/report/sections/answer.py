@@ -7,15 +7,17 @@ from scipy.special import expit
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
-from fedsim.audits.run.cautions import ONE_TRAINING
-from fedsim.report.document.wording import at_least, number, percent
-from fedsim.report.sections import one_run
-from fedsim.report.sections.facts import (
+from fedsim.audits.run.guarantee import ONE_TRAINING
+from fedsim.report.document.blocks import Label
+from fedsim.report.document.wording import at_least, number, percent, plain
+from fedsim.report.sections import attacks
+from fedsim.report.sections.section import (
     advantage_limit,
     challenge_of,
     confidence_of,
     is_alarming,
     is_client,
+    is_clipped,
     is_halves,
     is_pac,
     is_sampled,
@@ -25,6 +27,94 @@ from fedsim.report.sections.facts import (
 )
 from fedsim.report.sections.theory import released
 
+
+def labels(report: Report) -> list[Label]:
+    cautions = [
+        Label(title, text) for applies, title, text in _possible_cautions(report) if applies
+    ]
+    if not cautions and not report.mechanism.dp_guarantee:
+        cautions.append(Label("Not a DP guarantee.", report.mechanism.dp_note))
+    if report.job == "rehearsal":
+        cautions = (
+            [_rehearsal(report), *cautions[1:]] if report.noise_source == "seed" else cautions
+        )
+    released = report.released
+    if released is not None and released.trainings > 1:
+        cost = f"ε = {number(released.epsilon)}"
+        cautions.insert(
+            0,
+            Label(
+                f"An experiment on these people, not one release: {cost} in all.",
+                f"{released.trainings} trained models were released, each with its own noise: the "
+                f"mean of all of them has much less noise. Together they cost {cost} at "
+                f"δ = {plain(released.delta)}. Every other ε on this page is for one training.",
+            ),
+        )
+    return cautions
+
+
+def _rehearsal(report: Report) -> Label:
+    """Return what stands in place of the caution that the noise is the seed's."""
+    bounds, mechanism = report.bounds, report.mechanism
+    return Label(
+        f"Rehearsal of the training '{report.name}': not a DP guarantee to these records.",
+        f"It stands for fedsim train of the same file: the same {report.rounds} rounds, gradients "
+        f"clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
+        f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at "
+        f"δ = {plain(bounds.delta)} towards the {report.vantage}. Here the noise comes from seed "
+        f"{report.seed}: a reader of the seed can remove it.",
+    )
+
+
+def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
+    rounding = report.mechanism.rounding
+    return [
+        (
+            not is_clipped(report),
+            "Gradients are not clipped: no DP guarantee.",
+            "Nothing bounds what one record can change, so no amount of noise gives a guarantee. "
+            "What the adversary achieved is measured nevertheless.",
+        ),
+        (
+            report.mechanism.sensitivity == "local",
+            "Measurement, not a DP guarantee.",
+            f"The noise was scaled to the local sensitivity of {challenge_of(report)}, which "
+            "depends on the data. Such a run measures how tight the theory is.",
+        ),
+        (
+            is_pac(report),
+            "PAC noise, not a DP guarantee.",
+            "The noise was shaped by how the stated candidates differ. It hides nothing in "
+            "directions in which they agree. It bounds the information about which one was used.",
+        ),
+        (
+            report.noise_source == "seed",
+            "Experiment: noise is reproducible, not a DP guarantee.",
+            f"The noise comes from seed {report.seed}. A reader of the seed can remove it: use it "
+            "for measuring, not for protecting people.",
+        ),
+        (
+            report.audit_mode == "oracle",
+            "Oracle audit, not a DP guarantee.",
+            "The auditor computed the beliefs from the noise, which the clients disclosed. The "
+            "numbers equal the adversary's own and cost less to compute, but this federation "
+            "protects no one.",
+        ),
+        (
+            rounding is not None and rounding.secure_aggregation == "simulated",
+            "Simulated secure aggregation, not a DP guarantee.",
+            "The server saw every message, each with one client's share of the noise. What is "
+            "stated towards the server presumes that secure aggregation hides the single messages.",
+        ),
+        (
+            report.bayesian is not None,
+            "Gradient distances were released: not a DP guarantee.",
+            "For the Bayesian accountant, the clients disclosed norms or distances of their "
+            "records' gradients without noise.",
+        ),
+    ]
+
+
 WHO = {
     "participant": "An adversary who took part in this federation and knew everything",
     "server": "An adversary who ran the server of this federation and knew everything",
@@ -33,22 +123,30 @@ WHO = {
 INFORMED = ("participant", "oracle")
 """The values of `audit.mode` whose adversaries know all that the bounds assume."""
 VAGUE = 0.5
-"""How wide the interval of the share of trials won is where the share is no finding."""
 
 
 def verdict(report: Report) -> str:
-    """Return the one sentence for everybody: how often the adversary was right, and the limit."""
     if report.trials == 1:
-        return _of_one_training(report)
+        sentences = [
+            ONE_TRAINING,
+            released(report),
+            "This one adversary came to believe with "
+            f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
+            f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
+            f"{_but_for_a_tail(report)}.",
+        ]
+        return " ".join(filter(None, sentences)) + _canaries_prove(report)
     who = _who(report)
     limit = advantage_limit(report)
     before, after = _far_from_a_finding(report), _canaries_prove(report)
     if is_halves(report):
         who = who.replace("everything", "all candidates for the data")
         whose = _crafted(report) or "this one person's record"
-        asked = f"which of them was used, and was asked whether {whose} was in it, answered"
-        asked += " correctly"
-        return f"{before}{who} but not {asked} in {_how_often(report)} {_pac_allows(report)}{after}"
+        question = f"which of them was used, and was asked whether {whose} was in it, answered"
+        question += " correctly"
+        return (
+            f"{before}{who} but not {question} in {_how_often(report)} {_pac_allows(report)}{after}"
+        )
     if is_pac(report):
         allowed = _pac_allows(report)
     elif limit >= 1:
@@ -63,7 +161,6 @@ def verdict(report: Report) -> str:
 
 
 def _by_chance(report: Report, limit: float) -> str:
-    """Return a sentence on what was measured above a limit without an alarm; else ""."""
     between, share = _between(report), success(report)
     if between is None or share is None or share <= limit or is_alarming(report):
         return ""
@@ -80,19 +177,6 @@ def _who(report: Report) -> str:
     return WHO[report.vantage]
 
 
-def _of_one_training(report: Report) -> str:
-    """Return what takes the place of the one sentence for everybody."""
-    said = [
-        ONE_TRAINING,
-        released(report),
-        "This one adversary came to believe with "
-        f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
-        f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
-        f"{_but_for_a_tail(report)}.",
-    ]
-    return " ".join(filter(None, said)) + _canaries_prove(report)
-
-
 def _but_for_a_tail(report: Report) -> str:
     bounds = report.bounds
     if not math.isfinite(bounds.epsilon):
@@ -101,7 +185,6 @@ def _but_for_a_tail(report: Report) -> str:
 
 
 def _secret(report: Report) -> str:
-    """Word the question of the game by its target."""
     replaced = report.neighbouring == "replace"
     if is_client(report):
         if replaced:
@@ -119,7 +202,6 @@ def _secret(report: Report) -> str:
 
 
 def _crafted(report: Report) -> str:
-    """Name a crafted target, which is no person's; "" where it is a record of D."""
     kind = report.challenge.kind
     if kind == "record":
         return ""
@@ -133,7 +215,6 @@ def _how_often(report: Report) -> str:
 
 
 def _far_from_a_finding(report: Report) -> str:
-    """Return the first sentence where so few trials prove little; "" elsewhere."""
     between = _between(report)
     if between is None or between[1] - between[0] < VAGUE:
         return ""
@@ -156,10 +237,9 @@ def _between(report: Report) -> Ends | None:
 
 
 def _canaries_prove(report: Report) -> str:
-    """Return the headline of the one-run audit as a sentence; "" without such an audit."""
     if report.one_run is None:
         return ""
-    bound, name = one_run.headline(report.one_run), one_run.headline_name(report.one_run)
+    bound, name = attacks.headline(report.one_run), attacks.headline_name(report.one_run)
     return (
         f" The canaries of one trial prove {at_least(bound.epsilon)} with "
         f"{percent(bound.confidence)} confidence ({name}); the claim is "
@@ -175,7 +255,6 @@ def _pac_allows(report: Report) -> str:
 
 
 def game(report: Report) -> str:
-    """Return sentences: what is played in every trial, and what advantage and belief are."""
     advantage = "Advantage is its true-positive rate less its false-positive rate"
     knows = "knows" if report.audit_mode in INFORMED else "may know"
     if is_halves(report):
@@ -196,7 +275,6 @@ def game(report: Report) -> str:
 
 
 def _neighbour(report: Report) -> str:
-    """Say how D' differs where all data of a client are the target."""
     if not is_client(report):
         return ""
     if report.neighbouring == "replace":

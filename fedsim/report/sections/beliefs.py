@@ -1,4 +1,4 @@
-"""Figures of the observations and beliefs of the adversary."""
+"""Sections about beliefs: observations, prediction, precision and residual noise of a run."""
 
 import math
 from collections.abc import Iterator
@@ -7,13 +7,17 @@ import numpy as np
 from scipy.special import logit
 
 from adversaries.statistics.forecast import trial_mu
+from fedsim.audits.measurements.residual_report import MEANING, ratio_text
 from fedsim.audits.results.report import Report
-from fedsim.report.document.blocks import Figure
-from fedsim.report.document.wording import number
-from fedsim.report.figures import belief_figures, bound_figures, training_figures
-from fedsim.report.figures.bound_figures import Measured
-from fedsim.report.sections import membership
-from fedsim.report.sections.facts import (
+from fedsim.audits.results.theory import Fit, Residuals
+from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Prose
+from fedsim.report.document.wording import DASH, number, plain, span
+from fedsim.report.figures import run_figures, training_figures
+from fedsim.report.figures.run_figures import Measured
+from fedsim.report.sections import attacks
+from fedsim.report.sections.section import (
+    Section,
+    Transcript,
     advantage_limit,
     confidence_of,
     is_client,
@@ -23,55 +27,74 @@ from fedsim.report.sections.facts import (
     is_sampled,
     is_scored,
     score_caution,
+    standard_errors_apart,
     takes_local_steps,
 )
-from fedsim.report.sections.section import Section, Transcript
 
 CERTAIN = 700.0
 """Log-odds of a belief that differs from certainty by less than the smallest number."""
 
 
-def _figures(report: Report, seen: Transcript) -> list[Figure]:
+def _figures(report: Report, transcript: Transcript) -> list[Figure]:
+    rho_beta = None if is_pac(report) else report.bounds.rho_beta
+    # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
+    odds = np.clip(transcript.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
+    limit = advantage_limit(report)
+    own = report.empirical
+    played = attacks.drawn(report.membership_inference, is_client(report))
+    advantages = {"DI adversary": (own.advantage, own.advantage_interval)} | {
+        name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
+    }
+    measured = [
+        Measured(name, value, ends)
+        for name, (value, ends) in advantages.items()
+        if value is not None
+    ]
     return [
-        _belief(report, seen),
-        *_log_odds(report, seen),
-        _advantage(report),
-        *_sensitivity(report, seen),
+        Figure(
+            "belief",
+            run_figures.belief_trajectories(transcript.worlds, odds, rho_beta),
+            "Belief, round by round.",
+            "The adversary's posterior belief, from even odds, that D was used: single trials, "
+            "their median, and the band of 90% of them. "
+            + (
+                "PAC privacy is about averages and sets it no limit."
+                if is_pac(report)
+                else f"Theory's limit ρβ is {number(rho_beta)}."
+            )
+            + score_caution(report),
+        ),
+        *_log_odds(report, transcript),
+        Figure(
+            "advantage",
+            run_figures.advantages(
+                measured,
+                bound=limit,
+                prediction=report.prediction.advantage,
+                theorem2=None if is_pac(report) else report.bounds.theorem2_rho_alpha,
+                bound_name="PAC bound" if is_pac(report) else "bound ρα",
+            ),
+            "Advantage of every attack.",
+            f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
+            f"{number(limit)}; bars are measured, whiskers "
+            f"their {confidence_of(report)}intervals.",
+        ),
+        *_sensitivity(report, transcript),
     ]
 
 
-def _belief(report: Report, seen: Transcript) -> Figure:
-    rho_beta = None if is_pac(report) else report.bounds.rho_beta
-    # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
-    odds = np.clip(seen.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
-    return Figure(
-        "belief",
-        belief_figures.belief_trajectories(seen.worlds, odds, rho_beta),
-        "Belief, round by round.",
-        "The adversary's posterior belief, from even odds, that D was used: single trials, "
-        "their median, and the band of 90% of them. "
-        + (
-            "PAC privacy is about averages and sets it no limit."
-            if is_pac(report)
-            else f"Theory's limit ρβ is {number(rho_beta)}."
-        )
-        + score_caution(report),
-    )
-
-
-def _log_odds(report: Report, seen: Transcript) -> Iterator[Figure]:
-    """Yield the final log-odds; nothing where some are infinite."""
-    final, mu = seen.log_odds[:, -1], report.prediction.mu
+def _log_odds(report: Report, transcript: Transcript) -> Iterator[Figure]:
+    final, mu = transcript.log_odds[:, -1], report.prediction.mu
     if not np.isfinite(final).all():
         return
-    per_trial = trial_mu(seen.sensitivities, seen.noise_stds)
+    per_trial = trial_mu(transcript.sensitivities, transcript.noise_stds)
     if report.prediction.deterministic and mu is not None:
-        per_trial = np.full(len(seen.worlds), mu)
+        per_trial = np.full(len(transcript.worlds), mu)
     density, epsilon = report.prediction.density, report.bounds.epsilon
     yield Figure(
         "log-odds",
-        belief_figures.log_odds_histogram(
-            seen.worlds,
+        run_figures.log_odds_histogram(
+            transcript.worlds,
             final,
             # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
             None if is_sampled(report) or is_halves(report) else per_trial,
@@ -91,7 +114,6 @@ def _log_odds(report: Report, seen: Transcript) -> Iterator[Figure]:
 
 
 def _curves(report: Report) -> str:
-    """Say what the curves in the histogram of log-odds are."""
     mu = number(report.prediction.mu)
     if is_halves(report):
         return "Random halves have no closed-form prediction."
@@ -110,40 +132,13 @@ def _curves(report: Report) -> str:
     )
 
 
-def _advantage(report: Report) -> Figure:
-    limit = advantage_limit(report)
-    own = report.empirical
-    attacks = membership.drawn(report.membership_inference, is_client(report))
-    shown = {"DI adversary": (own.advantage, own.advantage_interval)} | {
-        name: (found.advantage, found.advantage_interval) for name, found in attacks.items()
-    }
-    measured = [
-        Measured(name, value, ends) for name, (value, ends) in shown.items() if value is not None
-    ]
-    return Figure(
-        "advantage",
-        bound_figures.advantages(
-            measured,
-            bound=limit,
-            prediction=report.prediction.advantage,
-            theorem2=None if is_pac(report) else report.bounds.theorem2_rho_alpha,
-            bound_name="PAC bound" if is_pac(report) else "bound ρα",
-        ),
-        "Advantage of every attack.",
-        f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
-        f"{number(limit)}; bars are measured, whiskers "
-        f"their {confidence_of(report)}intervals.",
-    )
-
-
-def _sensitivity(report: Report, seen: Transcript) -> Iterator[Figure]:
-    """Yield local sensitivities; nothing where the adversary does not see single rounds."""
+def _sensitivity(report: Report, transcript: Transcript) -> Iterator[Figure]:
     if report.vantage == "released-model" or is_scored(report):
         return
     measured = report.empirical
     yield Figure(
         "sensitivity",
-        training_figures.sensitivities(seen.sensitivities, measured.sensitivity_bound),
+        training_figures.sensitivities(transcript.sensitivities, measured.sensitivity_bound),
         "Local sensitivity of the challenge.",
         "How much the two worlds really differ in a round, over all trials: root mean square "
         f"{number(measured.sensitivity_rms)}, largest {number(measured.sensitivity_max)}"
@@ -153,7 +148,6 @@ def _sensitivity(report: Report, seen: Transcript) -> Iterator[Figure]:
 
 
 def _clipping_allows(report: Report) -> str:
-    """Say how far clipping lets the two worlds differ in a round."""
     if takes_local_steps(report):
         return ". By the replay of the linearised attack, which clipping does not limit."
     if not is_clipped(report):
@@ -162,3 +156,140 @@ def _clipping_allows(report: Report) -> str:
 
 
 SECTION = Section("What the adversary saw and believed", figures=_figures)
+
+
+def _entries(report: Report) -> Entries:
+    predicted, measured = report.prediction, report.empirical
+    kind, how = _words_of(report)
+    error = predicted.standard_error
+    return [
+        ("μ", f"{number(predicted.mu)} ({kind})"),
+        (
+            "Advantage predicted",
+            f"{number(predicted.advantage)}{f' ± {number(error)}' if error else ''}{how}",
+        ),
+        (
+            "Advantage measured",
+            f"{number(measured.advantage)} ± "
+            f"{number(measured.standard_error)} {standard_errors_apart(report)}",
+        ),
+        (
+            "Trials won, lost, tied",
+            ", ".join(map(plain, (measured.wins, measured.losses, measured.ties))),
+        ),
+        ("Fit on D", _fit(predicted.fit.world_d)),
+        ("Fit on D′", _fit(predicted.fit.world_d_prime)),
+    ]
+
+
+def _words_of(report: Report) -> tuple[str, str]:
+    alike, method, how = report.prediction.deterministic, report.prediction.method, ""
+    if method == "simulation":
+        kind = "the signal-to-noise ratio if no step were sampled; Λ is a mixture"
+        how = " (by simulation of the game with these gradient norms, noise and sampling rate; "
+        how += "equal in every trial)" if alike else "approximate, since trials differ)"
+    elif alike:
+        kind = "the same in every trial: Λ ~ N(±μ²/2, μ²)"
+    else:
+        kind = "differs between trials: Λ is a mixture over them, and μ a summary"
+    if takes_local_steps(report):
+        kind = "of the linearised attack, whose score follows N(±μ²/2, μ²) only roughly"
+    if method == "none":
+        if is_scored(report):
+            return "no closed form: the log-odds are the score of an attack", how
+        kind = "no closed form: the log-odds are a mixture over the candidates"
+    return kind, how
+
+
+def _fit(fit: Fit | None) -> str:
+    if fit is None:
+        return DASH
+    return f"Kolmogorov–Smirnov distance {number(fit.statistic)}, p = {number(fit.p_value)}"
+
+
+PREDICTION = Section(
+    "Does the run agree with its own prediction?",
+    lambda report: [Listing(_entries(report))],
+    specialist=True,
+)
+
+
+def _precision(report: Report) -> list[Block]:
+    campaign, ratio = report.campaign, report.campaign.variance
+    rows = [
+        ("Trials", f"{campaign.trials} of {campaign.planned} planned"),
+        ("Half the length of the advantage's interval", number(campaign.halfwidth)),
+        ("Why the run stopped there", campaign.reason),
+        ("Random numbers of the two worlds", campaign.pairing),
+    ]
+    if ratio is not None:
+        rows.append(
+            (
+                "Variance of the advantage, against independent trials",
+                DASH
+                if ratio.measured is None
+                else f"{number(ratio.measured)} measured, {number(ratio.predicted)} predicted",
+            )
+        )
+    if campaign.validity:
+        rows.append(("Validity after stopping", campaign.validity))
+    return [Listing(rows)]
+
+
+PRECISION = Section("How precise is it?", _precision, specialist=True)
+
+
+def _residual_entries(residuals: Residuals) -> Entries:
+    noise = residuals.noise
+    lines = [
+        (
+            "Noise, divided by the claimed noise",
+            f"{ratio_text(noise.ratio)}, between {span(noise.interval, ratio_text)}; "
+            f"{_p(noise.p_value)} of {noise.degrees_of_freedom} numbers",
+        )
+    ]
+    rounds = [step for step in noise.by_step if step is not None]
+    if len(rounds) > 1:
+        lines.append(("The same, of single rounds", span((min(rounds), max(rounds)), ratio_text)))
+    if repeats := residuals.repeats:
+        lines.append(
+            (
+                "Noise of a round against the round before",
+                f"cosine {number(repeats.cosine)} on average; {_p(repeats.p_value)}",
+            )
+        )
+    if scale := residuals.scale:
+        lines.append(
+            (
+                "Sum, over the sum of clipped gradients",
+                f"{number(scale.factor)}; {_p(scale.p_value)}",
+            )
+        )
+    if shape := residuals.shape:
+        lines.append(
+            (
+                "Mean size of a coordinate, over its root mean square",
+                f"{number(shape.ratio)}; {number(shape.normal)} if normal, {_p(shape.p_value)}",
+            )
+        )
+    if sampling := residuals.sampling:
+        lines.append(
+            (
+                "Sizes of batches, variance over the binomial's",
+                f"{number(sampling.dispersion)}, of {sampling.batches} batches with a share "
+                f"{number(sampling.rate)} of the records; {_p(sampling.p_value)}",
+            )
+        )
+    return lines
+
+
+def _p(value: float) -> str:
+    return f"p = {number(value)}"
+
+
+def _residuals(report: Report) -> list[Block]:
+    residuals = report.residuals
+    return [] if residuals is None else [Prose(MEANING), Listing(_residual_entries(residuals))]
+
+
+RESIDUALS = Section("Is the residual pure noise?", _residuals, specialist=True)

@@ -6,7 +6,6 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import NOT_CONTRADICTED, VantageVerdict
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -21,10 +20,20 @@ from fedsim.report.document.blocks import (
     Table,
     Words,
 )
-from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check, power
+from fedsim.report.document.first_screen import (
+    FAILED,
+    NOT_STATED,
+    OPEN,
+    PASSED,
+    check,
+    power,
+    share,
+    shares,
+)
 from fedsim.report.document.wording import number, percent, would_have_noticed
-from fedsim.report.sections import answer, lowering, vantage_words
-from fedsim.report.sections.facts import (
+from fedsim.report.sections import answer, vantage_words
+from fedsim.report.sections.answer import labels
+from fedsim.report.sections.section import (
     advantage_limit,
     challenge_of,
     confidence_of,
@@ -32,9 +41,9 @@ from fedsim.report.sections.facts import (
     is_pac,
     trials_of,
 )
-from fedsim.report.sections.labels import labels
 from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
+from fedsim.report.sections.verdict import choose
 
 HEADINGS = "Who looks", "Right in at most", "Belief at most"
 
@@ -57,14 +66,25 @@ class About:
 
 
 def first(report: Report, about: About) -> FirstScreen:
-    """Return the first screen of a run's page."""
-    told: list[str | Mark] = []
+    answers: list[str | Mark] = []
     for name, mark in states(report):
-        told += [f"{name.capitalize()}: ", mark, " "]
+        answers += [f"{name.capitalize()}: ", mark, " "]
+    titles = " ".join(label.title for label in labels(report))
+    own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
+    one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
+    guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
     return FirstScreen(
-        answer=[told, answer.verdict(report), *_cautions(report)],
+        answer=[answers, answer.verdict(report), *([titles] if titles else [])],
         alarming=is_alarming(report),
-        figure=_figure(report),
+        figure=Bars(
+            [
+                bar(NAMES[each.vantage].capitalize(), report, each, share(each.allowed.advantage))
+                for each in report.verdicts
+            ],
+            f"How often the adversary is right about {challenge_of(report)} "
+            f"({confidence_of(report)}intervals).",
+            share(own[0]) if own else None,
+        ),
         table=_table(report),
         checks=[*checks(report), *_own_limits(report)],
         steps=_steps(report),
@@ -73,47 +93,23 @@ def first(report: Report, about: About) -> FirstScreen:
             data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
             author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
-            limits=_limits(report),
+            limits=(
+                f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
+                f"{vantage_words.holds_for(report)}{guarantee}"
+            ),
         ),
     )
 
 
-def _cautions(report: Report) -> list[str]:
-    """Return why the run is no release with a guarantee, in short."""
-    said = " ".join(label.title for label in labels(report))
-    return [said] if said else []
-
-
 def states(report: Report) -> list[tuple[str, Mark]]:
-    """Return the name of every vantage and its state, the worst first."""
     return [
         (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
     ]
 
 
-def _figure(report: Report) -> Bars:
-    own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
-    return Bars(
-        [
-            bar(NAMES[each.vantage].capitalize(), report, each, share(each.allowed.advantage))
-            for each in report.verdicts
-        ],
-        f"How often the adversary is right about {challenge_of(report)} "
-        f"({confidence_of(report)}intervals).",
-        share(own[0]) if own else None,
-    )
-
-
 def bar(
     name: str, report: Report, verdict: VantageVerdict, limit: float | None, remark: str = ""
 ) -> Bar:
-    """Return the bar of one vantage point of a run.
-
-    Args:
-        name: what the bar is called.
-        limit: how often the adversary is right there at most; None where nothing limits it.
-        remark: what stands beside it.
-    """
     measured = verdict.measured
     return Bar(
         name,
@@ -145,10 +141,12 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
 
 
 def checks(report: Report) -> list[Check]:
-    """Return what was checked of a run, whatever limits the organization sets itself."""
-    values, place = encode(report), _audited(report)
+    values, place = (
+        encode(report),
+        [verdict.vantage for verdict in report.verdicts].index(report.vantage),
+    )
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
-    found = [
+    checked = [
         check(
             f"No measurement contradicts theory, at {ALARM_CONFIDENCE:.2%}.",
             "alarms > 0",
@@ -167,10 +165,10 @@ def checks(report: Report) -> list[Check]:
         for at, each in enumerate(report.verdicts)
     ]
     # The first is the worst: where it passes, all do.
-    found += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
+    checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
     if advantage_limit(report) < 1:
         text = "The measured advantage lies below the limit of theory."
-        found.append(check(text, f"advantage.high > {limit}", values, fails=""))
+        checked.append(check(text, f"advantage.high > {limit}", values, fails=""))
     if report.bounds.tight_epsilon < float("inf"):
         text = "All that was released costs no more than one training with a guarantee."
         failed = (
@@ -179,17 +177,13 @@ def checks(report: Report) -> list[Check]:
             if report.released is not None
             else ""
         )
-        found.append(check(text, f"released.epsilon > {one}", values, failed=failed))
+        checked.append(check(text, f"released.epsilon > {one}", values, failed=failed))
     if report.utility.task == "classification":
         text = "The model is right more often than the most frequent class."
         failed = "The model is right no more often than the most frequent class."
         shuts = f"accuracy <= {report.utility.majority:.4g}"
-        found.append(check(text, shuts, values, failed=failed))
-    return found
-
-
-def _audited(report: Report) -> int:
-    return [verdict.vantage for verdict in report.verdicts].index(report.vantage)
+        checked.append(check(text, shuts, values, failed=failed))
+    return checked
 
 
 KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}
@@ -197,8 +191,7 @@ ALLOWED = {"advantage": "advantage", "belief": "rho_beta"}
 
 
 def _own_limits(report: Report) -> list[Check]:
-    """Return a check for every limit of the organisation's own, towards every vantage."""
-    found = []
+    limits = []
     for place, verdict in enumerate(report.verdicts):
         for limit in verdict.limits:
             mark = vantage_words.own_limit(report, verdict, limit)
@@ -207,28 +200,28 @@ def _own_limits(report: Report) -> list[Check]:
                 f"{NAMES[verdict.vantage]}: {mark.text}."
             )
             condition = f"verdicts.{place}.allowed.{ALLOWED[limit.of]} > {limit.limit:.12g}"
-            found.append(Check(KINDS[mark.kind], text, condition))
-    return found
+            limits.append(Check(KINDS[mark.kind], text, condition))
+    return limits
 
 
 def _steps(report: Report) -> list[Words]:
-    said: dict[str, list[str]] = {}
+    kinds: dict[str, list[str]] = {}
     for verdict in report.verdicts:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = f"{would_have_noticed(verdict.seen_below)} More trials see smaller deviations."
-        said.setdefault(advice, []).append(NAMES[verdict.vantage])
-    found: list[Words] = [
-        f"{' and '.join(names).capitalize()}: {advice}" for advice, names in said.items()
+        kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
+    steps: list[Words] = [
+        f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()
     ]
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
-        found.append("Do not release the models of all trials: together they cost more than one.")
-    if command := lowering.choose(report):
+        steps.append("Do not release the models of all trials: together they cost more than one.")
+    if command := choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
         finds = " has the settings; this command finds the least noise for a limit: "
-        found.append([to, finds, Code(command)])
-    return found
+        steps.append([to, finds, Code(command)])
+    return steps
 
 
 def _no_guarantee(report: Report) -> str:
@@ -244,13 +237,3 @@ def _version(about: About) -> str:
     if about.data_sha256:
         return f"their version: SHA-256 {about.data_sha256[:16]}…"
     return "their version is not stated, as a digest of private records could give one away"
-
-
-def _limits(report: Report) -> str:
-    """Return the limits of the study."""
-    one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
-    guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
-    return (
-        f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
-        f"{vantage_words.holds_for(report)}{guarantee}"
-    )

@@ -18,9 +18,11 @@ from fedsim.report.document.blocks import (
     of_row,
 )
 from fedsim.report.document.wording import DASH, number, percent
-from fedsim.report.figures import bound_figures
-from fedsim.report.sections.facts import (
+from fedsim.report.figures import run_figures
+from fedsim.report.sections.section import (
     TITLES,
+    Section,
+    Transcript,
     confidence_of,
     is_clipped,
     is_halves,
@@ -28,17 +30,12 @@ from fedsim.report.sections.facts import (
     is_sampled,
     score_caution,
 )
-from fedsim.report.sections.section import Section, Transcript
 
 
 def beside_theory(
     report: Report, alarm: str, value: float, limit: float, chance: float | None = None
 ) -> Mark:
-    """Return how a lower bound on epsilon stands to the limit.
-
-    Args:
-        chance: how often chance alone puts the bound above the limit; None if unknown.
-    """
+    """Return how a lower bound on epsilon stands to the limit."""
     if alarm in report.contradictions:
         return Mark("alarm", "Above theory")
     if value > limit:
@@ -48,12 +45,8 @@ def beside_theory(
 
 
 MEASURED, TRUSTING = "Without trusting the claimed noise", "Trusting the claimed noise"
-
 ASSUMES_LEAST = "clopper_pearson"
-"""The bound with the fewest assumptions."""
-
 CLASSIC = "rdp-classic"
-"""The accountant of the paper, which the empirical epsilon from sensitivities uses too."""
 
 MEANING = (
     "The privacy loss that the attack demonstrates. An estimate may err on either side. A lower "
@@ -63,8 +56,7 @@ MEANING = (
 
 
 def rows(report: Report) -> dict[str, Row]:
-    """Return every lower bound on epsilon by its name, and how it stands to theory."""
-    limit, found = report.bounds.tight_epsilon, {}
+    limit, bounds = report.bounds.tight_epsilon, {}
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
         if math.isfinite(limit) and not bound.reason:
@@ -75,50 +67,48 @@ def rows(report: Report) -> dict[str, Row]:
             f"No bound here: {bound.reason}." if bound.reason else "",
             f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed noise.",
         ]
-        found[name] = Row(
+        bounds[name] = Row(
             TITLES[name],
             DASH if bound.reason else number(bound.epsilon),
             number(limit),
             " ".join(filter(None, worth)),
             mark=mark,
         )
-    return found
+    return bounds
 
 
 def assumed(report: Report) -> str:
-    """Return what the leading bound assumes."""
     assumes = report.empirical.lower_bounds[report.empirical.headline.name].assumes
     return "only independent trials" if assumes == "independent trials" else assumes
 
 
 def estimates(report: Report) -> list[Row]:
-    """Return the paper's estimates of epsilon, each with its worth."""
-    epsilon, found = number(report.bounds.epsilon), report.empirical.epsilon
+    epsilon, measured = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
         Row(
             "from sensitivities, exact",
-            _estimated(report, found.sensitivity_exact),
+            _estimated(report, measured.sensitivity_exact),
             number(report.bounds.tight_epsilon),
             _worth_of_sensitivities(report),
         ),
         Row(
             "from sensitivities, classic RDP",
-            _estimated(report, found.sensitivity),
+            _estimated(report, measured.sensitivity),
             epsilon if comparable else DASH,
             "The same in the paper's looser accounting. Comparable only with an ε of the "
             f"accountant {CLASSIC}.",
         ),
         Row(
             "from belief",
-            _estimated(report, found.belief),
+            _estimated(report, measured.belief),
             epsilon,
             "The largest log-odds of any trial (the paper's estimator). As an extreme value it "
             f"grows with the number of trials and may exceed ε.{score_caution(report)}",
         ),
         Row(
             "from advantage",
-            _estimated(report, found.advantage),
+            _estimated(report, measured.advantage),
             epsilon,
             "The paper's Eq. 15 with its missing factor 2. It presumes the classic noise scale, "
             "and says nothing about tightly calibrated noise.",
@@ -127,7 +117,6 @@ def estimates(report: Report) -> list[Row]:
 
 
 def _estimated(report: Report, value: float | None) -> str:
-    """Word an estimate, and why it is infinite."""
     if value != math.inf:
         return number(value)
     if report.mechanism.effective_noise_multiplier == 0 and is_clipped(report):
@@ -137,7 +126,6 @@ def _estimated(report: Report, value: float | None) -> str:
 
 
 def _worth_of_sensitivities(report: Report) -> str:
-    """Return the worth of the estimator from sensitivities for these steps."""
     if is_halves(report):
         return "No estimate: no single distance describes candidates that differ in half of D."
     if is_pac(report):
@@ -163,7 +151,6 @@ def _worth_of_sensitivities(report: Report) -> str:
 
 
 def agreement(report: Report) -> str:
-    """Return whether estimates that trust the claimed noise agree with the others, or ""."""
     comparisons = report.empirical.agreement.comparisons
     if not comparisons:
         return ""
@@ -184,29 +171,23 @@ def agreement(report: Report) -> str:
     return f"{' '.join(sentences)} Each at {percent(comparisons[0].confidence)} confidence."
 
 
-def _groups(report: Report) -> list[Group]:
-    """Return the lower bounds in two groups, by whether they trust the claimed noise."""
+def _words(report: Report) -> list[Block]:
+    agreed = agreement(report)
     apart: dict[str, list[Line]] = {MEASURED: [], TRUSTING: []}
     for name, row in rows(report).items():
         trusts = report.empirical.lower_bounds[name].trusts_noise
         apart[TRUSTING if trusts else MEASURED].append(of_row(row))
-    return [Group(title, lines) for title, lines in apart.items() if lines]
-
-
-def _words(report: Report) -> list[Block]:
-    agreed = agreement(report)
     return [
         Prose(MEANING),
         Table(
-            ("Estimates", "ε′", "Theory", "Worth"),
-            [Group("", [*map(of_row, estimates(report))])],
+            ("Estimates", "ε′", "Theory", "Worth"), [Group("", [*map(of_row, estimates(report))])]
         ),
         Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
                 *("ε′ at least", "Theory", "Worth"),
             ),
-            _groups(report),
+            [Group(title, lines) for title, lines in apart.items() if lines],
         ),
         *([Prose(agreed)] if agreed else []),
         Place("lower-bounds"),
@@ -224,7 +205,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
     if points:
         yield Figure(
             "lower-bounds",
-            bound_figures.lower_bounds(
+            run_figures.lower_bounds(
                 points, limit if math.isfinite(limit) else None, confidence_of(report)
             ),
             "Lower bounds on ε.",
@@ -234,7 +215,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
     if profile := report.empirical.privacy_profile:
         yield Figure(
             "privacy-profile",
-            bound_figures.privacy_profile(
+            run_figures.privacy_profile(
                 profile.epsilon,
                 profile.theory,
                 {name: asdict(band) for name, band in profile.directions.items()},
@@ -246,5 +227,8 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
 
 
 SECTION = Section(
-    "Empirical ε′", _words, lambda report, seen: [*_figures(report, seen)], specialist=True
+    "Empirical ε′",
+    _words,
+    lambda report, transcript: [*_figures(report, transcript)],
+    specialist=True,
 )

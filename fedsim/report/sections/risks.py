@@ -6,8 +6,7 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import VantageBounds
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
-from fedsim.report.sections.facts import confidence_of, is_pac
-from fedsim.report.sections.section import Section, Transcript
+from fedsim.report.sections.section import Section, Transcript, confidence_of, is_pac
 from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
 Risks = Sequence[tuple[float, float]]

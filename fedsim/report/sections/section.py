@@ -1,11 +1,15 @@
-"""What a section of a report is, and what its figures are drawn from."""
+"""Sections of a run's page: what they are, what their figures are drawn from, and facts for all."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Block, Figure
+from fedsim.report.document.wording import DASH, number, plain
+from fedsim.report.document.worth import WORDS, Worth, fault_of
 from fedsim.report.figures.canvas import Bools, Floats
 
 
@@ -29,7 +33,6 @@ class Transcript:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
-        """Return the arrays of a run, as `run_transcript.read` has checked them."""
         return cls(
             arrays["worlds"],
             arrays["log_odds"],
@@ -57,5 +60,162 @@ class Section:
     specialist: bool = False
 
     def heading(self, report: Report) -> str:
-        """Return the heading of the section in a report."""
         return self.title if isinstance(self.title, str) else self.title(report)
+
+
+TITLES = {
+    "clopper_pearson": "Clopper–Pearson",
+    "clopper_pearson_split": "Clopper–Pearson, split trials",
+    "clopper_pearson_bonferroni": "Clopper–Pearson, paid ranks",
+    "betting": "Betting, whenever one looks",
+    "jeffreys": "Jeffreys (credible)",
+    "mu_gdp": "μ of Gaussian privacy",
+    "gaussian": "Gaussian",
+    "gaussian_unequal": "Gaussian, unequal variances",
+    "privacy_profile": "Privacy profile",
+    "trade_off": "Sampled trade-off curve",
+}
+
+
+def is_pac(report: Report) -> bool:
+    """Return whether stated candidates shaped the noise, which is no differential privacy."""
+    return report.mechanism.noise == "pac"
+
+
+def is_halves(report: Report) -> bool:
+    """Return whether the secret was one of several random halves of the data, and not D or D'."""
+    return is_pac(report) and report.pac.prior == "halves"
+
+
+def is_client(report: Report) -> bool:
+    return report.unit == "client"
+
+
+def is_clipped(report: Report) -> bool:
+    return report.mechanism.clipping
+
+
+def is_sampled(report: Report) -> bool:
+    """Return whether a record joins a round only with a probability below 1."""
+    return report.mechanism.sampling_rate < 1
+
+
+def takes_local_steps(report: Report) -> bool:
+    return report.mechanism.local_steps > 1
+
+
+def is_alarming(report: Report) -> bool:
+    return bool(report.contradictions)
+
+
+def advantage_limit(report: Report) -> float:
+    return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
+
+
+def success(report: Report) -> float | None:
+    """Return the share of trials that the adversary won; ties are not won."""
+    wins = report.empirical.wins
+    return None if wins is None else wins / report.trials
+
+
+def success_ends(report: Report) -> Ends | None:
+    ends = report.empirical.advantage_interval
+    return None if ends is None else ((1 + ends[0]) / 2, (1 + ends[1]) / 2)
+
+
+def challenge_of(report: Report) -> str:
+    """Return the target in words, such as "the challenge record"."""
+    challenge = report.challenge
+    if is_client(report):
+        return f"all {challenge.records} records of client {challenge.client}"
+    what = "gradient" if challenge.kind == "gradient" else "record"
+    if challenge.records == 1:
+        return f"the challenge {what}"
+    return f"{challenge.records} challenge {what}s"
+
+
+def trials_of(report: Report) -> str:
+    return f"{report.trials} trial{'s' * (report.trials != 1)}"
+
+
+def confidence_of(report: Report) -> str:
+    """Return the confidence of every interval as the start of a phrase, such as "95% "."""
+    return f"{100 * report.empirical.confidence:g}% "
+
+
+def is_scored(report: Report) -> bool:
+    """Return whether log-odds are the score of an attack that counts draws, of unknown law."""
+    return report.prediction.method == "none" and not is_halves(report)
+
+
+def score_caution(report: Report) -> str:
+    if report.vantage == "released-model":
+        return " For the released model it describes an attack's score, which has no bound."
+    if takes_local_steps(report):
+        return " With local steps it describes the score of a linearised attack, without a bound."
+    if is_scored(report):
+        return " It describes the score of an attack, which has no bound."
+    return ""
+
+
+def standard_errors_apart(report: Report) -> str:
+    measured, predicted = report.empirical.advantage, report.prediction.advantage
+    distance = report.prediction.distance
+    if measured is None or predicted is None or distance is None or not distance.standard_error:
+        return ""
+    error = math.hypot(distance.standard_error, report.prediction.standard_error or 0.0)
+    apart = abs(measured - predicted) / error
+    return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
+
+
+def yeom_bound(report: Report) -> str:
+    """Return Yeom's bound on membership inference as text; it is proven for pure epsilon."""
+    return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, of pure ε"
+
+
+def measure(report: Report) -> str:
+    return WORDS[report.utility.task].measure
+
+
+def worths(report: Report) -> str:
+    utility, words = report.utility, WORDS[report.utility.task]
+    if not utility.accuracy.mean:
+        return DASH
+    first, last = (words.value(utility.accuracy.mean[at], utility.loss.mean[at]) for at in (0, -1))
+    return f"{first} → {last}"
+
+
+def baseline(report: Report) -> str:
+    return WORDS[report.utility.task].baseline(_worth(report))
+
+
+def worths_in_full(report: Report) -> str:
+    if not report.utility.accuracy.mean:
+        return DASH
+    words, worth = WORDS[report.utility.task], _worth(report)
+    sentence = f"{worths(report)} ({words.beside(worth)})"
+    quality, losses = report.utility.quality, report.utility.loss.mean
+    fault = fault_of(quality.confusion if quality else [], losses[-1], losses[0])
+    warning = words.unless_learnt(worth, fault)
+    return f"{sentence}. {warning.removesuffix('.')}" if warning else sentence
+
+
+def _worth(report: Report) -> Worth:
+    utility = report.utility
+    return Worth(
+        accuracy=utility.accuracy.mean[-1] if utility.accuracy.mean else None,
+        loss=utility.loss.mean[-1] if utility.loss.mean else None,
+        majority=utility.majority,
+        balanced_accuracy=utility.balanced_accuracy,
+        area_under_curve=utility.area_under_curve,
+        baseline_loss=utility.baseline_loss,
+        least_recall=None if utility.quality is None else utility.quality.least_recall,
+    )
+
+
+def clients_of(report: Report) -> str:
+    return "a client's data" if is_client(report) else "the record"
+
+
+def at_delta(delta: float) -> str:
+    return f"at δ = {plain(delta)}"

@@ -1,4 +1,4 @@
-"""The section about the target: how it was chosen, and its record where that is public."""
+"""Section about the target."""
 
 import base64
 import io
@@ -22,7 +22,7 @@ from fedsim.report.document.blocks import (
     Table,
 )
 from fedsim.report.document.wording import number, percent
-from fedsim.report.sections.facts import is_client
+from fedsim.report.sections.section import is_client
 from fedsim.report.sections.vantage_words import holds_for
 
 Shown = Mapping[str, Any]
@@ -36,13 +36,10 @@ CHOSEN = {
 }
 
 UNUSUAL = 0.05
-"""A column is unusual where at most this share of D's records is as far from the typical value."""
-
 IMAGE = Markup('<div class="target"><img src="data:image/png;base64,{}" alt="{}"></div>')
 
 
 def target(report: Report) -> str:
-    """Return sentences about the target, its choice, and the limits for other people."""
     challenge = report.challenge
     if challenge.kind != "record":
         who = "The target was crafted to be noticed, and is no person's record."
@@ -61,16 +58,11 @@ def target(report: Report) -> str:
     )
 
 
-def part(report: Report, shown: Shown | None) -> Part:
-    """Return the section about the target.
-
-    Args:
-        shown: its record; None where it may not be shown, or was not kept.
-    """
-    found: Sequence[Block] = [Prose(_why_not(report), small=True)]
-    if shown is not None:
-        found = record(shown, f"Record {report.challenge.record} of D", "The data are public.")
-    return Part("Whom this is about", [Prose(target(report)), *found])
+def part(report: Report, picture: Shown | None) -> Part:
+    blocks: Sequence[Block] = [Prose(_why_not(report), small=True)]
+    if picture is not None:
+        blocks = record(picture, f"Record {report.challenge.record} of D", "The data are public.")
+    return Part("Whom this is about", [Prose(target(report)), *blocks])
 
 
 def _why_not(report: Report) -> str:
@@ -84,16 +76,11 @@ def _why_not(report: Report) -> str:
     )
 
 
-def record(shown: Shown, name: str, why: str) -> list[Block]:
-    """Return a record as blocks: a picture, or its most unusual columns.
-
-    Args:
-        name: of the record, a noun.
-        why: the page may show it, a sentence.
-    """
-    if shown.get("pixels") is not None:
-        pixels = np.array(shown["pixels"], dtype=np.uint8)
-        what = f"{name}, a picture labelled {shown['label']}"
+def record(picture: Shown, name: str, why: str) -> list[Block]:
+    """Return a record as blocks: a picture, or its most unusual columns."""
+    if picture.get("pixels") is not None:
+        pixels = np.array(picture["pixels"], dtype=np.uint8)
+        what = f"{name}, a picture labelled {picture['label']}"
         image = IMAGE.format(_png(pixels), f"{what}, {pixels.shape[0]} by {pixels.shape[1]} pixels")
         return [Picture("target", image, "", f"{what}. {why}")]
     lines = [
@@ -109,14 +96,14 @@ def record(shown: Shown, name: str, why: str) -> list[Block]:
                 Cell(percent(one["share"])),
             ],
         )
-        for one in shown["attributes"]
+        for one in picture["attributes"]
     ]
     headings = "Column", "Record", "Typical of D", "Records as far from typical"
-    said = (
-        f"{name}, labelled {shown['label']}: the columns that differ most from typical values. "
+    entries = (
+        f"{name}, labelled {picture['label']}: the columns that differ most from typical values. "
         f"{why}"
     )
-    return [Prose(said), Table(headings, [Group("", lines)])]
+    return [Prose(entries), Table(headings, [Group("", lines)])]
 
 
 def _png(pixels: np.ndarray) -> str:

@@ -1,35 +1,42 @@
-"""The section about theory: bounds of the audited vantage, the release, and the budget."""
+"""Sections about theory: bounds, the release, the budget, Bayesian DP and PAC privacy."""
 
 import math
 from collections.abc import Iterator
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.audits.results.theory import Bayesian, OverTrials
+from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.document.wording import number, plain
-from fedsim.report.figures import bound_figures
-from fedsim.report.sections.facts import clients_of, is_client, is_clipped, is_pac
-from fedsim.report.sections.section import Section, Transcript
+from fedsim.report.document.wording import DASH, INFINITE, number, percent, plain, span
+from fedsim.report.figures import run_figures
+from fedsim.report.sections.section import (
+    Section,
+    Transcript,
+    at_delta,
+    clients_of,
+    is_client,
+    is_clipped,
+    is_halves,
+    is_pac,
+)
 
 
 def released(report: Report) -> str:
-    """Return the guarantee for everything released, as sentences; "" without a guarantee."""
-    found = report.released
-    if found is None or not report.mechanism.dp_guarantee:
+    total = report.released
+    if total is None or not report.mechanism.dp_guarantee:
         return ""
-    count = found.trainings
+    count = total.trainings
     of = "the one training" if count == 1 else f"all {count} trainings together"
     return (
-        f"DP guarantee for everything released, by {of}: ε = {number(found.epsilon)} at "
-        f"δ = {plain(found.delta)} towards the {found.vantage}, "
-        f"ρβ = {number(found.rho_beta)}."
-        + f" The ε below, {number(found.epsilon_of_one_training)}, is for one training: the audit "
-        "compares with it, and it is not the guarantee." * (count > 1) + f" {found.game}"
+        f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} at "
+        f"δ = {plain(total.delta)} towards the {total.vantage}, "
+        f"ρβ = {number(total.rho_beta)}."
+        + f" The ε below, {number(total.epsilon_of_one_training)}, is for one training: the audit "
+        "compares with it, and it is not the guarantee." * (count > 1) + f" {total.game}"
     )
 
 
 def _bounds(report: Report) -> Entries:
-    """Return the bounds of the audited vantage point, worded."""
     bounds = report.bounds
     return [
         *_single_records(report),
@@ -51,7 +58,6 @@ def _bounds(report: Report) -> Entries:
 
 
 def _further(report: Report) -> Entries:
-    """Return bounds by other arguments."""
     bounds = report.bounds
     return [
         ("ε by exact accounting", number(bounds.tight_epsilon)),
@@ -65,7 +71,6 @@ def _further(report: Report) -> Entries:
 
 
 def _why_infinite(report: Report) -> str:
-    """Return in brackets why epsilon is infinite; "" for a finite epsilon."""
     if math.isfinite(report.bounds.epsilon):
         return ""
     if is_pac(report):
@@ -78,7 +83,6 @@ def _why_infinite(report: Report) -> str:
 
 
 def _single_records(report: Report) -> Entries:
-    """Return what the protection of whole clients means for one record; nothing for other units."""
     if not is_client(report) or report.mechanism.sensitivity == "local":
         return []
     multiplier = report.mechanism.effective_noise_multiplier
@@ -97,29 +101,28 @@ def _single_records(report: Report) -> Entries:
 
 
 def _budget(report: Report) -> str:
-    """Return in a sentence what the rounds have spent, by which account, and what ended them."""
-    found = report.budget
+    budget = report.budget
     trainings = 1 if report.released is None else report.released.trainings
-    limit = f"privacy.stop-at = {number(found.stop_at)}"
-    if found.stop_at_delta != found.delta:
-        limit += f" at δ = {plain(found.stop_at_delta)}"
-    if found.stopped:
-        ending = f", where {limit} left no room for another" if found.stop_at else ""
+    limit = f"privacy.stop-at = {number(budget.stop_at)}"
+    if budget.stop_at_delta != budget.delta:
+        limit += f" at δ = {plain(budget.stop_at_delta)}"
+    if budget.stopped:
+        ending = f", where {limit} left no room for another" if budget.stop_at else ""
     else:
-        ending = f", within {limit}" if found.stop_at else "; no limit was set"
+        ending = f", within {limit}" if budget.stop_at else "; no limit was set"
     before = ""
-    if found.earlier_attempts:
+    if budget.earlier_attempts:
         before += (
-            f" Interrupted attempts had released {found.earlier_attempts} rounds before the first."
+            f" Interrupted attempts had released {budget.earlier_attempts} rounds before the first."
         )
     before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
     whose = "a client's data have" if is_client(report) else "a person's record has"
     return (
-        f"After {found.rounds_run} of {found.rounds_planned} planned rounds {whose} spent "
-        f"ε = {number(found.spent)}{together} towards the vantage "
-        f"{found.vantage} at δ = {plain(found.delta)} "
-        f"(accountant {found.accountant}){ending}.{before}"
+        f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds {whose} spent "
+        f"ε = {number(budget.spent)}{together} towards the vantage "
+        f"{budget.vantage} at δ = {plain(budget.delta)} "
+        f"(accountant {budget.accountant}){ending}.{before}"
     )
 
 
@@ -133,26 +136,181 @@ def _words(report: Report) -> list[Block]:
 
 
 def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
-    """Yield the budget; where every value is infinite the page says it in a sentence."""
-    found, together = report.budget, report.released
-    spent = found.epsilon_by_round
+    budget, together = report.budget, report.released
+    spent = budget.epsilon_by_round
     if not any(map(math.isfinite, spent)):
         return
-    comparable = found.stop_at_delta == found.delta
+    comparable = budget.stop_at_delta == budget.delta
     alone = together is None or together.trainings == 1
     yield Figure(
         "budget",
-        bound_figures.epsilons(
+        run_figures.epsilons(
             range(1, 1 + len(spent)),
             {"ε spent": spent},
-            found.stop_at if comparable and alone else None,
+            budget.stop_at if comparable and alone else None,
         ),
         "The running budget.",
         _budget(report),
     )
 
 
-SECTION = Section("The bounds from theory", _words, lambda report, seen: [*_figures(report, seen)])
+SECTION = Section(
+    "The bounds from theory", _words, lambda report, transcript: [*_figures(report, transcript)]
+)
 FURTHER = Section(
     "Further bounds from theory", lambda report: [Listing(_further(report))], specialist=True
 )
+
+
+FOR_WHOM = (
+    "This statement is for a person whose record comes from the distribution of the training "
+    "data. It is no guarantee for outliers. The gradient distances that it rests on were released "
+    "without protection."
+)
+
+ADDS_NOTHING = (
+    "Here it adds nothing to DP, whose ε is no larger and holds for every person. Either the "
+    "gradients are nearly as long as clipping allows, or too few were compared, or this "
+    "accountant's bound is looser than the privacy loss distribution of DP. (The bound is "
+    "Chernoff's, and one by convexity under sampled replacement.)"
+)
+
+
+def _bayesian_entries(report: Report, spent: Bayesian) -> Entries:
+    replaced, delta = report.neighbouring == "replace", at_delta(spent.delta)
+    reason = "" if is_clipped(report) else f" ({UNCLIPPED})"
+
+    def over_trials(epsilons: OverTrials | None) -> str:
+        if epsilons is None:
+            return DASH
+        largest = number(epsilons.max)
+        return f"{number(epsilons.mean)} (mean of {spent.trials} trials; largest {largest})"
+
+    def epsilon(value: float | None) -> str:
+        return f"{INFINITE}{reason}" if value == math.inf else number(value)
+
+    rows = [
+        (f"Bayesian ε {delta}", over_trials(spent.epsilon)),
+        (
+            f"Bayesian ε, each of {_share(spent)} of people",
+            over_trials(spent.epsilon_at_percentile),
+        ),
+        ("ε of DP, for every person", epsilon(spent.dp_epsilon)),
+        ("Bayesian ε were all gradients at the bound", epsilon(spent.worst_case_epsilon)),
+        (
+            "Estimated from",
+            f"{spent.pairs} {'pairs of records' if replaced else 'records'} in every "
+            f"round; γ = {number(spent.gamma)} of δ is for the estimate's failure",
+        ),
+        ("Orders λ that decided", span(spent.orders, number) or DASH),
+    ]
+    return rows + ([("Note", spent.note)] if spent.note else [])
+
+
+def _share(spent: Bayesian) -> str:
+    return f"{100 * spent.percentile:g}%"
+
+
+def _bayesian(report: Report) -> list[Block]:
+    spent = report.bayesian
+    if spent is None:
+        return []
+    sentences = [FOR_WHOM]
+    if spent.epsilon is not None:
+        sentences.append(
+            "With probability 1 − δ over the noise and over the choice of that person, the privacy "
+            f"loss stays below the first ε. For each of {_share(spent)} of such people, it stays "
+            "below the second ε with that probability over the noise alone."
+        )
+        if spent.dp_epsilon <= spent.epsilon.mean:
+            sentences.append(ADDS_NOTHING)
+    return [*map(Prose, sentences), Listing(_bayesian_entries(report, spent)), Place("bayesian")]
+
+
+def _bayesian_figures(report: Report, _: Transcript) -> list[Figure]:
+    spent = report.bayesian
+    if spent is None or spent.by_round is None:
+        return []
+    return [
+        Figure(
+            "bayesian",
+            run_figures.epsilons(
+                spent.by_round.rounds,
+                {
+                    "Bayesian": spent.by_round.epsilon,
+                    f"Bayesian, each of {_share(spent)}": spent.by_round.epsilon_at_percentile,
+                    "DP, every person": spent.by_round.dp_epsilon,
+                },
+            ),
+            "Privacy spent, round by round.",
+            f"ε at δ = {plain(spent.delta)} by the Bayesian accountant (mean of {spent.trials} "
+            "trials) and by DP"
+            + ("." if is_clipped(report) else ", which is infinite without clipping."),
+        )
+    ]
+
+
+BAYESIAN = Section("Bayesian DP", _bayesian, _bayesian_figures)
+
+
+MEANING = (
+    "The mutual information between the secret and everything released bounds how often any "
+    "adversary guesses the secret. The bound is an average over the stated prior: it does not hold "
+    "for each person or in the worst case, and it is not differential privacy."
+)
+
+
+def _pac_entries(report: Report) -> Entries:
+    pac = report.pac
+    realised = pac.realised_information
+    return [
+        ("Stated prior", f"{pac.prior_description}: right in 50% by guessing"),
+        (
+            "Mutual information at most",
+            f"{number(pac.mutual_information)} nats over all rounds"
+            + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
+        ),
+        *_released_by_all(report),
+        ("Success of any guess at most", percent(pac.success_bound)),
+        *_candidate(report),
+        ("Success measured", percent(pac.success)),
+        (
+            "Advantage at most",
+            f"{number(pac.advantage_bound)}"
+            + ("" if is_pac(report) else f" (beside ρα {number(report.bounds.rho_alpha)})"),
+        ),
+        (
+            "Equivalent ε, not a guarantee",
+            f"{number(pac.equivalent_epsilon)} at δ = {plain(pac.delta)}: the ε whose bound on "
+            "success is the same",
+        ),
+    ]
+
+
+def _released_by_all(report: Report) -> Entries:
+    information = report.pac.released_information
+    if information is None:
+        return []
+    return [
+        (f"Released by all {report.trials} trials together", f"at most {number(information)} nats")
+    ]
+
+
+def _candidate(report: Report) -> Entries:
+    bound, candidates = report.pac.candidate_success_bound, report.pac.candidates
+    if not is_halves(report) or bound is None:
+        return []
+    return [
+        (
+            f"Naming which of the {candidates} candidates",
+            f"right at most in {percent(bound)}, in {percent(1 / candidates)} by guessing",
+        )
+    ]
+
+
+def _pac(report: Report) -> list[Block]:
+    applies = is_pac(report) or report.pac.budgeted
+    return [Prose(MEANING), Listing(_pac_entries(report))] if applies else []
+
+
+PAC = Section("PAC privacy", _pac, specialist=True)

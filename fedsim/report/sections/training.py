@@ -1,17 +1,27 @@
-"""The section about the training and the audit of a run."""
+"""Sections about the training: how it was done and audited, its settings, and its model."""
 
+from dataclasses import asdict, fields
+from statistics import median
+from typing import Any
+
+from fedsim.audits.results.measured import ByClient, Series
 from fedsim.audits.results.report import Report
-from fedsim.report.document.blocks import Block, Prose
-from fedsim.report.document.wording import plain
-from fedsim.report.sections.facts import (
+from fedsim.report.document import worth
+from fedsim.report.document.blocks import Block, Figure, Heading, Listing, Part, Place, Prose
+from fedsim.report.document.wording import number, percent, plain, setting
+from fedsim.report.figures import training_figures
+from fedsim.report.sections.section import (
+    Section,
+    Transcript,
     is_client,
     is_clipped,
     is_halves,
     is_sampled,
+    measure,
     takes_local_steps,
     trials_of,
+    worths_in_full,
 )
-from fedsim.report.sections.section import Section
 
 AUDIT_MODES = {
     "participant": "The beliefs were computed by the adversary itself, from what a client receives "
@@ -22,7 +32,6 @@ AUDIT_MODES = {
 
 
 def scope(report: Report) -> str:
-    """Return the size and the setting of the run in one line."""
     local_steps = report.mechanism.local_steps
     return " · ".join(
         (
@@ -39,13 +48,12 @@ def scope(report: Report) -> str:
     )
 
 
-def _optimizer_settings(report: Report) -> dict[str, dict[str, float]]:
-    """Return the settings of each optimiser as they are named, by the optimiser."""
-    training = report.training
-    return {
-        "sgd": {"momentum": training.momentum},
-        "adam": {"β₁": training.beta1, "β₂": training.beta2, "ε": training.adam_epsilon},
-    }
+OPTIMIZER_KEYS: dict[str, dict[str, str]] = {
+    "sgd": {"momentum": "momentum"},
+    "adam": {"beta1": "β₁", "beta2": "β₂", "adam_epsilon": "ε"},
+    "normalized": {},
+}
+"""The settings of each optimiser, as a sentence names them."""
 
 
 def _rate(report: Report) -> str:
@@ -53,7 +61,6 @@ def _rate(report: Report) -> str:
 
 
 def _step(report: Report) -> str:
-    """Return sentences about the step of a round."""
     if report.mechanism.joining_rate < 1 and not is_client(report):
         return _round_of_joining_clients(report)
     if is_sampled(report) and not is_client(report):
@@ -143,8 +150,9 @@ def _round_of_clients(report: Report) -> str:
 
 def _optimisation(report: Report) -> str:
     training = report.training
-    named = _optimizer_settings(report).get(training.optimizer, {})
-    settings = ", ".join(f"{name} {plain(value)}" for name, value in named.items() if value)
+    named = OPTIMIZER_KEYS.get(training.optimizer, {}).items()
+    values = [(name, getattr(training, key)) for key, name in named]
+    settings = ", ".join(f"{name} {plain(value)}" for name, value in values if value)
     warmup, local_rate = training.warmup_rounds, training.local_learning_rate
     return (
         f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
@@ -156,7 +164,6 @@ def _optimisation(report: Report) -> str:
 
 
 def _gradients(report: Report) -> str:
-    """Return in which precision and by which rules per-example gradients were clipped."""
     sentence = f"Forward and backward passes ran in {report.precision}"
     fallbacks = report.model.gradient_fallbacks
     if not fallbacks:
@@ -169,8 +176,186 @@ def _gradients(report: Report) -> str:
 
 def _words(report: Report) -> list[Block]:
     audited = AUDIT_MODES.get(report.audit_mode, "")
-    said = [_step(report), _optimisation(report), audited, _gradients(report)]
-    return [Prose(sentence) for sentence in said if sentence]
+    sentences = [_step(report), _optimisation(report), audited, _gradients(report)]
+    return [Prose(sentence) for sentence in sentences if sentence]
 
 
 SECTION = Section("What was trained, and how it was audited", _words)
+Settings = dict[str, Any]
+LISTED = 50
+
+
+def _fields(part: Any, *names: str) -> Settings:
+    return {name.replace("_", " ").capitalize(): getattr(part, name) for name in names}
+
+
+def _data(report: Report) -> Settings:
+    data, model = report.data, report.model
+    return {
+        "Dataset": data.name,
+        **_fields(data, "records", "held_out", "partition"),
+        **({"Never split": data.partition_key} if data.partition_key else {}),
+        "Records per client": _sizes(data.client_sizes),
+        **({"Label skew": data.label_skew} if data.label_skew else {}),
+        "Model": model.name,
+        **_fields(model, "parameters", "frozen", "frozen_parameters", "batch_norm"),
+        "Precision": report.precision,
+        "Layers through torch.func": model.gradient_fallbacks,
+    }
+
+
+def _sizes(sizes: list[int]) -> list[int] | str:
+    if len(sizes) <= LISTED:
+        return sizes
+    return f"{min(sizes)} to {max(sizes)}, median {median(sizes):g}"
+
+
+def _challenge(report: Report) -> Settings:
+    challenge = report.challenge
+    return {
+        "Record": challenge.record,
+        "Target records": challenge.records,
+        **_fields(challenge, "replacement", "client", "adversary"),
+        "Dissimilarity": challenge.measure,
+        "Distance": challenge.distance,
+    }
+
+
+def _mechanism(report: Report) -> Settings:
+    mechanism, rounding, dropouts = report.mechanism, report.mechanism.rounding, report.dropouts
+    settings: Settings = {
+        **_fields(mechanism, "noise_multiplier", "effective_noise_multiplier"),
+        "Clipping norm C": mechanism.clipping_norm,
+        **_fields(mechanism, "clipping", "sensitivity", "noise"),
+        "Noisy steps accounted": mechanism.steps,
+        "Local steps in a round": mechanism.local_steps,
+        "Sampling rate": mechanism.sampling_rate,
+        "Rate of clients that join": mechanism.joining_rate,
+    }
+    if rounding is not None:
+        settings |= {
+            "Secure aggregation": rounding.note,
+            "Grid step g": rounding.step,
+            "Sensitivity more by rounding, relative": rounding.relative_growth,
+            "Total variation by rounding, at most": rounding.total_variation,
+        }
+    if dropouts is not None:
+        settings |= {
+            "Missing clients tolerated": dropouts.tolerated,
+            "Rounds with missing clients": dropouts.rounds_with_missing_clients,
+            "Fewest shares of noise": dropouts.fewest_shares,
+            "Effective noise multiplier, from and to": dropouts.effective_noise_multiplier,
+        }
+    return settings | {"DP guarantee": mechanism.dp_guarantee, "Note": mechanism.dp_note}
+
+
+def _training(report: Report) -> Settings:
+    training, idle = report.training, {"learning_rate"}
+    for name, keys in OPTIMIZER_KEYS.items():
+        idle |= set() if name == training.optimizer else keys.keys()
+    idle |= {"decay_every", "decay_factor"} if training.schedule != "step" else set()
+    if not is_client(report):
+        idle |= {"local_epochs", "local_batches", "local_momentum", "proximal_term", "batch_size"}
+        idle |= set() if takes_local_steps(report) else {"local_learning_rate"}
+    return {
+        "Learning rate": report.mechanism.learning_rate,
+        **_fields(training, *(each.name for each in fields(training) if each.name not in idle)),
+        "Audit mode": report.audit_mode,
+    }
+
+
+def _configuration(report: Report) -> list[Block]:
+    tables: dict[str, Settings] = {
+        "Federation": {
+            "Clients": report.clients,
+            "Clients colluding with the adversary": report.colluding,
+            **_fields(report, "rounds", "trials", "trust", "vantage"),
+            "Unit of privacy": report.unit,
+            **_fields(report, "neighbouring", "runtime", "device"),
+        },
+        "Data and model": _data(report),
+        "Challenge": _challenge(report),
+        "Mechanism": _mechanism(report),
+        "Training": _training(report),
+        "Randomness and versions": {
+            "Seed": report.seed,
+            "Noise from": report.noise_source,
+            **report.versions,
+        },
+        "Seconds": asdict(report.timing),
+    }
+    blocks: list[Block] = []
+    for title, settings in tables.items():
+        rows = [(name, setting(value)) for name, value in settings.items()]
+        blocks += [Heading(title), Listing(rows, several=True)]
+    return blocks
+
+
+CONFIGURATION = Section("Configuration", _configuration, specialist=True)
+
+
+def _utility_figures(report: Report, _: Transcript) -> list[Figure]:
+    utility = report.utility
+    losses = utility.loss.mean
+    pooled = [
+        Figure(
+            "utility",
+            training_figures.utility(
+                utility.rounds, asdict(utility.accuracy), asdict(utility.loss)
+            ),
+            "Utility of the global model.",
+            f"Mean and 5–95% band of {utility.trials} trials on "
+            f"{utility.records} records: loss "
+            f"{number(losses[0])} → {number(losses[-1])}, {measure(report)} "
+            f"{worths_in_full(report)}.",
+        )
+    ]
+    return pooled if utility.by_client is None else [*pooled, _by_client(utility.by_client)]
+
+
+def _by_client(clients: ByClient) -> Figure:
+    own = clients.own_models
+    words = (
+        f"{clients.clients} clients, first trial. After the last round the global model is right "
+        f"on {_spread(clients.accuracy)} of a client's own records; over all their records on "
+        f"{percent(clients.weighted[-1])}."
+    )
+    if own is not None:
+        words += (
+            f" A client's own model, after its local training and before clipping and noise, is "
+            f"right on {_spread(own)} of the held-out records."
+        )
+    figure = training_figures.by_client(
+        clients.rounds,
+        asdict(clients.accuracy),
+        clients.weighted,
+        None if own is None else asdict(own),
+    )
+    note = " Measured on the data itself, and not released."
+    return Figure("clients", figure, "How it serves each client.", words + note)
+
+
+def _spread(series: Series) -> str:
+    low, mean, high = series.low[-1], series.mean[-1], series.high[-1]
+    return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
+
+
+def _utility(report: Report) -> list[Block]:
+    quality = report.utility.quality
+    if quality is None:
+        return []
+    trials = report.utility.trials
+    over = (
+        f"Of the final models: means over {trials} trials, and intervals over trainings like these "
+        "on the same records."
+        if trials > 1
+        else "Of the final model of one trial, which gives no interval."
+    )
+    blocks = [Prose(over), *worth.blocks(quality)]
+    return [
+        Place("utility"),
+        Part("Recall, precision and calibration of each class", blocks, folded=True, heads=False),
+    ]
+
+
+UTILITY = Section("What the model is worth", _utility, _utility_figures)

@@ -17,13 +17,9 @@ from fedsim.audits.results.verdicts import (
 )
 from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_noticed
-from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
+from fedsim.report.sections.section import TITLES, clients_of, is_clipped, is_pac, score_caution
 
-NAMES = {
-    "server": "server",
-    "participant": "participant",
-    "released-model": "released model",
-}
+NAMES = {"server": "server", "participant": "participant", "released-model": "released model"}
 WHO = {
     "server": "the operator of the server",
     "participant": "a participant",
@@ -31,16 +27,9 @@ WHO = {
 }
 NOT_MEASURED = "by theory, not measured"
 NOT_ATTACKED = "not attacked"
-"""The beginning of the note about a vantage point that cannot be attacked."""
-
 BUT_FOR_A_TAIL = "Meets, but for a tail"
-"""The answer to a limit of the belief that theory keeps, as far as it keeps it."""
-
 LESS_TAIL = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
-"""How to shrink the tail in which the belief passes its limit."""
-
 MEASURES_ALL = 'audit.vantages = "all"'
-"""The setting that measures every vantage."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +40,11 @@ class Said:
     detail: str
 
     def __str__(self) -> str:
-        """Return both as one line."""
         return f"{self.headline} {self.detail}"
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The four lines about a vantage point."""
-
     advantage: Said
     belief: Said
     epsilon: Said
@@ -72,7 +58,6 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 
 
 def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
-    """Return the words for the state of a vantage point, with their advice."""
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
     return words_of(
@@ -84,7 +69,6 @@ def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
 
 
 def lines(report: Report, verdict: VantageVerdict) -> Lines:
-    """Return the four lines about a vantage point."""
     return Lines(
         advantage=_advantage(verdict),
         belief=_belief(verdict),
@@ -124,7 +108,6 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
 
 
 def holds_for(report: Report) -> str:
-    """Return a sentence about whom the limits of theory hold for."""
     if not is_clipped(report):
         return "Without clipping, theory sets no limit."
     if is_pac(report):
@@ -145,25 +128,23 @@ def holds_for(report: Report) -> str:
 
 
 def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
-    """Return in sentences what the answer to a limit of the organisation's own rests on."""
     theory = _theory_beside(verdict, limit)
     if limit.answer == "meets" and limit.by == "theory":
         tail = f" {LESS_TAIL}" * (limit.of == "belief")
         return f"{theory}, as long as the noise is as accounted. {holds_for(report)}{tail}"
     if verdict.state != "above" and not _kept(verdict, limit):
         theory = f"Not guaranteed: {theory[:1].lower()}{theory[1:]}"
-    said = f"{theory}; {_shown(verdict, limit)}."
+    reason = f"{theory}; {_shown(verdict, limit)}."
     if limit.answer != "cannot-tell":
-        return said
+        return reason
     if limit.by == "theory":
-        return f"{said} {MEASURES_ALL} measures it, where an attack exists."
+        return f"{reason} {MEASURES_ALL} measures it, where an attack exists."
     if limit.trials is None:
-        return f"{said} It is not known how many trials would decide it for this target."
-    return f"{said} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
+        return f"{reason} It is not known how many trials would decide it for this target."
+    return f"{reason} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
 
 
 def proven_by(measured: MeasuredThere) -> str:
-    """Return the name of the estimator that proved the lower bound on epsilon."""
     canaries = "canaries of one training"
     return canaries if measured.epsilon_by == "one_run" else TITLES[measured.epsilon_by]
 
@@ -178,7 +159,6 @@ def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
 
 
 def _told(limit: OwnLimit) -> str:
-    """Return what so many trials would show, and of whom."""
     if limit.of == "advantage":
         return (
             "would decide it for this target with 80% probability, if the adversary stays right "
@@ -291,7 +271,6 @@ def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
 
 
 def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
-    """Return whether PAC noise was budgeted for this vantage point."""
     return is_pac(report) and verdict.vantage != "server"
 
 
@@ -354,8 +333,8 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
             "achieve more."
         )
     if verdict.state == "below":
-        found = "No better than guessing" if coin else "Better than guessing, and below the limit"
-        return f"{found}. The measurement is of this target alone. {holds_for(report)}"
+        words = "No better than guessing" if coin else "Better than guessing, and below the limit"
+        return f"{words}. The measurement is of this target alone. {holds_for(report)}"
     if verdict.state == "within-chance":
         return "Above the limit, but chance alone can explain it: repeat it with more trials."
     if coin:
@@ -367,7 +346,6 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _seen(report: Report, verdict: VantageVerdict) -> str:
-    """Return a sentence about what the server sees, which the trust model decides."""
     if verdict.vantage != "server" or verdict.state == "no-limit":
         return ""
     (note,) = (row.note for row in report.bounds.vantages if row.vantage == verdict.vantage)
@@ -375,7 +353,6 @@ def _seen(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _power(report: Report, verdict: VantageVerdict) -> str:
-    """Return which shortfall of the noise would have been seen; "" after an alarm."""
     if verdict.state == "above":
         return ""
     # The audited vantage point measures the noise itself; elsewhere an attack counts decisions.
@@ -384,7 +361,6 @@ def _power(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:
-    """Return a sentence where the belief is an attack's score, which theory does not bound."""
     if verdict.measured is None or verdict.measured.exact_posterior:
         return ""
     if verdict.vantage == report.vantage:

@@ -1,28 +1,33 @@
-"""The verdict: every vantage with its state, four lines each, and the organisation's own limits."""
+"""Sections about every vantage point: the verdict, the numbers, and what would lower the limits."""
+
+import math
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import VantageVerdict
-from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Prose, Table
+from fedsim.audits.results.theory import VantageBounds
+from fedsim.audits.results.verdicts import Change, Towards, VantageVerdict
+from fedsim.privacy.trust import Trust
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
-from fedsim.report.sections.facts import (
+from fedsim.report.sections.section import (
+    Section,
     challenge_of,
+    clients_of,
     confidence_of,
+    is_pac,
     measure,
+    takes_local_steps,
     worths_in_full,
 )
-from fedsim.report.sections.section import Section
-from fedsim.report.sections.vantage_words import NAMES
+from fedsim.report.sections.vantage_words import NAMES, holds_for
 
 HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
-
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
 
 
 def by_the_model(report: Report) -> str:
-    """Return in sentences what the attack on the target says of the final model alone."""
-    (verdict,) = (found for found in report.verdicts if found.vantage == "released-model")
+    (verdict,) = (each for each in report.verdicts if each.vantage == "released-model")
     measured, allowed = verdict.measured, verdict.allowed
     bound = (
         "theory sets no limit"
@@ -43,14 +48,13 @@ def by_the_model(report: Report) -> str:
 
 
 def deployed(report: Report) -> str:
-    """Return what the experiment implies for a deployment; "" with noise of the system."""
-    found = report.bounds
+    bounds = report.bounds
     if report.noise_source != "seed" or report.mechanism.noise == "pac":
         return ""
     return (
         "The noise came from a seed, so that the run can be repeated. With privacy.noise-source = "
         '"system", a deployment draws noise of the same size that cannot be repeated. One training '
-        f"then costs ε = {number(found.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
+        f"then costs ε = {number(bounds.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
         "further training on the same people costs more. This measurement took "
         f"{report.trials} trainings: measure on data that need no protection."
         if report.mechanism.clipping and report.mechanism.sensitivity == "global"
@@ -59,22 +63,21 @@ def deployed(report: Report) -> str:
 
 
 def _line(report: Report, verdict: VantageVerdict) -> Line:
-    said = vantage_words.lines(report, verdict)
+    words = vantage_words.lines(report, verdict)
     return Line(
         Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
             *(
                 Cell(each.headline, each.detail, style="value")
-                for each in (said.advantage, said.belief, said.epsilon)
+                for each in (words.advantage, words.belief, words.epsilon)
             ),
-            Cell(said.reading, mark=vantage_words.mark(report, verdict), style=""),
+            Cell(words.reading, mark=vantage_words.mark(report, verdict), style=""),
         ],
         verdict.vantage == report.vantage,
     )
 
 
 def _own_limits(report: Report) -> list[Block]:
-    """Return the lines about the organisation's own limits; nothing without them."""
     groups: dict[str, list[Line]] = {}
     for verdict in report.verdicts:
         for limit in verdict.limits:
@@ -116,3 +119,167 @@ def _words(report: Report) -> list[Block]:
 
 
 SECTION = Section("Every vantage point in full", _words)
+TRUST = {trust.value: trust.model.words for trust in Trust}
+
+NUMBER_HEADINGS = (
+    *("Vantage", "Noise multiplier", "ε", "Belief at most (ρβ)", "Advantage at most (ρα)"),
+    *("Predicted", "Measured", "Note"),
+)
+
+
+def trust(report: Report) -> str:
+    words = TRUST.get(report.trust, "")
+    if rounding := report.mechanism.rounding:
+        words += (
+            f" They were {rounding.note}, as integers: because of the rounding, noise and "
+            f"sensitivity are {percent(rounding.relative_growth)} larger."
+        )
+    if report.colluding:
+        words += (
+            f" {report.colluding} of the {report.clients} clients disclosed their noise to the "
+            "adversary, so the bounds leave it out."
+        )
+    if takes_local_steps(report):
+        words += (
+            " Clients take several local steps in a round, each on a model that only their own "
+            "noise hides. The bounds therefore assume that every adversary sees all these steps."
+        )
+    return words
+
+
+def _vantage_line(report: Report, bounds: VantageBounds) -> Line:
+    row, here = report.vantages[bounds.vantage], bounds.vantage == report.vantage
+    note = bounds.note or (
+        f"nothing hides {clients_of(report)} here" if bounds.noise_multiplier == 0 else ""
+    )
+    if is_pac(report) and bounds.vantage != "server":
+        note = "no bound by differential privacy: see PAC privacy below"
+    if row.note and not is_pac(report):
+        note = row.note
+    measured, predicted = row.empirical, row.prediction
+    (verdict,) = (each for each in report.verdicts if each.vantage == bounds.vantage)
+    return Line(
+        Cell(bounds.vantage, "audited here" * here),
+        [
+            Cell(number(bounds.noise_multiplier)),
+            Cell(number(bounds.epsilon)),
+            Cell(percent(bounds.rho_beta)),
+            Cell(number(bounds.rho_alpha)),
+            Cell(number(None if predicted is None else predicted.advantage)),
+            Cell(
+                number(None if measured is None else measured.advantage),
+                span(None if measured is None else measured.advantage_interval, number),
+                style="value",
+            ),
+            Cell(note, mark=vantage_words.mark(report, verdict), style=""),
+        ],
+        here,
+    )
+
+
+def _to_whom(report: Report) -> list[Block]:
+    return [Prose(f"The same noise protects differently depending on who looks. {trust(report)}")]
+
+
+def _numbers(report: Report) -> list[Block]:
+    rows = [_vantage_line(report, bounds) for bounds in report.bounds.vantages]
+    return [Table(NUMBER_HEADINGS, [Group("", rows)], style="stacked vantages")]
+
+
+TO_WHOM = Section("To whom", _to_whom)
+NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)
+
+
+COSTS = {
+    "privacy.noise-multiplier": "Twice the noise: the model learns less.",
+    "training.rounds": "Half the rounds: the model learns less.",
+    "training.sampling-rate": "Fewer records in a round: the same noise weighs more in their mean.",
+    "federation.sampling-rate": (
+        "Fewer clients in a round: the same noise weighs more in their mean."
+    ),
+    "federation.trust": (
+        "No party sees a sum without noise, as long as secure aggregation holds. Participants "
+        "can subtract their own share of the noise."
+    ),
+}
+
+MEANING = (
+    "By theory, with one setting changed at a time. Each cell has the largest share of right "
+    "answers, and ε with its limit of the belief, which a tail of the trainings passes. A mark "
+    "shows where a change allows more than the present setting."
+)
+
+
+def choose(report: Report) -> str:
+    """Return the command that finds the least noise which meets a limit, and what it costs.
+
+    The limit is the organisation's own where theory does not keep it yet, and half of what theory
+    allows elsewhere. Where no noise protects from this adversary, the command names another trust
+    model; "" if no trust model protects.
+    """
+    protecting = [change for change in report.lowering if _protects(change, report.vantage)]
+    if not protecting:
+        return ""
+    first, suffix = protecting[0], ""
+    if first.key:
+        suffix = f" --set {first.key}={first.value}"
+    (here,) = (each for each in report.verdicts if each.vantage == report.vantage)
+    now = here.allowed.advantage
+    own = [limit.limit for limit in here.limits if limit.of == "advantage" and limit.limit < now]
+    target = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
+    limit = f"--max-advantage {target}"
+    return f"fedsim choose config.toml {limit} --against {report.vantage}{suffix}"
+
+
+def _protects(change: Change, vantage: str) -> bool:
+    (towards,) = (each for each in change.towards if each.vantage == vantage)
+    return math.isfinite(towards.epsilon)
+
+
+def _cell(towards: Towards, now: Towards) -> Cell:
+    more = towards.rho_alpha > now.rho_alpha or towards.epsilon > now.epsilon
+    return Cell(
+        f"≤ {percent((1 + towards.rho_alpha) / 2)}",
+        f"ε {number(towards.epsilon)}, belief {percent(towards.rho_beta)}",
+        mark=Mark("caution", "Raises it") if more else None,
+        style="value",
+    )
+
+
+def _change_line(change: Change, now: Change) -> Line:
+    name = Cell("As it is")
+    if change.key:
+        value = change.value if isinstance(change.value, str) else number(change.value)
+        was = change.was if isinstance(change.was, str) else number(change.was)
+        name = Cell(f"{change.key} = {value}", f"is {was}")
+    return Line(
+        name,
+        [*map(_cell, change.towards, now.towards), Cell(COSTS.get(change.key, ""), style="")],
+        here=not change.key,
+    )
+
+
+def _lowering(report: Report) -> list[Block]:
+    if not report.lowering:
+        return []
+    command = choose(report)
+    command_words = (
+        f" In the run's directory, {command} finds the least noise that meets a limit, with "
+    )
+    command_words += "the accuracy that remains."
+    vantages = [NAMES[command_words.vantage] for command_words in report.lowering[0].towards]
+    return [
+        Prose(f"{MEANING} {holds_for(report)}"),
+        Table(
+            ("Setting", *(f"Towards the {name}" for name in vantages), "At what price"),
+            [Group("", [_change_line(change, report.lowering[0]) for change in report.lowering])],
+            style="vantages",
+        ),
+        Prose(
+            f"One run cannot say what a change costs in accuracy.{command_words * bool(command)}",
+            small=True,
+        ),
+    ]
+
+
+LOWERING = Section("What would lower it", _lowering)

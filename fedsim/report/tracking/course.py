@@ -9,7 +9,6 @@ from fedsim.report.document.wording import percent
 from fedsim.report.document.worth import WORDS, Worth
 
 Event = dict[str, Any]
-"""A line of events.jsonl, as `fedsim.federation.runs.run_files.Event` checks it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Course:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
         majority: accuracy of a model that has learnt nothing.
-        task: a value of model.task.
         loss: mean loss, in nats for classification.
         baseline_loss: mean loss of a model that has learnt nothing.
         recalls, precisions: for each class after the last round that measured them, means over the
@@ -74,7 +72,6 @@ class Course:
 
     @property
     def busy_text(self) -> str:
-        """The clients that have not answered, and the time; "" if the server waits for none."""
         if not self.busy:
             return ""
         clients = f"client{'s' * (len(self.busy) > 1)} {', '.join(map(str, self.busy))}"
@@ -82,7 +79,6 @@ class Course:
 
     @property
     def look(self) -> Look:
-        """The last look, or an empty one."""
         return self.looks[-1] if self.looks else Look(0)
 
     @property
@@ -95,14 +91,13 @@ class Course:
 
     @property
     def accuracy_text(self) -> str:
-        """The leading measure of the model with its baseline; "" without an evaluation."""
         if (accuracy := self.steady_accuracy) is None:
             return ""
         if self.majority is None:
             return percent(accuracy)
         words = WORDS[self.task]
-        found = Worth(accuracy, self.loss, self.majority, baseline_loss=self.baseline_loss)
-        return f"{words.value(accuracy, self.loss)} ({words.baseline(found)})"
+        worth = Worth(accuracy, self.loss, self.majority, baseline_loss=self.baseline_loss)
+        return f"{words.value(accuracy, self.loss)} ({words.baseline(worth)})"
 
 
 def after(course: Course, event: Event) -> Course:
@@ -117,7 +112,18 @@ def after(course: Course, event: Event) -> Course:
         waits = course.waits + 1
         return replace(course, busy=tuple(event["busy"]), busy_since=since, waits=waits)
     if event.get("phase") == "batch":
-        return _batch(course, event)
+        first, last = event["trials"]
+        ends = event.get("advantage_interval")
+        look = Look(
+            last,
+            event.get("advantage"),
+            (ends[0], ends[1]) if ends else None,
+            event.get("belief"),
+            event.get("accuracy"),
+        )
+        return replace(
+            course, trials=(first, last), round=course.rounds, looks=(*course.looks, look)
+        )
     if "phase" in event:
         course = replace(course, busy=())  # of an attempt that was interrupted
         course = replace(course, phase=event["phase"])
@@ -154,16 +160,3 @@ def _round(course: Course, event: Event) -> Course:
         epsilon=event.get("epsilon"),
         accuracies=accuracies,
     )
-
-
-def _batch(course: Course, event: Event) -> Course:
-    first, last = event["trials"]
-    ends = event.get("advantage_interval")
-    look = Look(
-        last,
-        event.get("advantage"),
-        (ends[0], ends[1]) if ends else None,
-        event.get("belief"),
-        event.get("accuracy"),
-    )
-    return replace(course, trials=(first, last), round=course.rounds, looks=(*course.looks, look))

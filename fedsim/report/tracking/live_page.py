@@ -19,7 +19,6 @@ from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.report.document import html
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -40,7 +39,7 @@ from fedsim.report.document.blocks import (
     Words,
     tabulated,
 )
-from fedsim.report.document.first_screen import settled
+from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event, Look
@@ -58,58 +57,35 @@ LINE = Markup(
 )
 TEXT = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
 CURVE = Markup('<polyline points="{}" fill="none" stroke="currentColor" stroke-width="2"/>')
-
 FAINT = Markup('stroke-opacity=".35"')
 
 
-class _Axes:
-    """A plane of x from 0 to `right` and y from `low` to `high`."""
-
-    def __init__(self, right: float, low: float, high: float) -> None:
-        self._right, self._low, self._high = right, low, high
-
-    def x(self, value: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * value / self._right
-
-    def y(self, value: float) -> float:
-        share = (self._high - value) / (self._high - self._low)
-        return TOP + (HEIGHT - TOP - BOTTOM) * share
-
-    def level(self, value: float, text: str, style: Markup) -> Markup:
-        """Return a horizontal line with a name at its left end."""
-        across = LINE.format(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), style)
-        return across + TEXT.format(LEFT - 6, self.y(value) + 4, "end", text)
-
-    def below(self, text: str) -> Markup:
-        return TEXT.format(WIDTH - RIGHT, HEIGHT - 8, "end", text)
-
-
 def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
-    """Return a picture of the accuracy by round; "" with fewer than two rounds.
-
-    Args:
-        by_round: in [0, 1].
-    """
+    """Return a picture of the accuracy by round; "" with fewer than two rounds."""
     if len(by_round) < 2:
         return Markup("")
-    axes = _Axes(max(rounds, *by_round), 0.0, 1.0)
-    points = [f"{axes.x(at):.1f},{axes.y(value):.1f}" for at, value in sorted(by_round.items())]
+    across = (WIDTH - LEFT - RIGHT) / max(rounds, *by_round)
+    up = HEIGHT - TOP - BOTTOM
+    curve = " ".join(
+        f"{LEFT + across * at:.1f},{TOP + up * (1 - value):.1f}"
+        for at, value in sorted(by_round.items())
+    )
     drawn = [
-        axes.level(0, "0%", FAINT),
-        axes.level(1, "100%", FAINT),
-        CURVE.format(" ".join(points)),
-        axes.below(f"of {rounds} rounds"),
+        CURVE.format(curve),
+        TEXT.format(WIDTH - RIGHT, HEIGHT - 8, "end", f"of {rounds} rounds"),
     ]
+    for y, text in ((HEIGHT - BOTTOM, "0%"), (TOP, "100%")):
+        drawn += [
+            LINE.format(LEFT, y, WIDTH - RIGHT, y, FAINT),
+            TEXT.format(LEFT - 6, y + 4, "end", text),
+        ]
     last = max(by_round)
-    said = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
-    return PICTURE.format(said, WIDTH, HEIGHT, Markup("").join(drawn))
+    label = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
+    return PICTURE.format(label, WIDTH, HEIGHT, Markup("").join(drawn))
 
 
 FILE = "live.html"
-
 REFRESH = 5
-"""Seconds after which a browser reads the page again."""
-
 SELDOM = 2.0
 """Least seconds between two pages, except after a batch of trials."""
 
@@ -121,8 +97,6 @@ PROVISIONAL = (
 
 
 class LivePage:
-    """Writes the page of a run while it goes on."""
-
     name = FILE
     from_the_beginning = False
 
@@ -133,13 +107,11 @@ class LivePage:
         self._write("starting")
 
     def see(self, event: Event, course: Course) -> None:
-        """Write the page, after every batch of trials and otherwise now and then."""
         self._course = course
         if event.get("phase") == "batch" or time.monotonic() - self._written >= SELDOM:
             self._write(course.phase)
 
     def leave(self, finished: bool) -> None:
-        """Write a page that leads to the report, or that says how to resume."""
         if finished:
             self._directory.write_text(FILE, render_finished(self._config.run.name))
         else:
@@ -152,7 +124,6 @@ class LivePage:
 
 
 def render_finished(name: str) -> str:
-    """Return the page of a finished run, which leads to its report."""
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
     return html.render(
@@ -168,19 +139,9 @@ def render_finished(name: str) -> str:
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
-    """Return the page.
-
-    Args:
-        resumed_by: the command that resumes a stopped run; "" while it runs.
-    """
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
-    exact = at_server.is_exact(
-        config.training.local_steps,
-        config.federation.adversary_rounds,
-        config.audit.mode,
-        config.federation.vantage,
-    )
+    exact = at_server.is_exact(config, config.federation.vantage)
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned
@@ -191,9 +152,11 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
         blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
+    drawn = _accuracies(course.accuracies, course.rounds)
+    caption = "Accuracy on held-out records, in the first batch of trials."
     blocks += [
         Listing(_entries(course, config.trials, training), several=True),
-        *_figures(course),
+        *([Picture("", drawn, "", caption)] if drawn else []),
     ]
     if len(course.looks) > MOST and not training:
         every = _table(course.looks, course.rho_alpha, exact)
@@ -215,23 +178,18 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
 
 
 MOST = 5
-"""Looks, the last ones, that the first screen shows."""
 
 
 def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
-    """Return the first screen of an attacked run, with a verdict after every batch.
-
-    Args:
-        exact: whether the adversary decides by the exact posterior.
-    """
+    """Return the first screen of an attacked run, with a verdict after every batch."""
     words = so_far(course.look, course.rho_alpha, exact)
-    said: list[Words] = [" ".join(_said(course, planned))]
+    answer: list[Words] = [" ".join(_said(course, planned))]
     looks = [look for look in course.looks[-MOST:] if look.interval is not None]
     if not looks or words is None:
-        return FirstScreen(said, checks=_checks(course))
+        return FirstScreen(answer, checks=_checks(course))
     bars = [_bar(look, course.rho_alpha, exact) for look in looks]
     return FirstScreen(
-        answer=[Mark(words.kind, f"So far: {words.text}"), *said],
+        answer=[Mark(words.kind, f"So far: {words.text}"), *answer],
         figure=Bars(bars, "How often the adversary is right, after every batch of trials."),
         table=_table(looks, course.rho_alpha, exact),
         checks=_checks(course),
@@ -240,7 +198,6 @@ def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
 
 
 def _training(course: Course, delta: float) -> FirstScreen:
-    """Return the first screen of a training, in which no adversary is simulated."""
     running = f"Round {course.round} of {course.rounds} is running."
     if course.epsilon is None:
         return FirstScreen([running], checks=_checks(course))
@@ -258,7 +215,6 @@ def _training(course: Course, delta: float) -> FirstScreen:
 
 
 def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
-    """Return how a look stands to theory; None without an interval or a limit."""
     if look.interval is None or limit is None:
         return None
     return words_of(standing(look.interval, limit, exact=exact))
@@ -273,27 +229,21 @@ def _bar(look: Look, limit: float | None, exact: bool) -> Bar:
 
 
 def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
-    """Return a row for each look: how it stands, the belief and the accuracy."""
     rows = []
     for look in looks:
         words = so_far(look, limit, exact) or NOT_MEASURED
-        found = [percent(look.belief), percent(look.accuracy)]
-        rows.append([str(look.trials), words.text, *found])
+        cells = [percent(look.belief), percent(look.accuracy)]
+        rows.append([str(look.trials), words.text, *cells])
     return tabulated(("Trials", "So far", "Worst belief", "Accuracy"), rows)
 
 
 def _checks(course: Course) -> list[Check]:
-    """Return the checks that need no report."""
     waits = f"The server waits for {course.busy_text}."
     return [settled(not course.busy, "No client keeps the server waiting.", waits)]
 
 
 def _of_classes(course: Course, schema: str) -> list[Block]:
-    """Return recall and precision of each class, folded; nothing before they are measured.
-
-    Args:
-        schema: TOML that names the classes; "" to use their numbers.
-    """
+    """Return recall and precision of each class, folded; nothing before they are measured."""
     if not course.recalls:
         return []
     names = schemas.parse(schema).classes if schema else map(str, range(len(course.recalls)))
@@ -312,13 +262,13 @@ def _said(course: Course, planned: int) -> list[str]:
     if look.advantage is None:
         return ["A single training does not measure an advantage."]
     between = f" ({span(look.interval, number)})" if look.interval else ""
-    said = [
+    sentences = [
         f"After {look.trials} of {planned} trials, the adversary's advantage is "
         f"{number(look.advantage)}{between}."
     ]
     if course.rho_alpha is not None:
-        said.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
-    return said
+        sentences.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
+    return sentences
 
 
 def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple[str, str]]:
@@ -326,20 +276,14 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
     at_most = "at most " if trials.until_halfwidth else ""
     running = f"round {course.round} of {course.rounds}"
     if training:
-        found = [("Training", running), ("ε so far", number(course.epsilon))]
+        entries = [("Training", running), ("ε so far", number(course.epsilon))]
     else:
         running = f"; trials {first} to {last - 1}: {running}" if last else ""
         limit = f"; ρβ = {percent(course.rho_beta)}" if course.rho_beta is not None else ""
-        found = [
+        entries = [
             ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
     so_far = f"{WORDS[course.task].measure.capitalize()} so far"
-    found.append((so_far, course.accuracy_text or DASH))
-    return [*found, ("No answer yet", course.busy_text)] if course.busy else found
-
-
-def _figures(course: Course) -> list[Block]:
-    drawn = _accuracies(course.accuracies, course.rounds)
-    caption = "Accuracy on held-out records, in the first batch of trials."
-    return [Picture("", drawn, "", caption)] if drawn else []
+    entries.append((so_far, course.accuracy_text or DASH))
+    return [*entries, ("No answer yet", course.busy_text)] if course.busy else entries

@@ -1,10 +1,11 @@
 """The progress of a run on the terminal, and its summary at the end."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -20,28 +21,115 @@ from rich.progress import (
 )
 
 from fedsim.audits.results import report as results
+from fedsim.common.foreign_text import without_password
 from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document.wording import percent, span
 from fedsim.report.document.worth import WORDS
-from fedsim.report.tracking.course import Course, Event
-from fedsim.report.tracking.following import Watcher, following
+from fedsim.report.tracking import trackers
+from fedsim.report.tracking.course import Course, Event, after
+from fedsim.report.tracking.trackers import Tracker, Tracking
+
+PAUSE = 0.2
+"""Seconds between two looks at the file."""
+
+
+class Watcher(Protocol):
+    name: str
+    from_the_beginning: bool
+    """Whether it also receives the earlier events of a resumed run."""
+
+    def see(self, event: Event, course: Course) -> None:
+        """Take note of an event."""
+
+    def leave(self, finished: bool) -> None:
+        """Take note of the end, also after an error or Ctrl-C."""
+
+
+@contextmanager
+def following(
+    directory: RunDirectory, watchers: Sequence[Watcher], console: Console
+) -> Iterator[None]:
+    """Pass the events of a run to its watchers while any process writes them.
+
+    Each watcher has its own thread, so a slow watcher delays only the end. A watcher that fails is
+    named and dropped, and the run goes on.
+    """
+    stop, finished, before = threading.Event(), False, directory.events_size()
+
+    def follow(watcher: Watcher) -> None:
+        course, position = Course(), 0
+        try:
+            while True:
+                ending = stop.is_set()
+                for event, behind in directory.events(position):
+                    course, position = after(course, event), behind
+                    if behind > before or watcher.from_the_beginning:
+                        watcher.see(event, course)
+                if ending:
+                    break
+                stop.wait(PAUSE)
+            watcher.leave(finished)
+        except Exception as error:  # of a server elsewhere, a full disk: not the run's business
+            why = " ".join(without_password(str(error)).split()) or type(error).__name__
+            console.print(
+                f"{watcher.name} is no longer written: {why}", highlight=False, markup=False
+            )
+
+    threads = [threading.Thread(target=follow, args=[one], daemon=True) for one in watchers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+        finished = True
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def replay(directory: RunDirectory, watcher: Watcher) -> None:
+    course = Course()
+    for event, _ in directory.events():
+        course = after(course, event)
+        watcher.see(event, course)
+    watcher.leave(directory.finished)
+
+
+@dataclass(frozen=True)
+class Onlookers:
+    page: bool
+    trackers: dict[str, Tracker]
+
+    @classmethod
+    def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
+        return cls(page, {place: trackers.opened(place) for place in places or ()})
+
+    def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
+        watchers: list[Watcher] = [
+            Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
+        ]
+        if self.page:
+            from fedsim.report.tracking.live_page import FILE, LivePage  # noqa: PLC0415  (matplotlib)
+
+            watchers.append(LivePage(directory))
+            console.print(
+                f"Live page: {directory.path / FILE}", soft_wrap=True, highlight=False, markup=False
+            )
+        return watchers
+
 
 MINUTE = 60.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 class Steps(Progress):
-    """A progress bar on a terminal; in a file or a pipe, one line a minute."""
-
     def __init__(self, *columns: ProgressColumn, console: Console) -> None:
         hidden = not (console.is_terminal or console.is_jupyter)
         super().__init__(*columns, console=console, transient=True, disable=console.quiet or hidden)
         self._said = time.monotonic()
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Update a task, as `Progress.update` does."""
         super().update(task_id, **changes)
         if self.disable and time.monotonic() - self._said >= MINUTE:
             self._said, task = time.monotonic(), self.tasks[task_id]
@@ -53,7 +141,6 @@ class Steps(Progress):
 def progress(
     directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
 ) -> Iterator[None]:
-    """Show the events of a run while any process writes them."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),  # of a file
@@ -71,11 +158,6 @@ def progress(
 
 @contextmanager
 def preparing(console: Console) -> Iterator[Callable[[float], None]]:
-    """Show that a run is being prepared.
-
-    Yields:
-        A function for the search of the challenge: it takes the fraction of compared pairs.
-    """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Steps(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
@@ -86,7 +168,6 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
-    """Show one bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Steps(*columns, TimeElapsedColumn(), console=console) as bar:
         task = bar.add_task(what, total=1.0)
@@ -100,18 +181,14 @@ def planned_steps(trials: TrialsConfig, rounds: int) -> int:
 
 @dataclass(frozen=True)
 class Bar:
-    """The progress bar of a run. It shows numbers that do not jump between batches."""
-
     bar: Progress
     task: TaskID
     config: Config
     name = "the progress bar"
     from_the_beginning = False
     absent: set[str] = field(default_factory=set)
-    """Reasons for missing clients that have been shown."""
 
     def see(self, event: Event, course: Course) -> None:
-        """Show one line of the run's events."""
         if "rounds" in event:
             rounds = event["rounds"]
             total = planned_steps(self.config.trials, rounds)
@@ -132,12 +209,16 @@ class Bar:
             )
             self.bar.console.print(warning, markup=False)
         elif "trials" in event:
-            self._advance(event, course)
+            first = event["trials"][0]
+            per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
+            begun = first // self.config.trials.batch * per_batch
+            done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
+            training = self.config.run.job == "training"
+            self.bar.update(self.task, completed=done, description=worded(course, training))
         elif "phase" in event:  # other events are a client's or an auditor's
             self.bar.update(self.task, description=event["phase"])
 
     def _miss(self, event: Event) -> None:
-        """Print that a client is missing, once for each reason."""
         reason = event["reason"].rstrip(".")
         if reason not in self.absent:
             self.absent.add(reason)
@@ -146,75 +227,46 @@ class Bar:
     def leave(self, finished: bool) -> None:
         """Do nothing: the bar ends with its `with` block."""
 
-    def _advance(self, event: Event, course: Course) -> None:
-        first = event["trials"][0]
-        per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
-        begun = first // self.config.trials.batch * per_batch
-        done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
-        training = self.config.run.job == "training"
-        self.bar.update(self.task, completed=done, description=worded(course, training))
-
 
 def worded(course: Course, training: bool) -> str:
-    """Return the text of the progress bar.
-
-    Args:
-        training: whether the run trains one kept model. Its epsilon grows over the whole run; in
-            an experiment, epsilon begins anew with each trial.
-    """
     first, last = course.trials
-    said = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
+    words = [f"round {course.round}" if training else f"trials {first}-{last - 1}"]
     if (advantage := course.look.advantage) is not None:
         between = span(course.look.interval, "{:.2f}".format)
-        said.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
+        words.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
     if (belief := course.look.belief) is not None:
-        said.append(f"worst belief {percent(belief)}")
+        words.append(f"worst belief {percent(belief)}")
     if course.accuracy_text:
-        said.append(f"{WORDS[course.task].measure} {course.accuracy_text}")
+        words.append(f"{WORDS[course.task].measure} {course.accuracy_text}")
     if training and course.epsilon is not None:
-        said.append(f"ε {course.epsilon:.3g}")
-    return ", ".join(said)
+        words.append(f"ε {course.epsilon:.3g}")
+    return ", ".join(words)
 
 
 def conclude(
     directory: RunDirectory, start: float, console: Console, verbose: bool = False
 ) -> None:
-    """Print the summary, the times of the phases, and the path of the report.
-
-    Args:
-        start: start of the command, in seconds since the epoch.
-    """
+    """Print the summary, the times of the phases, and the path of the report."""
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = results.read(directory)
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
     console.print(summary(result, verbose))
     if phases.keys() >= PHASES:
-        _print_times(phases, start, result.timing.clients_computing, console)
+        console.print(
+            f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
+            f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
+            f"{phases['reporting'] - phases['training']:.1f} s federation "
+            f"(clients computing {result.timing.clients_computing:.1f} s), "
+            f"{phases['done'] - phases['reporting']:.1f} s report"
+        )
     console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
 
 
 PHASES = {"preparing", "training", "reporting", "done"}
 
 
-def _print_times(
-    phases: dict[str, float], start: float, computing: float, console: Console
-) -> None:
-    console.print(
-        f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
-        f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
-        f"{phases['reporting'] - phases['training']:.1f} s federation "
-        f"(clients computing {computing:.1f} s), "
-        f"{phases['done'] - phases['reporting']:.1f} s report"
-    )
-
-
 def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print the model's privacy and quality, and its path.
-
-    Args:
-        start: start of the command, in seconds since the epoch.
-    """
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     console.print(model_card.summary(model_card.read(directory)))

@@ -1,37 +1,34 @@
 """Experiment trackers: a new tracker is a class and a line of TRACKERS."""
 
 import logging
+import math
 import os
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from adversaries.errors import InputError
+from fedsim import config as configuration
+from fedsim.audits.results import report as results
+from fedsim.audits.results.numbers import OfClass
 from fedsim.common import private_files
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Scalar
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.report.tracking.course import Course, Event
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The run that is tracked.
-
-    Attributes:
-        name: name of its directory.
-        identity: unique identifier of the run.
-        parameters: resolved configuration by dotted key.
-    """
-
     name: str
     identity: str
     parameters: Mapping[str, Scalar]
 
 
 class Tracker(Protocol):
-    """Writes the numbers of one run to an experiment tracker."""
-
     def begin(self, subject: Subject) -> Mapping[str, int]:
         """Begin, or go on with, a run.
 
@@ -40,19 +37,10 @@ class Tracker(Protocol):
         """
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers.
-
-        Args:
-            step: the number of the round or of the finished trials, or 0.
-            time: in seconds since the epoch.
-        """
+        """Write numbers."""
 
     def end(self, finished: bool) -> None:
-        """End the tracking of a finished or interrupted run.
-
-        Args:
-            finished: whether the run has finished.
-        """
+        """End the tracking of a finished or interrupted run."""
 
 
 def folder(place: str) -> Path:
@@ -74,19 +62,9 @@ IDENTITY = "fedsim.identity"
 
 
 WHY = 200
-"""Characters of an error that are shown."""
 
 
 class MlflowTracker:
-    """Writes a run of the experiment "fedsim".
-
-    Args:
-        place: a folder, which gets mlflow.db, or the URI of a tracking store, with its "://".
-
-    Raises:
-        InputError: MLflow is not installed, or cannot write there.
-    """
-
     def __init__(self, place: str) -> None:
         # Nothing is sent to any machine except the named server: no usage statistics.
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -110,18 +88,17 @@ class MlflowTracker:
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Find the run by its identity, or make it."""
         client = self._client
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             number = client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
         else:
             number = experiment.experiment_id
-        found = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
-        if found:
-            self._run = found[0].info.run_id
+        runs = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
+        if runs:
+            self._run = runs[0].info.run_id
             client.update_run(self._run, status="RUNNING")
-            return {name: self._last_step(name) for name in found[0].data.metrics}
+            return {name: self._last_step(name) for name in runs[0].data.metrics}
         tags = {IDENTITY: subject.identity}
         self._run = client.create_run(number, run_name=subject.name, tags=tags).info.run_id
         for name, value in subject.parameters.items():
@@ -129,18 +106,12 @@ class MlflowTracker:
         return {}
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers.
-
-        Args:
-            time: in seconds since the epoch.
-        """
         from mlflow.entities import Metric  # noqa: PLC0415
 
         metrics = [Metric(name, value, int(time * 1000), step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
     def end(self, finished: bool) -> None:
-        """End the run."""
         self._client.set_terminated(self._run, status="FINISHED" if finished else "KILLED")
 
     def _last_step(self, name: str) -> int:
@@ -158,8 +129,6 @@ def _unless_told_anyway(what: threading.ExceptHookArgs) -> None:
 
 
 class TensorBoardTracker:
-    """Writes event files for `tensorboard --logdir`."""
-
     def __init__(self, place: str) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
@@ -178,19 +147,17 @@ class TensorBoardTracker:
 
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
         self._writer = self._writers(str(own), purge_step=0)
-        shown = {"report/advantage": 0.0, "report/epsilon": 0.0}  # the columns; values are ignored
-        for summary in hparams(dict(subject.parameters), shown):
+        columns = {"report/advantage": 0.0, "report/epsilon": 0.0}  # values are ignored
+        for summary in hparams(dict(subject.parameters), columns):
             self._writer._get_file_writer().add_summary(summary)
         return {}
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
-        """Write numbers."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step, walltime=time)
         self._writer.flush()
 
     def end(self, finished: bool) -> None:
-        """Close the file."""
         self._writer.close()
 
 
@@ -202,19 +169,162 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 
 
 def opened(target: str) -> Tracker:
-    """Return the tracker of one --track.
-
-    Args:
-        target: such as "tensorboard:DIR".
-
-    Raises:
-        InputError: there is no such tracker, it lacks a place, or its package is not installed.
-    """
     name, _, place = target.partition(":")
     if name not in TRACKERS or not place:
-        known = ", ".join(TRACKERS)
+        names = ", ".join(TRACKERS)
         raise InputError(
             f"--track '{without_password(target)}' does not name a tracker; give NAME:PLACE, such "
-            f"as tensorboard:fedsim-tensorboard (trackers: {known})"
+            f"as tensorboard:fedsim-tensorboard (trackers: {names})"
         )
     return TRACKERS[name](place)
+
+
+PLACES = {
+    *("run.out", "data.root", "data.public-root", "data.public-schema", "model.weights"),
+    "federation.partition-options",
+}
+"""Keys whose values may be paths of this machine."""
+
+
+def parameters(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return the settings for trackers, without paths.
+
+    The seed is included only if the noise also comes from it. Otherwise, the seed would reveal
+    which trials used the record.
+    """
+    secret = PLACES if values["privacy.noise-source"] == "seed" else PLACES | {"run.seed"}
+    return {key: value for key, value in values.items() if key not in secret}
+
+
+class Tracking:
+    from_the_beginning = True
+
+    def __init__(self, directory: RunDirectory, tracker: Tracker, name: str) -> None:
+        self.name = without_password(name)
+        self._directory, self._tracker = directory, tracker
+        self._last: dict[str, int] | None = None
+
+    def see(self, event: Event, course: Course) -> None:
+        if (numbers := logged(event, course)) is not None:
+            self._log(*numbers, event["time"])
+
+    def leave(self, finished: bool) -> None:
+        if finished:
+            self._log(
+                *headline(self._directory), (self._directory.path / LAST_FILE).stat().st_mtime
+            )
+        self._begun()
+        self._tracker.end(finished)
+
+    def _log(self, values: Mapping[str, float | None], step: int, time: float) -> None:
+        last = self._begun()
+        new = {
+            name: float(value)
+            for name, value in values.items()
+            if value is not None and math.isfinite(value) and step > last.get(name, -1)
+        }
+        if new:
+            self._tracker.log(new, step, time)
+            last.update(dict.fromkeys(new, step))
+
+    def _begun(self) -> dict[str, int]:
+        """Return the last step of every series; the first call begins."""
+        if self._last is None:
+            path, config = self._directory.path, self._directory.config
+            values = configuration.to_run_config(config)
+            subject = Subject(path.name, self._directory.identity, parameters(values))
+            self._last = dict(self._tracker.begin(subject))
+        return self._last
+
+
+def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] | None:
+    """Return the numbers that an event adds to the series, with their step; None for no numbers.
+
+    `round/...` has the first batch of trials, by round. `trials/...` has all finished trials, by
+    their number. `waiting/...` has the clients that have not answered for long, by the count of
+    such events; 0 clients at the end of a wait.
+    """
+    if "busy" in event:
+        waiting = {"clients": len(event["busy"]), "seconds": event.get("seconds")}
+        return {f"waiting/{name}": value for name, value in waiting.items()}, course.waits
+    if "round" in event and event.get("trials", [1])[0] == 0:
+        return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
+    if event.get("phase") == "batch" and course.look.advantage is not None:
+        look = course.look
+        low, high = look.interval or (None, None)
+        return {
+            "trials/advantage": look.advantage,
+            "trials/advantage_low": low,
+            "trials/advantage_high": high,
+            "trials/worst_belief": look.belief,
+            "trials/accuracy": look.accuracy,
+        }, look.trials
+    return None
+
+
+OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsilon"
+"""All follow from released sums and public records, for a training too."""
+
+
+def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
+    """Return the final numbers of a finished run, from its report or its public card."""
+    if directory.config.run.job == "training":
+        return _of_card(directory)
+    report = results.read(directory)
+    measured = report.empirical
+    low, high = measured.advantage_interval or (None, None)
+    quality = report.utility.quality
+    return {
+        "report/advantage": measured.advantage,
+        "report/advantage_low": low,
+        "report/advantage_high": high,
+        "report/advantage_predicted": report.prediction.advantage,
+        "report/rho_alpha": report.bounds.rho_alpha,
+        "report/rho_beta": report.bounds.rho_beta,
+        "report/epsilon": report.bounds.epsilon,
+        "report/epsilon_at_least": measured.headline.epsilon,
+        "report/balanced_accuracy": report.utility.balanced_accuracy,
+        "report/area_under_curve": report.utility.area_under_curve,
+        **_of_classes("report", [] if quality is None else quality.classes),
+    }, report.trials
+
+
+UNNAMEABLE = re.compile(r"[^\w.-]")
+
+
+def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | None]:
+    """Return recall and precision of each class, by names that every tracker accepts."""
+    names = [UNNAMEABLE.sub("_", each.name) for each in classes]
+    if len(set(names)) < len(names):
+        names = [str(label) for label in range(len(names))]
+    return {
+        f"{prefix}/{measure}/{name}": None if share is None else share.value
+        for name, each in zip(names, classes, strict=True)
+        for measure, share in (("recall", each.recall), ("precision", each.precision))
+    }
+
+
+def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
+    from fedsim.report import model_card, model_quality  # noqa: PLC0415  (torch is slow to import)
+
+    card, by = model_card.read(directory), directory.config.privacy.accountant
+    numbers: dict[str, float | None] = {
+        f"model/epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
+        for row in card.privacy.towards
+    }
+    if (quality := card.utility) is not None:
+        counted = model_quality.quality_in(quality)
+        numbers |= {
+            "model/accuracy": quality.accuracy,
+            "model/majority": quality.majority,
+            "model/balanced_accuracy": quality.balanced_accuracy,
+            "model/area_under_curve": quality.area_under_curve,
+            "model/loss": quality.loss,
+            **{f"model/{name}": values[0] for name, values in quality.errors.items()},
+            **_of_classes("model", [] if counted is None else counted.classes),
+        }
+    if card.privacy.measures_epsilon:
+        numbers["model/epsilon_measures"] = card.privacy.measures_epsilon
+    for one in card.client_measures:
+        numbers |= _of_classes(f"model/client-{one.client}", one.classes)
+    return numbers, card.rounds

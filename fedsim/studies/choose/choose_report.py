@@ -201,7 +201,7 @@ def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
 
 def frontier(result: Result) -> Any:
     """Return the figure of accuracy against the adversary; None if every run failed."""
-    from fedsim.report.figures import study_figures  # noqa: PLC0415
+    from fedsim.report.figures import training_figures  # noqa: PLC0415
 
     if not result.choice.candidates:
         return None
@@ -215,7 +215,7 @@ def frontier(result: Result) -> Any:
         )
         ends = [each.accuracy_interval for each in alike]
         series.append(
-            study_figures.Series(
+            training_figures.Series(
                 label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
                 right_at_most=[each.right_at_most for each in alike],
                 accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],
@@ -228,7 +228,7 @@ def frontier(result: Result) -> Any:
     place = None
     if chosen is not None and chosen.accuracy is not None:
         place = chosen.right_at_most, chosen.accuracy
-    return study_figures.frontier(
+    return training_figures.frontier(
         series, f"limit: {choose_words.limit_in_short(result)}", place, result.request.min_accuracy
     )
 

@@ -5,7 +5,6 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import GUESSING, share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -16,10 +15,10 @@ from fedsim.report.document.blocks import (
     Words,
     tabulated,
 )
-from fedsim.report.document.first_screen import OPEN, PASSED, settled
+from fedsim.report.document.first_screen import GUESSING, OPEN, PASSED, settled, share
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections.facts import advantage_limit
 from fedsim.report.sections.first import bar
+from fedsim.report.sections.section import advantage_limit
 from fedsim.studies.choose.choose_words import values
 from fedsim.studies.choose.grid import Outcome
 
@@ -114,13 +113,13 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> Fi
 
 def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     """Return the figure of accuracy against the adversary; None with fewer than two settings."""
-    from fedsim.report.figures import study_figures  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.figures import training_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
     drawn = sorted((one for one in outcomes if one.accuracy is not None), key=_right_at_most)
     if len(drawn) < 2:
         return None
     ends = [_between(one) for one in drawn]
-    series = study_figures.Series(
+    series = training_figures.Series(
         "",
         [_right_at_most(one) for one in drawn],
         [_accuracy(one) for one in drawn],
@@ -130,7 +129,7 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     )
     taken = recommended(outcomes)
     place = None if taken is None else (_right_at_most(taken), _accuracy(taken))
-    return study_figures.frontier([series], "", place, None)
+    return training_figures.frontier([series], "", place, None)
 
 
 def _contradicts(one: Outcome) -> bool:

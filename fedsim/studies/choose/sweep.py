@@ -26,7 +26,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.sections.facts import TITLES
+from fedsim.report.sections.section import TITLES
 from fedsim.studies.choose import recommendation
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, Outcome
 

@@ -23,7 +23,6 @@ from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.bars import share, shares
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -39,10 +38,10 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.figures import study_figures
+from fedsim.report.figures import training_figures
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import (
     Floats,
@@ -322,9 +321,9 @@ def roc(report: Report) -> list[Drawing]:
     }
     allowed = report["bounds"]["roc"]
     bound = None if allowed is None else (allowed["false_positive"], allowed["true_positive"])
-    listed, size = list(curves.items()), study_figures.MOST_CURVES
+    listed, size = list(curves.items()), training_figures.MOST_CURVES
     starts = range(0, max(1, len(listed)), size)
-    return [study_figures.roc(dict(listed[start : start + size]), bound) for start in starts]
+    return [training_figures.roc(dict(listed[start : start + size]), bound) for start in starts]
 
 
 def _best_first(report: Report) -> list[Report]:

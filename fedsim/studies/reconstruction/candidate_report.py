@@ -9,8 +9,8 @@ from scipy.special import ndtri
 
 import fedsim
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, clopper_pearson
-from fedsim.audits.measurements import check
-from fedsim.audits.measurements.check import Check
+from fedsim.audits.results import verdicts
+from fedsim.audits.results.verdicts import Check
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config.objects import Scheme
@@ -79,7 +79,7 @@ def assemble(
     interval = clopper_pearson(right, trials, setting.confidence)
     bound = risks.success(setting.mechanism, candidates.baseline)
     checks = list(_checks(played, bound))
-    raised = check.alarms(checks)
+    raised = verdicts.alarms(checks)
     report = {
         "kind": "reconstruction",
         "name": setting.name,
@@ -107,7 +107,7 @@ def assemble(
         },
         "contradictions": raised,
         "alarms": len(raised),
-        "chance_alarms": check.chance_alarms(checks),
+        "chance_alarms": verdicts.chance_alarms(checks),
         "success_by_baseline": _curve(setting.mechanism, candidates.baseline),
         "trials": trials,
         "rounds": scheme.training.rounds,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
-from fedsim.report.document.markdown import render
+from fedsim.report.document.terminal import as_markdown
 from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings import Number, Reproduced, agreement
 from fedsim.studies.reproduction.page import by_source, counted
@@ -59,7 +59,7 @@ def pooled(made: Sequence[Made], folder: str) -> str:
         folder: of the notes, to which the items link.
     """
     table = tabulated(POOLED, [row for item in made if (row := _pooled_row(item, folder))])
-    return render([Prose(counted(made)), table])
+    return as_markdown([Prose(counted(made)), table])
 
 
 def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def note(source: str, items: Sequence[Made], above: str = "") -> str:
     """
     blocks = [Prose(counted(items)), Prose(CELLS)]
     body = [*blocks, *(block for item in items for block in _item(item))]
-    title, rest = render([Part(SOURCES[source], body)]).split("\n\n", 1)
+    title, rest = as_markdown([Part(SOURCES[source], body)]).split("\n\n", 1)
     return f"{title}\n\n{above}{rest}"
 
 

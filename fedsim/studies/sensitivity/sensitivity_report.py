@@ -26,8 +26,8 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain
-from fedsim.report.figures import study_figures, training_figures
-from fedsim.report.figures.study_figures import Followed, Relation
+from fedsim.report.figures import training_figures
+from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
 
 Report = Mapping[str, Any]
@@ -277,7 +277,7 @@ def _courses(study: Study, report: Report) -> list[Block]:
     followed = [
         Followed(name, one.pair.distance, one.choice, one.course)
         for name, one in zip(names, study.candidates, strict=True)
-        if one.choice in study_figures.COLOURS
+        if one.choice in training_figures.COLOURS
     ]
     distributions = (
         "Local sensitivity in all steps of all trainings, by pair, with its dissimilarity d. Bars "
@@ -289,8 +289,8 @@ def _courses(study: Study, report: Report) -> list[Block]:
     )
     relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
     return [
-        Figure("by-pair", study_figures.by_pair(followed, bound), "", distributions),
-        Figure("course", study_figures.over_training([relation]), "", course),
+        Figure("by-pair", training_figures.by_pair(followed, bound), "", distributions),
+        Figure("course", training_figures.over_training([relation]), "", course),
     ]
 
 

@@ -29,7 +29,7 @@ from fedsim.config import Config, dump
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
 from fedsim.federation.transcripts.writer import Writer
-from fedsim.report.evidence import derivation, digests, envelope, statement, verification
+from fedsim.report.evidence import derivation, envelope, statement, verification
 from fedsim.report.evidence.verification import Outcome
 from fedsim.report.tracking import live_page
 
@@ -76,8 +76,8 @@ def test_another_machine_verifies_it_and_says_which_versions_differ(
     status, said = signer.verify(there / "evidence.json")
     assert status == 0
     assert "VERIFIED" in said and "derived again from the other files" in said
-    other = digests.versions() | {"numpy": "2.0"}
-    monkeypatch.setattr(digests, "versions", lambda: other)
+    other = statement.versions() | {"numpy": "2.0"}
+    monkeypatch.setattr(verification, "versions", lambda: other)
     status, said = signer.verify(there / "evidence.json")
     assert (status, "numpy" in said, "2.0 here" in said) == (0, True, True)
 

@@ -6,9 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from fedsim.audits.judgement.judge import Verdict
-from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.judgement.claim import Verdict
+from fedsim.audits.judgement.report import AuditOptions, AuditReport
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.common.randomness import gaussian_noise

@@ -15,7 +15,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.one_run import binomial_bound, f_dp_bound
 from adversaries.statistics.order_statistics import order_bound
 from fedsim import client_app, server_app
-from fedsim.audits.measurements import check, one_run_report
+from fedsim.audits.measurements import one_run_report
+from fedsim.audits.results import verdicts
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -43,7 +44,7 @@ def play(
     small: Make, run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Arrays]:
     """Return a function that runs a small configuration with some keys changed, for its arrays."""
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     return lambda changes: run(small({"trials.count": 4, "training.rounds": 2} | changes))
 
 
@@ -281,7 +282,7 @@ def test_a_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Pat
 def test_a_client_where_none_are_planted_is_not_asked(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     config = small(_planted() | {"canaries.clients": "1,2"})
     _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
@@ -289,7 +290,7 @@ def test_a_client_where_none_are_planted_is_not_asked(
 def test_a_transcript_without_canaries_has_no_scores(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     _directory(small({"training.rounds": 1}), tmp_path)
     rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     with pytest.raises(InputError, match="no canaries to score"):
@@ -375,7 +376,7 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         found = one_run_report.report(config.game, arrays, claimed, 1e-5, 0.95)
         assert found is not None
         assert found.spread is None  # one trial has none
-        alarms[noise] = check.alarms(one_run_report.checks(found))
+        alarms[noise] = verdicts.alarms(one_run_report.checks(found))
     assert not alarms[2.0]
     assert "more than the claimed noise allows" in alarms[0.2]["one_run"]
 

@@ -16,9 +16,9 @@ from fedsim.config import Config, flatten, from_run_config, to_run_config
 from fedsim.report.document.blocks import Table
 from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
-from fedsim.report.sections import first, lower_bounds, lowering, vantage_words, verdict
-from fedsim.report.sections.facts import TITLES
+from fedsim.report.sections import first, lower_bounds, vantage_words, verdict
 from fedsim.report.sections.first import About
+from fedsim.report.sections.section import TITLES
 from fedsim.report.summary import summary
 from fedsim.studies.choose import choose
 
@@ -603,7 +603,7 @@ def test_an_organisations_limits_are_answered_in_both(report):
 def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(written):
     report = written("central").report
     first, *others = report.lowering
-    (_, table, _) = lowering.SECTION.words(report)
+    (_, table, _) = verdict.LOWERING.words(report)
     for change, line in zip(others, table.groups[0].lines[1:], strict=True):
         for now, then, cell in zip(first.towards, change.towards, line.cells, strict=False):
             assert (cell.mark is not None) == (then.rho_alpha > now.rho_alpha)
@@ -613,7 +613,7 @@ def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(wr
     for own, asked in ((0.8, 0.8), (1.2, 0.5)):
         limit = OwnLimit("advantage", own * here.allowed.advantage, "meets", "theory", None)
         limited = [replace(found, limits=[limit]) for found in report.verdicts]
-        suggested = lowering.choose(replace(report, verdicts=limited)).split()[4]
+        suggested = verdict.choose(replace(report, verdicts=limited)).split()[4]
         assert float(suggested) == pytest.approx(asked * here.allowed.advantage, rel=0.05)
 
 
@@ -622,13 +622,13 @@ def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
     for kind in ("server", "central", "distributed", "local"):
         report = written(kind).report
         for vantage in (found.vantage for found in report.verdicts):
-            words = lowering.choose(replace(report, vantage=vantage)).split()
+            words = verdict.choose(replace(report, vantage=vantage)).split()
             changed = KINDS[kind] | {"federation.vantage": vantage}
             changed |= dict(each.split("=") for each in words[words.index(vantage) + 1 :][1:])
             choose.check(from_run_config(to_run_config(Config()) | SIZE | changed).scheme)
             assert 0 < float(words[4]) < 1
         lacking = [change for change in report.lowering if change.key != "federation.trust"]
-        alone = lowering.choose(replace(report, vantage="server", lowering=lacking))
+        alone = verdict.choose(replace(report, vantage="server", lowering=lacking))
         assert bool(alone) == (kind in ("distributed", "local"))
 
 

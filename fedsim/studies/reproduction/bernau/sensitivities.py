@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.config import Scalar
-from fedsim.report.figures import canvas, study_figures
-from fedsim.report.figures.study_figures import Followed, Relation
+from fedsim.report.figures import canvas, training_figures
+from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
 from fedsim.studies.reproduction.findings import (
     Means,
@@ -59,13 +59,13 @@ def followed(means: Means, data: str) -> Reproduced:
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
                 "steps of all trainings: median and the range of 90 %, bounded.",
-                canvas.to_svg(study_figures.by_pair(pairs, _bound(bounded))),
+                canvas.to_svg(training_figures.by_pair(pairs, _bound(bounded))),
             ),
             Picture(
                 f"figure-5-{data}",
                 "Local sensitivity of the most dissimilar pair over the steps, against the global "
                 "sensitivity, bounded and unbounded.",
-                canvas.to_svg(study_figures.over_training(relations)),
+                canvas.to_svg(training_figures.over_training(relations)),
             ),
         ),
     )

@@ -13,10 +13,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit, audit
-from fedsim.audits.app.configuration import Training
 from fedsim.audits.app.execution import opened
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.app.process import Training
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.code_audit import results
 from fedsim.config import Scalar

@@ -9,7 +9,8 @@ import pytest
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.app.configuration import (
+from fedsim.audits.app.guarantee import enough_noise, guarantee, vantage_of
+from fedsim.audits.app.process import (
     CentralNoise,
     Configuration,
     LocalNoise,
@@ -17,7 +18,6 @@ from fedsim.audits.app.configuration import (
     Statement,
     claim_of,
 )
-from fedsim.audits.app.guarantee import enough_noise, guarantee, vantage_of
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage

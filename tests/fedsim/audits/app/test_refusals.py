@@ -12,7 +12,7 @@ from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.process import Script
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.sandbox.channel import AppFailedError
 
 FORMS = Path(__file__).parents[3] / "apps" / "forms"

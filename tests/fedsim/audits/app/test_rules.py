@@ -18,11 +18,10 @@ from flwr.serverapp.strategy import (
 )
 
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.app.configuration import Configuration, Observation, Statement, Training
 from fedsim.audits.app.introspection import configuration_findings, configuration_of
+from fedsim.audits.app.process import Configuration, Observation, Statement, Training
 from fedsim.audits.app.rules import RULES, findings
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Finding
+from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.privacy.mechanism import Neighbouring

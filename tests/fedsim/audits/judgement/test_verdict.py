@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsim.audits.judgement.judge import Verdict, exit_status
+from fedsim.audits.judgement.claim import Verdict, exit_status
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -13,9 +13,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.audits.live import live_report
-from fedsim.audits.live.canary_watch import CanaryWatch
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
+from fedsim.audits.live.watches import CanaryWatch
 from fedsim.audits.results import report as results
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.client import client_ledger

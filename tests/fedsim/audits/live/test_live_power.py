@@ -9,8 +9,8 @@ import pytest
 from adversaries.statistics import canaries, estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.live import live_power
-from fedsim.audits.live.canary_watch import CanaryWatch
 from fedsim.audits.live.live_audit import LiveAudit
+from fedsim.audits.live.watches import CanaryWatch
 from fedsim.config import from_run_config
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsim.audits.live.looks import Looks
+from fedsim.audits.live.live_rounds import Looks
 
 ROUNDS = 8
 

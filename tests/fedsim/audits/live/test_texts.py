@@ -21,9 +21,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.audits.live import from_transcript, live_report
+from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.text_watch import TextWatch
+from fedsim.audits.live.watches import TextWatch
 from fedsim.cli.main import main
 from fedsim.common import device
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
@@ -236,7 +236,7 @@ def test_what_an_audit_of_texts_lacks_is_one_line(
     config = configured(decoder, tmp_path, {"training.rounds": 1})
     (tmp_path / "seeds").write_text(line)
     with pytest.raises(InputError, match=said) as refused:
-        watching(from_transcript._planted(tmp_path / "seeds"), config.starting_from(""))
+        watching(live_report._planted(tmp_path / "seeds"), config.starting_from(""))
     assert "\n" not in str(refused.value)
 
 

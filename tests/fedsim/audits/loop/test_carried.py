@@ -10,11 +10,10 @@ from opacus import PrivacyEngine
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim.audits.loop.contract import UNREAD, Function, carried
+from fedsim.audits.loop.contract import UNREAD, Data, Function, carried, pairs
 from fedsim.audits.loop.guarantee import Observation, epsilon
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import Watch
-from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.privacy.mechanism import Neighbouring
 
 pytestmark = pytest.mark.filterwarnings("ignore")

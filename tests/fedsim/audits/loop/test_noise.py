@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedsim.audits.loop.guarantee import ALPHA, NOISE_TAIL
-from fedsim.audits.loop.noise import (
+from fedsim.audits.loop.measurement import (
     ENOUGH,
     POWER,
     SEEN,

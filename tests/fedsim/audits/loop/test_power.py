@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from torch import nn
 
-from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.judgement.judge import Verdict
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import array, carried
 from fedsim.audits.loop.measurement import Learnt
-from fedsim.audits.loop.power import least_apart, power
 from fedsim.audits.loop.running import differences, learnt
+from fedsim.audits.loop.support import least_apart, power
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -12,12 +12,11 @@ from torch.utils.data import DataLoader
 
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
-from fedsim.audits.loop.contract import Function, loaded
+from fedsim.audits.loop.contract import Data, Function, loaded, pairs
 from fedsim.audits.loop.guarantee import Observation, epsilon, mechanism
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import Watch
-from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -137,6 +136,19 @@ def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -
             for run in seen.present
         ]  # fmt: skip
         assert not replace(seen, present=tuple(uneven)).one_scale
+
+
+def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(
+    watch: Watch,
+) -> None:
+    seen = observation(Loop(loaded(f"{LOOPS}:correct"), watch))
+    first, *others = seen.present
+    louder = tuple(
+        replace(step, noise_multiplier=2 * step.noise_multiplier) for step in first.steps
+    )
+    varied = replace(seen, present=(replace(first, steps=louder), *others))
+    assert varied.varied == ("noise multiplier",)
+    assert "adaptive-clipping" not in broken(varied)
 
 
 def test_a_loop_that_keeps_records_by_chance_is_not_known(watch: Watch) -> None:

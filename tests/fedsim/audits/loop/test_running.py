@@ -13,12 +13,11 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from fedsim.audits.loop.contract import Function, loaded
+from fedsim.audits.loop.contract import Data, Function, loaded, pairs
 from fedsim.audits.loop.guarantee import Observation
 from fedsim.audits.loop.measurement import Seen, Statement
 from fedsim.audits.loop.running import Loop, Trials
 from fedsim.audits.loop.watching import Watch, wrap
-from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring

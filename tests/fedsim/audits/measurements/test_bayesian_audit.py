@@ -15,7 +15,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import report as results
 from fedsim.audits.results.theory import OverTrials
-from fedsim.audits.run.cautions import UNCLIPPED
+from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.config import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import budget

@@ -8,8 +8,9 @@ import pytest
 from adversaries.statistics.gaussian_bounds import mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
 from adversaries.statistics.rate_bounds import NoiseFamily
-from fedsim.audits.measurements import bounds_audit, check
+from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import Agreement
 from fedsim.audits.results.theory import Fits, Prediction
 from fedsim.config import Config, Scalar
@@ -67,7 +68,7 @@ def judged(
     comparisons = audit.comparisons(prediction)
     checks, found = audit.checks(comparisons, 1.3), audit.bounds(0.95)
     report = bounds_audit.report(found, audit.chances(found), comparisons, None)
-    return check.alarms(checks), report
+    return verdicts.alarms(checks), report
 
 
 def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config: Config) -> None:

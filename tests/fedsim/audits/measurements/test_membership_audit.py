@@ -29,7 +29,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation
-from fedsim.report.sections import membership
+from fedsim.report.sections import attacks
 
 Make = Callable[..., Config]
 
@@ -223,8 +223,8 @@ def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> N
 
 def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:
     found = MembershipAttack(0.1, None)
-    names = {name: membership.names(name, client=False) for name in ("lira", "rmia-offline")}
+    names = {name: attacks.names(name, client=False) for name in ("lira", "rmia-offline")}
     assert names["lira"][1] == "LiRA, online, on the challenge"
     assert names["rmia-offline"][1] == "RMIA, offline, on the challenge"
-    attacks = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
-    assert membership.drawn(attacks, client=False) == {"LiRA on all\nglobal models": found}
+    results = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
+    assert attacks.drawn(results, client=False) == {"LiRA on all\nglobal models": found}

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from adversaries.statistics.intervals import clopper_pearson
-from fedsim.audits.measurements import noisy_confusion
 from fedsim.privacy import discrete_laplace
+from fedsim.report import model_quality
 
 
 def test_where_the_noise_is_nothing_they_are_clopper_and_pearsons() -> None:
     """At half of the error, since the other half is the noise's."""
-    first, second = noisy_confusion.of_classes([[80, 20], [5, 95]], ["a", "b"], 1e-3, 0.9)
+    first, second = model_quality.of_classes([[80, 20], [5, 95]], ["a", "b"], 1e-3, 0.9)
     assert first.recall is not None
     assert second.precision is not None
     exact = clopper_pearson(80, 100, 0.95)
@@ -23,7 +23,7 @@ def test_where_the_noise_is_nothing_they_are_clopper_and_pearsons() -> None:
 
 
 def test_a_class_that_the_noise_swamps_has_all_of_the_interval() -> None:
-    for each in noisy_confusion.of_classes([[1, -3], [-2, 2]], ["a", "b"], 20.0, 0.95):
+    for each in model_quality.of_classes([[1, -3], [-2, 2]], ["a", "b"], 20.0, 0.95):
         for share in (each.recall, each.precision):
             assert share is not None
             assert share.interval is not None
@@ -44,7 +44,7 @@ def test_they_hold_the_truth_as_often_as_they_say(epsilon: float) -> None:
         counts = [draw.multinomial(n, row).tolist() for n, row in zip(of_class, law, strict=True)]
         scale = 1 / Fraction(epsilon)
         noisy = [[count + discrete_laplace.draw(scale) for count in row] for row in counts]
-        first, *_ = noisy_confusion.of_classes(noisy, list("abc"), 1 / epsilon, 0.8)
+        first, *_ = model_quality.of_classes(noisy, list("abc"), 1 / epsilon, 0.8)
         for name, truth in (("recall", 0.8), ("precision", precision)):
             low, high = getattr(first, name).interval
             held[name] += low <= truth <= high

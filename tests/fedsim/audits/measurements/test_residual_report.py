@@ -10,10 +10,11 @@ import pytest
 
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
-from fedsim.audits.measurements import check, residual_report
+from fedsim.audits.measurements import residual_report
 from fedsim.audits.results import report as results
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.residuals import (
+from fedsim.audits.results.theory import (
     DirectionTest,
     NoiseTest,
     Residuals,
@@ -28,7 +29,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.report import page
 from fedsim.report.document.wording import number
-from fedsim.report.sections import prediction as section
+from fedsim.report.sections import beliefs
 
 Make = Callable[..., Config]
 
@@ -106,14 +107,14 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert sampling.batches == 24
     assert sampling.rate == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling.p_value > 1e-3
-    _, listing = section.RESIDUALS.words(report)
+    _, listing = beliefs.RESIDUALS.words(report)
     told = dict(listing.entries)
     assert (
         f"p = {number(report.residuals.noise.p_value)}"
         in told["Noise, divided by the claimed noise"]
     )
     assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
-    assert section.RESIDUALS.words(replace(report, residuals=None)) == []
+    assert beliefs.RESIDUALS.words(replace(report, residuals=None)) == []
 
 
 def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
@@ -145,8 +146,8 @@ def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
     looked = Design(share=0.25)
     for p_value, fixed, shared in ((5e-5, 1, 0), (2e-5, 1, 1)):
         found = _found(**{test: {"p_value": p_value}})
-        assert len(check.alarms(residual_report.checks(found))) == fixed
-        assert len(check.alarms(residual_report.checks(found, looked))) == shared
+        assert len(verdicts.alarms(residual_report.checks(found))) == fixed
+        assert len(verdicts.alarms(residual_report.checks(found, looked))) == shared
 
 
 FINE = Residuals(
@@ -209,6 +210,6 @@ def test_each_alarm_names_the_likely_cause(
     assert [each.alarm for each in fine] == [None] * 5  # not below the level
     test = next(iter(changes))
     found = _found(**changes | {test: changes[test] | {"p_value": 1e-5}})
-    told = check.alarms(residual_report.checks(found))
+    told = verdicts.alarms(residual_report.checks(found))
     assert list(told) == [alarm]
     assert cause in told[alarm]

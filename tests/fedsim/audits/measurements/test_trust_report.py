@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.audits.measurements import trust_report
 from fedsim.audits.results import report as results
-from fedsim.audits.run import cautions
+from fedsim.audits.run import guarantee, set_up
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -22,8 +21,8 @@ Make = Callable[..., Config]
 
 
 def test_only_integers_are_rounded(small: Make) -> None:
-    assert trust_report.rounding(small().scheme, 2.0, 650, 3) is None
-    found = trust_report.rounding(small({"federation.trust": "distributed"}).scheme, 2.0, 650, 3)
+    assert set_up.rounding(small().scheme, 2.0, 650, 3) is None
+    found = set_up.rounding(small({"federation.trust": "distributed"}).scheme, 2.0, 650, 3)
     assert found is not None
     assert found.sensitivity == pytest.approx(1 + found.step * np.sqrt(650))
     assert found.relative_growth == pytest.approx(found.sensitivity - 1)
@@ -91,11 +90,11 @@ def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row
 def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small: Make) -> None:
     config = small({"federation.clients": 5, "federation.tolerated-dropouts": 1})
     rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
-    found = trust_report.dropouts(config.scheme, 2.0, rows)
+    found = set_up.dropouts(config.scheme, 2.0, rows)
     assert found is not None
     assert found.rounds_with_missing_clients == 3
     repeated = [replace(row, noise_source="seed") for row in rows]
-    found = trust_report.dropouts(config.scheme, 2.0, repeated)
+    found = set_up.dropouts(config.scheme, 2.0, repeated)
     assert found is not None
     assert found.rounds_with_missing_clients == 2
 
@@ -104,8 +103,8 @@ def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small
 def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Make) -> None:
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
-    missing = trust_report.dropouts(config.scheme, 2.0, [_row(0, 1, 1, 4)])
-    (said,) = trust_report.cautions(config.federation, None, missing)
+    missing = set_up.dropouts(config.scheme, 2.0, [_row(0, 1, 1, 4)])
+    (said,) = set_up.cautions(config.federation, None, missing)
     assert "The worst round had 4 of 5" in said
     assert ("effective noise multiplier" in said) == (trust == "local")
 
@@ -115,12 +114,12 @@ def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(smal
     shared = real | {"federation.trust": "distributed"}
     secure = shared | {"federation.secure-aggregation": "secagg+"}
     helped = {"federation.colluding": 2}
-    assert not cautions.dp_failings(small(secure))
-    assert not cautions.dp_failings(small(real | helped))  # they have no noise to tell
+    assert not guarantee.dp_failings(small(secure))
+    assert not guarantee.dp_failings(small(real | helped))  # they have no noise to tell
     for keys, reason in (
         (shared, "the server saw every message, with only a share of the noise"),
         (secure | helped, "2 clients sent their noise to the adversary"),
         (real | helped | {"federation.trust": "local"}, "in the clear, so that their own records"),
     ):
-        (failing,) = cautions.dp_failings(small(keys))
+        (failing,) = guarantee.dp_failings(small(keys))
         assert reason in failing

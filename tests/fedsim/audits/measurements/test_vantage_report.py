@@ -52,7 +52,7 @@ def test_a_server_without_noise_is_predicted_to_win_what_it_wins(
         "noise_stds": np.zeros((4, ROUNDS)),
         "worlds": np.ones(4, bool) if worlds == "d-only" else np.array([True, False] * 2),
     }
-    found = vantage_report.prediction(
+    found = vantage_report._special_prediction(
         config.audit.prior, config.participation, config.privacy.neighbouring, seen, Vantage.SERVER
     )
     assert found is not None

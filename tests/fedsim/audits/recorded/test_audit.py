@@ -17,7 +17,7 @@ from adversaries.statistics import canaries, gaussian
 from adversaries.statistics.canaries import vector
 from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import CONFIGURED, NUMBERS
 from fedsim.audits.recorded.server_rounds import EVIDENCE

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fedsim.audits.recorded.filter_rounds import ShareRounds
+from fedsim.audits.recorded.participant_rounds import ShareRounds
 from fedsim.federation.transcripts.records import ObservedRound
 
 SHARE, PERCENTILE, ROUNDS = 0.1, 95.0, 5

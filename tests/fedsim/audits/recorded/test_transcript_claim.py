@@ -16,10 +16,10 @@ from flwr.serverapp.strategy import FedAvg
 from adversaries.statistics import gaussian
 from adversaries.statistics.canaries import direction
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.recorded import client_noise
+from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.recorded.client_noise import Epsilon
+from fedsim.audits.recorded.recorded_noise import Epsilon
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Transcript
 from fedsim.recording import record
@@ -213,17 +213,17 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
 
 
 def test_reports_of_an_epsilon_are_composed() -> None:
-    assert client_noise.composed([]) is None
+    assert recorded_noise.composed([]) is None
 
     def of(*values: float) -> list[Epsilon]:
         return [Epsilon(value, "eps") for value in values]
 
-    anew = client_noise.composed([of(0.5, 0.5, 0.5), of(0.4)])
-    assert anew == client_noise.Reported(2, 0.5, 1.5, False, ("eps",))
-    kept = client_noise.composed([of(0.5, 0.7, 0.9)])
-    assert kept == client_noise.Reported(1, 0.9, 0.9, True, ("eps",))
+    anew = recorded_noise.composed([of(0.5, 0.5, 0.5), of(0.4)])
+    assert anew == recorded_noise.Reported(2, 0.5, 1.5, False, ("eps",))
+    kept = recorded_noise.composed([of(0.5, 0.7, 0.9)])
+    assert kept == recorded_noise.Reported(1, 0.9, 0.9, True, ("eps",))
     assert "as one engine's do, so that the last one counts" in str(kept)
-    said = client_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0})
+    said = recorded_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0})
     assert said == Epsilon(3.0, "dp-epsilon")
-    assert client_noise.reported_epsilon({"adam_eps": 1e-8}) is None
-    assert client_noise.reported_epsilon({"epsilons-greedy": 1.0, "steps": 3}) is None
+    assert recorded_noise.reported_epsilon({"adam_eps": 1e-8}) is None
+    assert recorded_noise.reported_epsilon({"epsilons-greedy": 1.0, "steps": 3}) is None

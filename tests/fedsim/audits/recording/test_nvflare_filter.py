@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.recorded.filter_rounds import laplace_epsilon
+from fedsim.audits.recorded.participant_rounds import laplace_epsilon
 from fedsim.federation.transcripts.reader import read
 
 pytest.importorskip("nvflare", reason="nvflare is not installed")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 

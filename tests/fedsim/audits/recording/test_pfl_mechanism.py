@@ -13,7 +13,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 from fedsim.recording import pfl as record_pfl

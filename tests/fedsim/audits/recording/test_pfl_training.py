@@ -9,7 +9,7 @@ import pytest
 
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read
 

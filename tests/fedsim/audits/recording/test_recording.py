@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import (
 from adversaries.errors import InputError
 from adversaries.statistics import canaries
 from adversaries.statistics.canaries import vector
-from fedsim.audits.recording import recorder_sink
+from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read
 from fedsim.federation.transcripts.records import ObservedRound, Transcript
@@ -170,7 +170,7 @@ def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path: Path) ->
 
 def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Path) -> None:
     path = tmp_path / "server.fedt"
-    with Writer(path, recorder_sink.facts_of("server", "fedsim.recording.record", "")) as killed:
+    with Writer(path, loop.facts_of("server", "fedsim.recording.record", "")) as killed:
         killed.append(ObservedRound(1))
     _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
     found = read(path)

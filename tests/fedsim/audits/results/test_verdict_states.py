@@ -6,14 +6,7 @@ from typing import get_args
 
 import pytest
 
-from fedsim.audits.results.verdicts import (
-    ABOVE,
-    CONTRADICTS,
-    TABLE,
-    State,
-    standing,
-    words_of,
-)
+from fedsim.audits.results.verdicts import ABOVE, CONTRADICTS, TABLE, State, standing, words_of
 
 DOCS = Path(__file__).parents[4]
 TUTORIAL, READING = (

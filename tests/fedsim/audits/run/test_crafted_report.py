@@ -14,15 +14,15 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.lower_bounds import clopper_pearson_split
 from adversaries.statistics.rate_bounds import mu_gdp_bound
 from fedsim import client_app, server_app
-from fedsim.audits.measurements import check
 from fedsim.audits.results import report as results
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import Crafted
-from fedsim.audits.run import crafted_report
+from fedsim.audits.run import empirical
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import writing
+from fedsim.report import page
 from fedsim.report.page import Pictures, render_html
 
 Make = Callable[..., Config]
@@ -35,7 +35,7 @@ NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier":
 @pytest.fixture
 def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs a configuration and writes no report of it."""
-    monkeypatch.setattr(writing, "write_report", lambda directory: None)
+    monkeypatch.setattr(page, "write_report", lambda directory: None)
     return run
 
 
@@ -185,12 +185,12 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
         "noise_stds": np.ones((400, 1)),
         "poison_scores": np.where(worlds, 1.0, -1.0),
     }
-    found = crafted_report.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
+    found = empirical.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
     assert found["released_model"].epsilon > 2
     claimed = Crafted("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
 
     def raised(claim: Crafted, played: Design) -> dict[str, str]:
-        return check.alarms(crafted_report.checks(claim, transcript, played))
+        return verdicts.alarms(empirical.crafted_checks(claim, transcript, played))
 
     assert "poison_score" in raised(claimed, Design())
     exactly = found["released_model"].epsilon
@@ -200,8 +200,8 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     assert raised(nearly, Design())
     assert not raised(nearly, Design(share=0.5))
     # Of a group of four the same certainty proves a fourth.
-    group = crafted_report.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
-    single = crafted_report.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
+    group = empirical.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
+    single = empirical.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
     assert group.epsilon == pytest.approx(single.epsilon / 4, rel=1e-6)
 
 
@@ -211,12 +211,12 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2
     steps = {"sensitivities": np.full((4000, 1), mu), "noise_stds": np.ones((4000, 1))}
     transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
-    found = crafted_report.bounds(transcript, copies, 1e-3, 0.95)
+    found = empirical.bounds(transcript, copies, 1e-3, 0.95)
     true = gaussian.epsilon(mu / copies, 1e-3)
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
     varying = steps["sensitivities"] * np.where(np.arange(4000) % 5, 0.999, 1.0)[:, None]
-    mixed = crafted_report.bounds(transcript | {"sensitivities": varying}, copies, 1e-3, 0.95)
+    mixed = empirical.bounds(transcript | {"sensitivities": varying}, copies, 1e-3, 0.95)
     assert mixed["identification_gaussian"].epsilon < found["identification_gaussian"].epsilon
     # Of the same counts mu of the group is known as well, of which one has its share.
     by_mu = found["identification_mu_gdp"]
@@ -227,7 +227,7 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"] / copies)
     assert by_mu.epsilon == pytest.approx(gaussian.epsilon(by_mu.details["mu_low"], 1e-3))
     assert "released_model" not in found
-    scored = crafted_report.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
+    scored = empirical.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
     assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
     # At a threshold of its own, between the worlds.
     split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
@@ -242,7 +242,7 @@ def test_common_random_numbers_leave_no_gaussian_bound() -> None:
     steps = {"sensitivities": ones, "noise_stds": ones}
     transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
     independent, common = (
-        crafted_report.bounds(transcript, 1, 1e-3, 0.95, played=Design(shared))
+        empirical.bounds(transcript, 1, 1e-3, 0.95, played=Design(shared))
         for shared in (False, True)
     )
     assert independent.keys() - common.keys() == {"identification_gaussian"}
@@ -253,7 +253,7 @@ def test_sampled_steps_have_no_mu_to_divide() -> None:
         "worlds": np.arange(40) % 2 == 0,
         "log_odds": np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[:, None],
     }
-    found = crafted_report.bounds(
+    found = empirical.bounds(
         transcript, 1, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled"
     )
     assert set(found) == {"identification"}

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedsim.audits.results.quality import Proportion
-from fedsim.audits.run import quality
+from fedsim.audits.results.numbers import Proportion
+from fedsim.audits.run import empirical
 
 
 def test_shares_are_of_all_trials_and_intervals_over_them() -> None:
     confusions = np.array([[[8.0, 2], [3, 7]], [[6, 4], [1, 9]], [[7, 3], [0, 10]]])
     calibrations = np.array([[[0.0, 0, 0], [20, 15, 15]]] * 3)
-    found = quality.over_trials(confusions, calibrations, ["a", "b"], 0.9)
+    found = empirical.over_trials(confusions, calibrations, ["a", "b"], 0.9)
     recall = found.classes[0].recall
     assert recall is not None
     assert recall.interval is not None
@@ -29,7 +29,7 @@ def test_shares_are_of_all_trials_and_intervals_over_them() -> None:
 
 
 def test_a_class_that_is_never_answered_has_no_precision() -> None:
-    found = quality.over_trials(
+    found = empirical.over_trials(
         np.array([[[4.0, 0], [5, 0]]]), np.zeros((1, 10, 3)), ["0", "1"], 0.9
     )
     assert found.classes[1].precision is None
@@ -44,7 +44,7 @@ def test_the_interval_of_a_precision_covers_as_often_as_it_says() -> None:
     for _ in range(2000):
         answers = draw.poisson(40, 12).astype(float)
         right = draw.binomial(answers.astype(int), 0.7).astype(float)
-        found = quality.proportion(right, answers, 0.9)
+        found = empirical.proportion(right, answers, 0.9)
         assert found is not None
         assert found.interval is not None
         held += found.interval[0] <= 0.7 <= found.interval[1]

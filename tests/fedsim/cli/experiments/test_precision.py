@@ -19,7 +19,7 @@ from fedsim.federation.runs.extension import extend
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.plan import Plan
 from fedsim.report import page as page_of_run
-from fedsim.report.sections.facts import TITLES
+from fedsim.report.sections.section import TITLES
 
 Command = Callable[..., tuple[int, str, str]]
 

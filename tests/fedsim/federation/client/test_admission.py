@@ -349,7 +349,7 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.writing.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
     config = small(ONE_TRAINING | {"federation.vantage": "server", "privacy.delta": 1e-5})
     directory = RunDirectory.create(tmp_path / "run", config)
 

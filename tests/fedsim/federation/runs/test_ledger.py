@@ -29,7 +29,7 @@ from fedsim.game.mechanisms import composition, privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report import writing
+from fedsim.report import page
 
 Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
@@ -472,7 +472,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
     for refused in (
         lambda: spending.describe_run(directory),
-        lambda: writing.write_report(directory),
+        lambda: page.write_report(directory),
         lambda: budget.plan(config, Z, directory),
     ):
         with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks .*run\.out") as caught:
@@ -713,7 +713,7 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     assert report["mechanism"]["steps"] == 5
     assert report["bounds"]["epsilon"] == pytest.approx(closed_form(5))
     assert any("released 2 rounds of the same trials" in text for text in report["warnings"])
-    other = writing.write_report(directory, delta=0.05).budget
+    other = page.write_report(directory, delta=0.05).budget
     assert other.epsilon["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
     assert len(other.epsilon_by_round) == 3
     assert other.delta == 0.05
@@ -805,7 +805,7 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     attempt.charge(2, [client, (client + 1) % 3])
     path = directory.path / "ledger.jsonl"
     path.write_bytes((tmp_path / "other" / "ledger.jsonl").read_bytes())
-    report = writing.write_report(directory)
+    report = page.write_report(directory)
     assert report.mechanism.effective_noise_multiplier is None
     rows = {row.vantage: row.noise_multiplier for row in report.bounds.vantages}
     assert rows == {"server": Z, "participant": None, "released-model": None}

@@ -16,7 +16,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.stopping import interim_analyses
 from fedsim import client_app, server_app
 from fedsim.audits.results.report import decode
-from fedsim.audits.run import campaign
+from fedsim.audits.run import audited_run
 from fedsim.config import Config, Scalar, dump, to_run_config
 from fedsim.federation.runs import batches, ledger, precision
 from fedsim.federation.runs.extension import extend
@@ -26,8 +26,8 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge
 from fedsim.report import page as report
-from fedsim.report.sections import prediction as section
-from fedsim.report.writing import write_report as report_of
+from fedsim.report.page import write_report as report_of
+from fedsim.report.sections import beliefs
 
 Make = Callable[[dict[str, Scalar]], Config]
 
@@ -90,7 +90,7 @@ def test_the_trials_of_a_pair_share_everything_but_the_world(
     gaussian = found["empirical"]["lower_bounds"]["gaussian"]
     assert gaussian["epsilon"] == 0
     assert gaussian["reason"]
-    (listing,) = section.PRECISION.words(decode(found))
+    (listing,) = beliefs.PRECISION.words(decode(found))
     page = dict(listing.entries)
     assert page["Trials"] == "8 of 8 planned"
     assert page["Random numbers of the two worlds"] == "common"
@@ -104,7 +104,7 @@ def test_common_random_numbers_reduce_the_variance_as_predicted() -> None:
         scores = np.sign(mu / 2 + shared) + np.sign(mu / 2 - shared)
         alone = np.sign(mu / 2 + random.standard_normal((2, 200_000))).sum(0)
         assert scores.mean() == pytest.approx(alone.mean(), abs=0.02)
-        predicted = campaign.variance_ratio(scores.mean() / 2)
+        predicted = audited_run.variance_ratio(scores.mean() / 2)
         assert scores.var() / alone.var() == pytest.approx(predicted, rel=0.03)
     for prior, mu in ((0.7, 0.75), (0.1, 2.0), (0.9, 0.75)):
         lead = logit(prior)
@@ -112,8 +112,8 @@ def test_common_random_numbers_reduce_the_variance_as_predicted() -> None:
         on_other = -np.sign(-(mu**2) / 2 + mu * shared + lead)
         ratio = (on_d + on_other).var() / (on_d.var() + on_other.var())
         advantage = (on_d + on_other).mean() / 2
-        assert campaign.variance_ratio(advantage, prior) == pytest.approx(ratio, rel=0.05)
-    assert campaign.variance_ratio(0.0) == campaign.variance_ratio(0.0, 0.9) == 0
+        assert audited_run.variance_ratio(advantage, prior) == pytest.approx(ratio, rel=0.05)
+    assert audited_run.variance_ratio(0.0) == audited_run.variance_ratio(0.0, 0.9) == 0
 
 
 def test_a_resumed_run_stops_where_the_uninterrupted_one_does(
@@ -281,7 +281,7 @@ def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(
     assert directory.finished
     extend(directory, 400)
     assert not directory.finished
-    assert campaign.cautions(directory.config.trials, 8) == []
+    assert audited_run.cautions(directory.config.trials, 8) == []
     with pytest.raises(InputError, match="at least 8"):
         extend(directory, 6)
     extend(directory, 8)

@@ -15,7 +15,7 @@ from fedsim.federation.runs import batches, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import writing
+from fedsim.report import page
 
 Make = Callable[..., Config]
 
@@ -143,7 +143,7 @@ def test_damage_is_one_line_with_the_remedy(
     try:
         directory.write_arrays("transcript.npz", damage(arrays))
         with pytest.raises(InputError, match=f"{complaint}.*fedsim run --resume") as refused:
-            writing.write_report(directory)
+            page.write_report(directory)
     finally:
         directory.write_arrays("transcript.npz", arrays)
     assert "\n" not in str(refused.value)
@@ -201,7 +201,7 @@ def test_facts_that_the_other_files_contradict_are_damage_too(
         change(false)
         directory.write_json("facts.json", false)
         with pytest.raises(InputError, match=f"facts.json .*{complaint}.*delete it"):
-            writing.write_report(directory)
+            page.write_report(directory)
     finally:
         directory.write_json("facts.json", facts)
 
@@ -214,16 +214,16 @@ def test_a_model_that_diverged_keeps_its_own_message(
     try:
         infinite = altered(arrays, "log_odds", (3, slice(1, None)), np.inf)
         directory.write_arrays("transcript.npz", infinite)
-        writing.write_report(directory)
+        page.write_report(directory)
         directory.write_arrays(
             "transcript.npz", altered(arrays, "log_odds", (3, slice(1, None)), np.nan)
         )
         assert np.isnan(run_transcript.read(directory)["log_odds"][3, -1])
         with pytest.raises(InputError, match="diverged"):
-            writing.write_report(directory)
+            page.write_report(directory)
     finally:
         directory.write_arrays("transcript.npz", arrays)
-        writing.write_report(directory)
+        page.write_report(directory)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from fedsim.federation.server import noisy_measures
 from fedsim.federation.server.plan import prepare
 from fedsim.learning.training import saved_model
 from fedsim.report import model_card, training_report
-from fedsim.report.tracking import numbers
+from fedsim.report.tracking import trackers
 
 Make = Callable[..., Config]
 
@@ -77,7 +77,7 @@ def test_the_card_has_every_client_that_answered(training: Callable[..., Config]
         each = config.data.records / config.federation.clients / 2
         assert abs(counted - each) < 60  # noise of a standard deviation of 7, and the share's 6
         assert len(one.classes) == 10
-    tracked, step = numbers.headline(directory)
+    tracked, step = trackers.headline(directory)
     assert (step, tracked["model/epsilon_measures"]) == (card.rounds, 2.0)
     for one in card.client_measures:
         recall = tracked[f"model/client-{one.client}/recall/3"]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedsim.report.document import bars, first_screen, html
+from fedsim.report.document import first_screen, html
 from fedsim.report.document.blocks import Bar, Bars, Check, Document, FirstScreen, Mark
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, check
 
@@ -13,7 +13,7 @@ REPORT = {"kind": "training", "alarms": 0, "rounds": [{"epsilon": 2.5, "accuracy
 
 def marks(bar, own=None):
     """Return the x positions of a bar's shapes, in percent, by their class."""
-    drawn = str(bars.drawn(Bars([bar], "", own)))
+    drawn = str(first_screen.drawn(Bars([bar], "", own)))
     found = re.findall(r'<(?:rect|line) class="(\w+)" x1?="([\d.]+)%"', drawn)
     widths = dict(re.findall(r'<rect class="(\w+)" .*? width="([\d.]+)%"', drawn))
     return found, {name: float(width) for name, width in widths.items()}
@@ -40,7 +40,7 @@ def test_without_a_limit_or_a_measurement_there_is_no_mark_of_it():
 def test_what_is_below_guessing_stands_at_guessing_and_is_told_as_it_is():
     bar = Bar("server", Mark("good", "Below the limit"), 0.45, (0.3, 0.6), 0.8)
     assert marks(bar)[1]["measured"] < 1
-    assert bars.words(bar) == "right in 45.0% (30.0% to 60.0%); theory allows 80.0%"
+    assert first_screen.words(bar) == "right in 45.0% (30.0% to 60.0%); theory allows 80.0%"
 
 
 @pytest.mark.parametrize(

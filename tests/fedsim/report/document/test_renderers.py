@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from fedsim.report.document import markdown, terminal
+from fedsim.report.document import terminal
 from fedsim.report.document.blocks import Bullets, Label, Listing, Part, Prose, tabulated
 
 ROWS = [["a [red] server", "1.5", "≥ 2"], ["b", "10.25", None]]
@@ -36,11 +36,11 @@ def test_the_terminal_shows_what_stands_around_tables():
 
 def test_markdown_has_a_heading_for_each_part_and_an_empty_line_between_blocks():
     part = Part("Card", [Prose("Text."), Part("Limits", [Bullets(["one", "two"]), TABLE])])
-    assert markdown.render([part]) == (
+    assert terminal.as_markdown([part]) == (
         "# Card\n\nText.\n\n## Limits\n\n- one\n- two\n\n| who | z | ε |\n|---|---|---|\n"
         "| a [red] server | 1.5 | ≥ 2 |\n| b | 10.25 | – |\n"
     )
 
 
 def test_quoted_text_means_nothing_in_markdown():
-    assert markdown.quoted("# *a*\n<b>") == r"\# \*a\* &lt;b&gt;"
+    assert terminal.quoted("# *a*\n<b>") == r"\# \*a\* &lt;b&gt;"

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fedsim.report.figures import canvas, numbers, training_figures
+from fedsim.report.figures import canvas, training_figures
 
 ROUNDS = np.arange(1, 4)
 
 
 def of(figure):
     """The series of a figure by panel and name."""
-    return {(one.panel, one.name): one for one in numbers.read(figure).series}
+    return {(one.panel, one.name): one for one in canvas.read(figure).series}
 
 
 def test_lines_bands_and_levels_are_read_with_the_names_of_the_legend():
@@ -52,14 +52,14 @@ def test_bars_and_histograms_are_read_and_pictures_have_no_numbers():
 
 def test_what_does_not_vary_is_told_from_what_hardly_does():
     still = np.ones((5, 3))
-    assert numbers.read(training_figures.sensitivities(still, 1.0)).flat
+    assert canvas.read(training_figures.sensitivities(still, 1.0)).flat
     moving = still - np.array([0, 0.01, 0])
-    assert not numbers.read(training_figures.sensitivities(moving, 1.0)).flat
-    assert not numbers.read(training_figures.distribution(np.ones((2, 2), int))).flat
+    assert not canvas.read(training_figures.sensitivities(moving, 1.0)).flat
+    assert not canvas.read(training_figures.distribution(np.ones((2, 2), int))).flat
 
 
 def test_numbers_come_out_of_json_as_they_went_in():
     figure, axes = canvas.new_axes()
     axes.plot(ROUNDS, [1.0, np.inf, 3.0], label="ε")
-    found = numbers.decode(numbers.encode(numbers.read(figure)))
+    found = canvas.decode(canvas.encode(canvas.read(figure)))
     np.testing.assert_array_equal(found.series[0].values, [1, np.nan, 3])

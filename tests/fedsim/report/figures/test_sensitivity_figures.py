@@ -7,8 +7,8 @@ from matplotlib.collections import LineCollection, PolyCollection
 
 from fedsim.report.document import html
 from fedsim.report.document.blocks import Figure
-from fedsim.report.figures import canvas, study_figures
-from fedsim.report.figures.study_figures import Followed, Relation
+from fedsim.report.figures import canvas, training_figures
+from fedsim.report.figures.training_figures import Followed, Relation
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,7 +24,7 @@ def test_every_pair_has_its_distribution_and_its_distance(measured: Floats) -> N
         Followed("2", 1.125, "max", measured - 0.5),
         Followed("last", 0.25, "min", measured - 2),
     ]
-    (axes,) = study_figures.by_pair(pairs, 6.0).axes
+    (axes,) = training_figures.by_pair(pairs, 6.0).axes
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     assert ticks == ["1\nd = 1.25", "2\nd = 1.125", "last\nd = 0.25"]
     violins = [item for item in axes.collections if isinstance(item, PolyCollection)]
@@ -43,14 +43,14 @@ def test_every_pair_has_its_distribution_and_its_distance(measured: Floats) -> N
 def test_a_pair_whose_gradients_are_all_clipped_is_a_line() -> None:
     """|g| = C in every step: there is no density to draw, and nothing fails."""
     pair = Followed("1", 1.0, "max", np.full((4, 3), 3.0))
-    (axes,) = study_figures.by_pair([pair]).axes
+    (axes,) = training_figures.by_pair([pair]).axes
     assert not [item for item in axes.collections if isinstance(item, PolyCollection)]
     assert axes.get_ylim()[1] > 3
 
 
 def test_over_training_both_relations_stand_beside_what_clipping_allows(measured: Floats) -> None:
     relations = [Relation("add-remove", measured / 2, 3.0), Relation("replace", measured, 6.0)]
-    panels = study_figures.over_training(relations).axes
+    panels = training_figures.over_training(relations).axes
     for axes, relation in zip(panels, relations, strict=True):
         median, bound = axes.get_lines()
         np.testing.assert_array_equal(median.get_xdata(), np.arange(1, 6))
@@ -64,12 +64,12 @@ def test_over_training_both_relations_stand_beside_what_clipping_allows(measured
 
 def test_the_same_numbers_draw_the_same_picture_inside_a_page(measured: Floats) -> None:
     def draw() -> str:
-        drawn = study_figures.over_training([Relation("replace", measured, 6.0)])
+        drawn = training_figures.over_training([Relation("replace", measured, 6.0)])
         return canvas.to_svg(drawn)
 
     assert draw() == draw()
     pair = Followed("<1>", 1.0, "median", measured)
-    figure = Figure("pairs", study_figures.by_pair([pair]), "", "Pair by pair")
+    figure = Figure("pairs", training_figures.by_pair([pair]), "", "Pair by pair")
     page = html.fragment([figure])
     assert "&lt;1&gt;" in page
     assert "<1>" not in page

@@ -9,7 +9,7 @@ from rich.console import Console
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.course import Course, Event
-from fedsim.report.tracking.following import following
+from fedsim.report.tracking.progress import following
 
 
 class Noting:

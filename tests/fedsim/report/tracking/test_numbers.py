@@ -6,9 +6,8 @@ from pathlib import Path
 from fedsim.audits.results import report as results
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.following import replay
-from fedsim.report.tracking.numbers import Tracking, parameters
-from fedsim.report.tracking.trackers import Subject
+from fedsim.report.tracking.progress import replay
+from fedsim.report.tracking.trackers import Subject, Tracking, parameters
 
 Make = Callable[..., Config]
 

@@ -15,9 +15,8 @@ from fedsim.cli.main import main
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking import trackers
-from fedsim.report.tracking.following import following
-from fedsim.report.tracking.numbers import Tracking
-from fedsim.report.tracking.trackers import TRACKERS, Subject, Tracker, opened
+from fedsim.report.tracking.progress import following
+from fedsim.report.tracking.trackers import TRACKERS, Subject, Tracker, Tracking, opened
 
 RUN = Subject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
 

@@ -1,23 +1,19 @@
-"""Texts of consenting clients in the released models of a decoder's federation.
-
-A text's score is the fall of its loss from the first model that the auditor received to the last.
-The first model is a blind baseline if it comes before round 1, since it never saw the texts. A
-score depends on a text's coin only through the released models. Right guesses of the coins
-therefore prove a lower bound on epsilon for any noise, records and losses.
-"""
+"""Canaries and texts of consenting clients, in what a federation releases."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import expit
 from torch import Tensor
 
 from adversaries.errors import InputError
-from adversaries.statistics import gaussian, one_run
+from adversaries.statistics import canaries, gaussian, one_run
+from adversaries.statistics.intervals import LowerBound
 from fedsim.common import device
 from fedsim.config.campaign import RunConfig
 from fedsim.config.federation import OWN, DataConfig
@@ -30,6 +26,99 @@ from fedsim.privacy.mechanism import Mechanism, sensitivity
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+FEWEST_GUESSED = 16
+"""Fewest canaries for guesses: 16 right guesses of 16 prove an epsilon of about 1.5."""
+
+
+@dataclass
+class _Training:
+    """The canaries of T trials: coins bool [T, K], sums of their scores [T, K], and mu^2."""
+
+    coins: Bools
+    ratios: Floats
+    power: float = 0.0
+
+
+@dataclass
+class CanaryWatch:
+    """The canaries whose seeds the auditor has.
+
+    Attributes:
+        planted: canaries of each consenting client.
+        norm: C, the clipping norm and length of every canary.
+    """
+
+    planted: Sequence[Canaries]
+    norm: float
+    _trainings: dict[int, _Training] = field(default_factory=dict)
+
+    def begin(self, trials: range) -> None:
+        """Begin a batch of trials; observations of an earlier attempt are dropped."""
+        self._trainings.pop(trials.start, None)
+
+    def observe(
+        self, trials: range, round: int, released: npt.NDArray[np.floating], std: float
+    ) -> None:
+        if not std > 0:
+            return
+        training = self._trainings.get(trials.start)
+        if training is None:
+            coins = np.concatenate([each.coins(trials) for each in self.planted], axis=1)
+            training = _Training(coins, np.zeros(coins.shape))
+            self._trainings[trials.start] = training
+        along = [each.along(trials, round, released) for each in self.planted]
+        power = (self.norm / std) ** 2
+        training.ratios += self.norm / std**2 * np.concatenate(along, axis=1) - power / 2
+        training.power += power
+
+    @property
+    def coins(self) -> Bools:
+        coins = [training.coins.ravel() for training in self._trainings.values()]
+        return np.concatenate([np.zeros(0, bool), *coins])
+
+    @property
+    def scores(self) -> Floats:
+        return self._of_each(lambda training: training.ratios / math.sqrt(training.power))
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return int(self.coins.sum()), int((~self.coins).sum())
+
+    def effect(self, confidence: float) -> canaries.Effect | None:
+        return canaries.effect(self.coins, self.scores, confidence) if self._trainings else None
+
+    def prediction(self) -> float | None:
+        """Return mu by the claimed noise, for the training with the least noise; None without any.
+
+        It is an upper bound of what shows, since other records hide a canary too.
+        """
+        if not self._trainings:
+            return None
+        return math.sqrt(max(training.power for training in self._trainings.values()))
+
+    def epsilon_at_least(self, delta: float, confidence: float) -> LowerBound | None:
+        """Return the lower bound on epsilon from right guesses of the coins; None if too few.
+
+        Source: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023.
+        """
+        if self.coins.size < FEWEST_GUESSED:
+            return None
+        guesses = one_run.SEVERAL
+        return one_run.binomial_bound(self.coins, self.scores, delta, confidence, guesses)
+
+    def belief(self) -> float | None:
+        """Return the mean belief in a canary's true state; None without canaries.
+
+        It starts at 1/2 and assumes the claimed noise.
+        """
+        if not self._trainings:
+            return None
+        ratios = self._of_each(lambda training: training.ratios)
+        return float(expit(np.where(self.coins, ratios, -ratios)).mean())
+
+    def _of_each(self, values: Callable[[_Training], Floats]) -> Floats:
+        parts = [values(training).ravel() for training in self._trainings.values()]
+        return np.concatenate([np.zeros(0), *parts])
 
 
 @dataclass
@@ -87,7 +176,6 @@ class TextWatch:
         self._texts = torch.cat(parts).to(self._device)
 
     def begin(self, trials: range, round: int, parameters: npt.NDArray[np.floating]) -> None:
-        """Begin a batch of trials with the models [T, P] before a round."""
         if parameters.shape[1] != (size := models.size(self._model)):
             raise InputError(
                 f"the recorded model has {parameters.shape[1]} trained parameters, but that of "
@@ -98,7 +186,6 @@ class TextWatch:
         self._trainings[trials.start] = _Texts(coins, round, losses, losses)
 
     def observe(self, trials: range, parameters: npt.NDArray[np.floating]) -> None:
-        """Score the models [T, P] at the end of a round."""
         self._trainings[trials.start].latest = self._losses(parameters)
 
     def findings(
@@ -107,12 +194,6 @@ class TextWatch:
         """Return what the texts of the first trial prove, as values with infinity as a float.
 
         One trial is an audit of its own; the best of several would prove less than it states.
-
-        Args:
-            noise: noise of the rounds so far, as the auditor faces it.
-            norm: C, the largest contribution of a text to a sum.
-            delta: at which epsilon is stated.
-            confidence: of the lower bound, in (0, 1).
         """
         trial = min(self._trainings)
         texts = self._trainings[trial]
@@ -140,7 +221,6 @@ class TextWatch:
 
 
 def _proven(coins: Bools, scores: Floats, delta: float, confidence: float) -> float:
-    """Return the epsilon that right guesses of coins bool [K] by scores float64 [K] prove."""
     return one_run.f_dp_bound(coins, scores, delta, confidence, one_run.SEVERAL).epsilon
 
 

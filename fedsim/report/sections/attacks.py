@@ -1,0 +1,264 @@
+"""Sections about single attacks: a crafted target, canaries, and membership inference."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from adversaries.statistics.one_run import CanaryEstimate
+from fedsim.audits.measurements.one_run_report import NAMES, leading
+from fedsim.audits.results.measured import LowerBound, MembershipAttack, OneRun
+from fedsim.audits.results.report import Report
+from fedsim.audits.run import empirical
+from fedsim.report.document.blocks import (
+    Block,
+    Cell,
+    Entries,
+    Figure,
+    Group,
+    Line,
+    Listing,
+    Place,
+    Prose,
+    Table,
+)
+from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.report.figures import run_figures
+from fedsim.report.sections.section import Section, Transcript, at_delta, is_client
+
+BOUNDS = {
+    "identification": "ε of one record at least, by identification",
+    "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
+    "identification_gaussian": "The same, were the log-odds normal",
+    "released_model": "ε of one record at least, from the released model alone",
+    "released_model_mu_gdp": "The same of a Gaussian mechanism, at its own threshold",
+}
+
+MADE = (
+    "The target was crafted to be noticed: the bounds say how identifiable a record "
+    "can be under this noise, not how identifiable a record of these data is."
+)
+
+COPIED = (
+    "D and D′ differ in all copies at once. The bounds of this page are for the group, except "
+    "where they name one record: group privacy derives these."
+)
+
+
+def _title(report: Report) -> str:
+    copied = report.challenge.kind == "record"
+    return "Copies of one record" if copied else "What was put into D to be noticed"
+
+
+def _crafted(report: Report) -> list[Block]:
+    crafted = report.crafted
+    if crafted is None:
+        return []
+    copies, delta = crafted.copies, at_delta(crafted.delta)
+    return [
+        *([Prose(MADE)] if crafted.kind != "record" else []),
+        *([Prose(COPIED)] if crafted.copies != 1 else []),
+        Listing(
+            [
+                ("Target", f"{copies} × {crafted.description}"),
+                *([] if crafted.label is None else [("Its label", str(crafted.label))]),
+                ("First model", crafted.initialisation),
+                (f"ε of one record {delta}", number(crafted.epsilon)),
+                *(
+                    []
+                    if copies == 1
+                    else [(f"ε of all {copies} {delta}", number(crafted.group_epsilon))]
+                ),
+                *(
+                    (BOUNDS[name], f"{number(bound.epsilon)} ({bound.reason or bound.method})")
+                    for name, bound in crafted.lower_bounds.items()
+                ),
+            ]
+        ),
+        Place("poison"),
+    ]
+
+
+def _crafted_figures(report: Report, transcript: Transcript) -> list[Figure]:
+    if report.crafted is None or transcript.poison_scores is None:
+        return []
+    details = report.crafted.lower_bounds["released_model"].details
+    threshold = details.get("threshold", math.inf)
+    return [
+        Figure(
+            "poison",
+            run_figures.poison_scores(
+                transcript.worlds,
+                transcript.poison_scores,
+                threshold if math.isfinite(threshold) else None,
+            ),
+            "Score of the released models.",
+            "How far each trial's last model moved in the direction of the crafted target. Half of "
+            "the trials chose the threshold; the bound counts the other half.",
+        )
+    ]
+
+
+CRAFTED = Section(_title, _crafted, _crafted_figures)
+
+
+def headline(run: OneRun) -> LowerBound:
+    return run.bounds[leading(run.kind)]
+
+
+def headline_name(run: OneRun) -> str:
+    return f"one-run {NAMES[leading(run.kind)]}"
+
+
+def summary(run: OneRun) -> Entries:
+    values = {name: number(bound.epsilon) for name, bound in run.bounds.items()}
+    values["estimate"] = DASH if run.estimate.reason else number(run.estimate.epsilon)
+    return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
+
+
+def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
+    if estimate.reason:
+        return f"none: {estimate.reason}"
+    ends = estimate.epsilon_interval
+    between = span((ends.low, ends.high), number)
+    return (
+        f"{number(estimate.epsilon)} (μ = {number(estimate.mu)}; {between} "
+        f"at {percent(confidence)}). Presumes {estimate.assumes}"
+    )
+
+
+SCORED = {
+    "sums": "its signal in the aggregates of all rounds",
+    "loss": "the fall of its loss from the first model, which never saw it, to the last",
+}
+
+
+def _reading(run: OneRun) -> list[str]:
+    clients = ", ".join(map(str, run.clients))
+    less = ", without the part of the data that the auditor knew" if run.known_data else ""
+    return [
+        f"{run.count} canaries of kind “{run.kind}” were planted at clients {clients}. A fair "
+        "coin decided for each canary whether it took part in the whole training. The score of a "
+        f"canary is {SCORED[run.score]}{less}. The headline is trial {run.headline_trial}, as "
+        "decided before the run; every other trial is another such audit.",
+        run.note,
+        *([run.alarm] if run.alarm else []),
+    ]
+
+
+def _one_run(report: Report) -> list[Block]:
+    run = report.one_run
+    if run is None:
+        return []
+    limit = number(run.canary_epsilon)
+    rows = [
+        ("ε claimed, towards a participant", number(run.claimed_epsilon)),
+        ("ε of one canary by the claimed noise", f"{limit} (μ = {number(run.canary_mu)})"),
+    ]
+    for name, bound in run.bounds.items():
+        right, guesses = plain(bound.details["right"]), plain(bound.details["guesses"])
+        scores = (
+            f"{number(bound.epsilon)} with {percent(bound.confidence)} confidence: {right} of "
+            f"{guesses} guesses right. Assumes {bound.assumes}."
+        )
+        rows.append((f"ε at least, {NAMES[name]}", scores))
+    estimated = _estimated(run.estimate, run.confidence)
+    rows.append(("ε estimated, no confidence statement", estimated))
+    for name, spread in (run.spread or {}).items():
+        between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
+        scores = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
+        rows.append((f"Over {run.trials} trials, {NAMES[name]}", scores))
+    return [*map(Prose, _reading(run)), Listing(rows), Place("one-run")]
+
+
+def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:
+    run = report.one_run
+    if run is None:
+        return []
+    scores = run.scores
+    return [
+        Figure(
+            "one-run",
+            run_figures.canary_scores(
+                np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
+            ),
+            "Canaries in and out.",
+            f"Scores of the canaries of trial {run.headline_trial}. With less overlap, more "
+            "canaries are guessed.",
+        )
+    ]
+
+
+ONE_RUN = Section("One-run audit", _one_run, _one_run_figures)
+
+
+ATTACKS = {
+    empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
+    empirical.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
+}
+
+CLIENT_ATTACK = (
+    "Yeom on the\ntarget client",
+    "Yeom on the target client: by the mean loss of its records",
+)
+
+SHORT = {"trajectory": "LiRA on all\nglobal models"}
+
+MEANING = (
+    "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's attack "
+    "compares a record's loss with the mean loss of the training data. Attacks on the challenge "
+    "play the adversary's own game. All except the two of Yeom learn from one half of the trials, "
+    "as shadow models, and are measured on the other half."
+)
+
+
+def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, MembershipAttack]:
+    """Return the attacks that stand beside the adversary in a figure, by their short names.
+
+    The attack on all records is left out: the bound is not about it.
+    """
+    return {
+        names(name, client)[0]: attack
+        for name, attack in attacks.items()
+        if name == empirical.CHALLENGE or name in SHORT
+    }
+
+
+def names(name: str, client: bool) -> tuple[str, str]:
+    if name == empirical.CHALLENGE and client:
+        return CLIENT_ATTACK
+    if attack := LOSS_ATTACKS.get(name):
+        return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"
+    own = name.rpartition(":")[2].replace("_", " ")
+    return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the challenge"))
+
+
+def _line(report: Report, name: str, attack: MembershipAttack) -> Line:
+    detail = span(attack.advantage_interval, number)
+    return Line(
+        Cell(names(name, is_client(report))[1]),
+        [
+            Cell(number(attack.advantage), detail, style="value"),
+            # What goes by no threshold has no rates, and what gives no scores no area.
+            Cell(percent(attack.tpr)),
+            Cell(percent(attack.fpr)),
+            Cell(number(attack.area)),
+        ],
+    )
+
+
+def _membership(report: Report) -> list[Block]:
+    blocks: list[Block] = []
+    if report.membership_inference:
+        lines = [
+            _line(report, name, attack) for name, attack in report.membership_inference.items()
+        ]
+        headings = "Attack", "Advantage", "True positives", "False positives", "AUC"
+        blocks = [Prose(MEANING), Table(headings, [Group("", lines)])]
+    if report.membership_missing is not None:
+        blocks.append(Prose(report.membership_missing, small=True))
+    return blocks
+
+
+MEMBERSHIP = Section("Membership inference", _membership, specialist=True)
