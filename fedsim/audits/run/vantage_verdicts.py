@@ -43,7 +43,7 @@ from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.targets import KEYS
 from fedsim.game.mechanisms import privacy
 from fedsim.game.observers import at_server
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.mechanism import Mechanism
@@ -161,7 +161,8 @@ def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdic
         worst=replace(
             Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
             if worst == mechanism
-            else towards(vantage, worst, run.delta)
+            else towards(vantage, worst, run.delta),
+            risks=list(risks.success_by_baseline(worst, run.baselines)),
         ),
     )
     measured = _measured(run, report, vantage, row) if view else None

@@ -94,13 +94,17 @@ class Limit:
         """The limit as report.json has it: its value by its kind, and the baseline of a risk."""
         return {self.kind: self.value} | ({"baseline": self.baseline} if self.settings else {})
 
-    def met_by(self, bounds: Bounds | Towards, risk: float) -> bool:
+    def met_by(self, bounds: Bounds | Towards, risk: float | None) -> bool:
         """Return whether theory's bounds are within the limit.
 
         Args:
-            risk: largest success of an attack from the limit's baseline.
+            risk: largest success of an attack from the limit's baseline; None only where another
+                quantity is limited.
         """
-        bound = {BELIEF: bounds.rho_beta, ADVANTAGE: bounds.rho_alpha, RISK: risk}[self.key]
+        bound = bounds.rho_beta if self.key == BELIEF else bounds.rho_alpha
+        if self.key == RISK:
+            assert risk is not None
+            bound = risk
         return bound <= self.value * (1 + 1e-8)  # the calibration finds noise to this precision
 
     def levels(self, factors: Sequence[float]) -> list[float]:
@@ -133,7 +137,8 @@ class Candidate:
     Attributes:
         noise_multiplier: nominal, as in `privacy.noise-multiplier`.
         tail_limit: upper bound on the share of trainings in which the belief exceeds rho_beta.
-        risk: largest success of any attack that succeeds in the limit's baseline without the model.
+        risk: largest success of any attack that succeeds in the limit's baseline without the model;
+            None for a run of an earlier version.
         accuracy_interval: of the mean accuracy; None for fewer than two trainings, or if all are
             equal.
         band: 5th and 95th percentile of a single training's accuracy; None if unknown.
@@ -146,7 +151,7 @@ class Candidate:
     rho_beta: float
     rho_alpha: float
     tail_limit: float
-    risk: float
+    risk: float | None
     meets: bool
     accuracy: float | None
     accuracy_interval: Interval | None
@@ -270,7 +275,12 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
     worst = next(each.allowed.worst for each in report.verdicts if each.vantage == report.vantage)
     # The report's bounds hold for the target's client; another client may be worse off.
     weakest = worst if worst.rho_alpha > bounds.rho_alpha else bounds
-    risk = dict(worst.risks).get(limit.baseline, math.nan)
+    risk = dict(worst.risks).get(limit.baseline)
+    if risk is None and limit.key == RISK:
+        raise InputError(
+            f"the run {outcome.point.name} is of an earlier version of fedsim, whose reports have "
+            "no risks; name another directory with --out"
+        )
     together = 1 - (1 - measured.confidence) / settings
     return Candidate(
         name=outcome.point.name,

@@ -89,7 +89,8 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         )
     else:
         yield "It is the least noise tried that meets the limit in theory."
-    if (bound := result.request.limit).key == RISK:
+    bound = result.request.limit
+    if bound.key == RISK and chosen.risk is not None:
         yield (
             f"Somebody who would guess right in 1 of {1 / bound.baseline:,.0f} cases without the "
             f"model guesses right in at most {chosen.risk / bound.baseline:.3g} of "
