@@ -1,4 +1,4 @@
-"""Experiment trackers: a new tracker is a class and a line of TRACKERS."""
+"""Experiment trackers: a new tracker is a class and a line of TRACKERS, or a plug-in."""
 
 import logging
 import os
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from adversaries import plugins, registry
 from adversaries.errors import InputError
-from fedsim.common import private_files
+from fedsim.common import installation, private_files
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Scalar
 
@@ -94,7 +95,8 @@ class MlflowTracker:
         try:
             from mlflow import MlflowClient  # noqa: PLC0415
         except ImportError:
-            raise InputError('mlflow is not installed; pip install -e ".[mlflow]"') from None
+            why = f"mlflow is not installed; {installation.command('mlflow')}"
+            raise InputError(why) from None
         for name in ("mlflow", "alembic"):  # which tell of every table that they make
             logging.getLogger(name).setLevel(logging.WARNING)
         self._artifacts, uri = None, place
@@ -164,9 +166,8 @@ class TensorBoardTracker:
         try:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
         except ImportError:
-            raise InputError(
-                'tensorboard is not installed; pip install -e ".[tensorboard]"'
-            ) from None
+            why = f"tensorboard is not installed; {installation.command('tensorboard')}"
+            raise InputError(why) from None
         threading.excepthook = _unless_told_anyway
         self._writers = SummaryWriter
         self._folder = folder(place)
@@ -208,9 +209,14 @@ def opened(target: str) -> Tracker:
         target: such as "tensorboard:DIR".
 
     Raises:
-        InputError: there is no such tracker, it lacks a place, or its package is not installed.
+        InputError: there is no such tracker, it lacks a place, its package is not installed, or it
+            is a plug-in that this machine does not allow.
     """
-    name, _, place = target.partition(":")
+    plugin = plugins.PREFIX if target.startswith(plugins.PREFIX) else ""
+    name, _, place = target.removeprefix(plugin).partition(":")
+    if plugin and place:
+        made: Callable[[str], Tracker] = registry.lookup(TRACKERS, plugin + name, "--track")
+        return made(place)
     if name not in TRACKERS or not place:
         known = ", ".join(TRACKERS)
         raise InputError(
