@@ -4,7 +4,8 @@ python .ci/release.py ready TAG       refuse an owner or a changelog that is not
 python .ci/release.py build DIR       wheel and sdist, built twice and compared
 python .ci/release.py bundle DIR      the Flower app bundle
 python .ci/release.py images DIR      Dockerfile and wheel of the container images
-python .ci/release.py licences SBOM   refuse a licence that Apache-2.0 does not go with
+python .ci/release.py licences SITE   refuse a licence that Apache-2.0 does not go with
+python .ci/release.py advisories SITE print the known vulnerabilities of an environment
 """
 
 import argparse
@@ -19,8 +20,8 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterable
-from importlib.metadata import version
+from email.message import Message
+from importlib.metadata import distributions, version
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
@@ -204,40 +205,68 @@ def images(out: Path) -> None:
     (out / ".dockerignore").write_text(templates.DOCKERIGNORE, encoding="utf-8")
 
 
-# --- Licences
+# --- Licences and advisories of an environment
 
 
-def licences(sbom: Path) -> None:
-    """Raise RefusedError unless Apache-2.0 goes with the licence of every component of an SBOM."""
-    components = json.loads(sbom.read_text(encoding="utf-8"))["components"]
+def licences(site: Path) -> None:
+    """Raise RefusedError unless every package of an environment has a licence for Apache-2.0.
+
+    site: its folder site-packages.
+    """
+    stated = {each.metadata["Name"]: _stated(each.metadata) for each in distributions(path=[site])}
     excepted = tuple(EXCEPTIONS)
     wrong = [
-        f"{each['name']} ({'; '.join(stated) or 'no licence stated'})"
-        for each in components
-        if not each["name"].startswith(excepted)
-        for stated in [list(_licences(each))]
-        if not any(COMPATIBLE.search(text) for text in stated)
+        f"{name} ({text.strip() or 'states none'})"
+        for name, text in stated.items()
+        if not name.lower().startswith(excepted) and not COMPATIBLE.search(text)
     ]
     if wrong:
         raise RefusedError(f"licences to look at: {', '.join(sorted(wrong))}")
-    print(f"{len(components)} components, each under a licence that goes with Apache-2.0")
+    print(f"{len(stated)} packages, each under a licence that goes with Apache-2.0")
 
 
-def _licences(component: dict) -> Iterable[str]:
-    for each in component.get("licenses", ()):
-        stated = each.get("license", {})
-        yield str(each.get("expression") or stated.get("id") or stated.get("name"))
+def _stated(metadata: Message) -> str:
+    """Return what a package's metadata state of its licence: fields and classifiers, in short."""
+    fields = [str(metadata.get(name) or "")[:100] for name in ("License-Expression", "License")]
+    classifiers = metadata.get_all("Classifier") or []
+    return " ".join([*fields, *(each for each in classifiers if each.startswith("License"))])
+
+
+def advisories(site: Path) -> None:
+    """Print the known vulnerabilities of an environment's packages; it decides nothing.
+
+    Says by name that it skips, and how many, where the advisories cannot be had.
+    site: its folder site-packages.
+    """
+    command = [sys.executable, "-m", "pip_audit", "--path", str(site), "--format", "json"]
+    result = subprocess.run(
+        [*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False
+    )
+    try:
+        rows = json.loads(result.stdout)["dependencies"]
+    except json.JSONDecodeError:
+        reason = result.stderr.strip().splitlines()[-1:] or ["no answer"]
+        print(f"skipped: pip-audit: {reason[0][:200]}")
+        return
+    known = [row for row in rows if "skip_reason" not in row]
+    if len(known) < len(rows):
+        print(f"skipped: pip-audit: no advisories for {len(rows) - len(known)} of {len(rows)}")
+    for row in known:
+        for each in row["vulns"]:
+            fixed = ", ".join(each["fix_versions"]) or "no version"
+            print(f"advisory: {row['name']} {row['version']}: {each['id']}, fixed in {fixed}")
+    print(f"advisories: {len(known)} packages looked up")
 
 
 def main() -> None:
     """Run one command; a refusal is one line and exit status 2."""
     commands = {"ready": ready, "build": build, "bundle": bundle, "images": images}
-    commands["licences"] = licences
+    commands |= {"licences": licences, "advisories": advisories}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("command", choices=commands)
-    parser.add_argument("argument", help="TAG, DIR or SBOM")
+    parser.add_argument("argument", help="TAG, DIR or SITE")
     chosen = parser.parse_args()
     argument = chosen.argument if chosen.command == "ready" else Path(chosen.argument)
     try:
