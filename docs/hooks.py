@@ -33,7 +33,7 @@ WHOLE = re.compile(r"\A(?:\.\./)+")
 
 
 def on_config(config: Any) -> Any:
-    """Name the repository, if its owner is known, and list the commands' pages in the navigation."""
+    """Name the repository, if its owner is known, and list the pages of the commands."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     hook = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]
     if not hook["owner"].startswith("_"):  # the placeholder of RELEASING.md
