@@ -125,6 +125,13 @@ def test_actions_are_pinned_and_no_step_has_a_word_of_a_stranger_in_its_script()
             assert "${{" not in step.get("run", "")
 
 
+def test_the_hosted_checks_run_every_stage() -> None:
+    (line,) = re.findall(r"^ +stages=\((.*)\)$", (ROOT / ".ci" / "run").read_text(), re.M)
+    (checks,) = (path for path in WORKFLOWS if path.name == "ci.yml")
+    jobs = yaml.safe_load(checks.read_text())["jobs"]
+    assert {*jobs["stage"]["strategy"]["matrix"]["stage"], "wheel"} == set(line.split())
+
+
 @pytest.mark.slow
 def test_the_steps_that_need_no_host_run_in_a_clone(tmp_path: Path) -> None:
     pytest.importorskip("twine", reason='pip install -e ".[release]"')
