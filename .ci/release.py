@@ -42,6 +42,11 @@ COMPATIBLE = re.compile(
 )
 """Licences of packages that an Apache-2.0 program may depend on."""
 
+COPYLEFT = re.compile(r"(?<!L)GPL|SSPL|Commons Clause|GNU General Public", re.I)
+"""Licences that would bind fedsim, but for a choice ("MIT OR GPL") and runtime libraries of GCC."""
+
+RUNTIME = re.compile(r"GPL-3\.0[\w-]*(?: |-)WITH(?: |-)GCC-exception[\w.-]*", re.I)
+
 EXCEPTIONS = {
     "nvidia-": "NVIDIA's libraries: PyTorch's wheel for GPUs asks for them; fedsim ships none",
     "cuda-": "NVIDIA's libraries: PyTorch's wheel for GPUs asks for them; fedsim ships none",
@@ -218,18 +223,26 @@ def licences(site: Path) -> None:
     wrong = [
         f"{name} ({text.strip() or 'states none'})"
         for name, text in stated.items()
-        if not name.lower().startswith(excepted) and not COMPATIBLE.search(text)
+        if not name.lower().startswith(excepted) and not _goes_with_apache(text)
     ]
     if wrong:
         raise RefusedError(f"licences to look at: {', '.join(sorted(wrong))}")
     print(f"{len(stated)} packages, each under a licence that goes with Apache-2.0")
 
 
+def _goes_with_apache(text: str) -> bool:
+    binding = COPYLEFT.search(RUNTIME.sub("", text)) and " OR " not in text
+    return bool(COMPATIBLE.search(text)) and not binding
+
+
 def _stated(metadata: Message) -> str:
     """Return what a package's metadata state of its licence: fields and classifiers, in short."""
-    fields = [str(metadata.get(name) or "")[:100] for name in ("License-Expression", "License")]
+    expression = str(metadata.get("License-Expression") or "")
+    text = str(metadata.get("License") or "")[:100]  # some put the whole licence there
     classifiers = metadata.get_all("Classifier") or []
-    return " ".join([*fields, *(each for each in classifiers if each.startswith("License"))])
+    return " ".join(
+        [expression, text, *(each for each in classifiers if each.startswith("License"))]
+    )
 
 
 def advisories(site: Path) -> None:

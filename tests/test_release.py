@@ -88,6 +88,26 @@ def test_every_fragment_of_the_changelog_is_joined_and_its_links_lead_somewhere(
         assert (ROOT / path).exists(), path
 
 
+def test_a_licence_that_would_bind_fedsim_is_refused(tmp_path: Path) -> None:
+    stated = {
+        "one": "License-Expression: MIT OR GPL-3.0-only",
+        "two": "Classifier: License :: OSI Approved :: BSD License",
+        "three": "License-Expression: BSD-3-Clause AND GPL-3.0-or-later WITH GCC-exception-3.1",
+        "nvidia-four": "License: Proprietary",
+    }
+    bad = {"five": "License-Expression: MIT AND GPL-3.0-only", "six": "Summary: no licence"}
+    for site, names in (("good", stated), ("bad", stated | bad)):
+        for name, line in names.items():
+            place = tmp_path / site / f"{name}-1.dist-info"
+            place.mkdir(parents=True)
+            (place / "METADATA").write_text(f"Name: {name}\nVersion: 1\n{line}\n")
+    good = shell(f"python .ci/release.py licences {tmp_path / 'good'}", ROOT)
+    assert good.stdout.startswith("4 packages"), good.stderr
+    refused = shell(f"python .ci/release.py licences {tmp_path / 'bad'}", ROOT)
+    assert refused.returncode == 2
+    assert re.findall(r"(\w+) \(", refused.stderr) == ["five", "six"]
+
+
 def _jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text())
