@@ -215,6 +215,7 @@ def sweep(
     *,
     overrides: Overrides = None,
     progress: bool | None = None,
+    workers: int | None = None,
 ) -> Sweep:
     """Run an experiment for every combination of settings, as `fedsim sweep` does.
 
@@ -226,6 +227,7 @@ def sweep(
         out: directory, with a folder for each run.
         overrides: other dotted keys, for all runs.
         progress: whether to show progress; None: only in a terminal or a notebook.
+        workers: number of processes that carry out the settings; None for this one.
 
     Returns:
         The outcome of every run; a failed run has its `failure`.
@@ -233,7 +235,7 @@ def sweep(
     Raises:
         InputError: a setting cannot be run. Raised before anything is written.
     """
-    return swept(config, over, Path(out), dict(overrides or {}), console(progress))
+    return swept(config, over, Path(out), dict(overrides or {}), console(progress), workers)
 
 
 def swept(
@@ -242,6 +244,7 @@ def swept(
     out: Path,
     common: Mapping[str, Scalar],
     shown: "Console",
+    workers: int | None = None,
 ) -> Sweep:
     """Do the same as `sweep`, with progress on a console."""
     from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
@@ -258,14 +261,15 @@ def swept(
     for point in points:
         own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
         try:
-            plans.append(experiment.prepare(configured(config, {**common, **point.values, **own})))
+            setting = configured(config, {**common, **point.values, **own})
+            plans.append(experiment.prepare(setting, processes=workers or 1))
         except InputError as error:
             raise InputError(f"{point.name}: {error}") from None
     report_directory.create(out)
     outcomes = grids.carry_out(
         points,
         plans,
-        lambda plan: experiment.in_process(plan, shown),
+        lambda begun: experiment.several(begun, workers, shown),
         lambda text: shown.print(text, highlight=False),
     )
     with report_directory.refusing(out):

@@ -4,6 +4,9 @@ The command line and the Python API share it. It imports Flower and torch only w
 them.
 """
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import config as configuration
-from fedsim.config import Config
+from fedsim.config import Config, Scalar
 from fedsim.config.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import preparing, progress
@@ -50,6 +53,42 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
         with progress(directory, plan.config, console):
             run_in_process(plan, directory)
     return directory
+
+
+@contextmanager
+def several(
+    plans: "Sequence[Plan]", workers: int | None, console: Console
+) -> "Iterator[Callable[[Plan], RunDirectory]]":
+    """Yield a function that returns the directory of one of several runs when it is finished.
+
+    Args:
+        plans: the runs, in the order in which they are begun.
+        workers: number of processes that carry them out; None: this process, one after the other.
+        console: the console for the progress.
+    """
+    if workers is None:
+        yield lambda plan: in_process(plan, console)
+        return
+    from fedsim.federation.runtimes.pools import LocalPool  # noqa: PLC0415
+    from fedsim.federation.runtimes.whole_runs import WholeRuns  # noqa: PLC0415
+
+    pool = LocalPool(workers, pinned=True)
+    try:
+        runs = WholeRuns(
+            pool,
+            partial(_in_worker, workers),
+            lambda text: console.print(text, highlight=False, markup=False),
+        )
+        runs.begin(plans)
+        yield runs.finish
+    finally:
+        pool.stop()
+
+
+def _in_worker(workers: int, run_config: dict[str, Scalar]) -> None:
+    """Carry out a run in one of several processes."""
+    plan = prepare(configuration.from_run_config(run_config), processes=workers)
+    in_process(plan, Console(quiet=True))
 
 
 def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":

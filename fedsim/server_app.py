@@ -103,23 +103,23 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
         directory.log_event(phase="done", seconds=time.perf_counter() - start)
         return
     directory.log_event(phase="preparing")
-    known = plan.federation()
-    if known.device.type == "cpu":
+    loaded = plan.federation()
+    if loaded.device.type == "cpu":
         device.single_threaded_kernels()
     plan = plan.left(directory)
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    theta = model_training.train(grid, plan, known, directory)
+    theta = model_training.train(grid, plan, loaded, directory)
     directory.log_event(phase="reporting")
     saved_model.write(
         directory.path,
         plan.config.model,
         plan.config.data.public_schema,
-        known.model,
-        known.split.dataset,
+        loaded.model,
+        loaded.split.dataset,
         theta,
     )
     model_card.write(
-        directory, plan.noise_multiplier, models.size(known.model), len(known.split.held_out)
+        directory, plan.noise_multiplier, models.size(loaded.model), len(loaded.split.held_out)
     )
     training_report.write(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
@@ -128,16 +128,16 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
 def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | None) -> None:
     start = time.perf_counter()
     directory.log_event(phase="preparing")
-    config, known = plan.config, plan.federation()
-    if known.device.type == "cpu":
+    config, loaded = plan.config, plan.federation()
+    if loaded.device.type == "cpu":
         device.single_threaded_kernels()
     plan = plan.left(directory)
-    finished, stopped_at = _train(grid, plan, known, directory, start, elsewhere)
+    finished, stopped_at = _train(grid, plan, loaded, directory, start, elsewhere)
     transcript = _transcript(config, directory, finished)
     rows = ledger.read(directory)
     transcript[spending.EPSILON] = spending.curve(config.scheme, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
-    facts = _facts(plan, known, grid, transcript)
+    facts = _facts(plan, loaded, grid, transcript)
     facts |= {
         "planned_trials": config.trials.count,
         "batches": len(finished),
@@ -155,7 +155,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | N
 def _train(
     grid: Grid,
     plan: Plan,
-    known: Federation,
+    loaded: Federation,
     directory: RunDirectory,
     start: float,
     elsewhere: Trainer | None,
@@ -180,7 +180,7 @@ def _train(
         **precision.limits(config.scheme, plan.noise_multiplier),
     )
     campaign = Campaign(plan, chosen, nodes, worlds, book, directory)
-    train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, known)
+    train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, loaded)
     finished, stopped_at = _train_batches(campaign, train_batch)
     auditors.dismiss(grid, DISMISS_TIMEOUT)
     return finished, stopped_at
@@ -263,30 +263,32 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
     return {**odds, **joined, EXPERIMENT: mark}
 
 
-def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
+def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
     """Return the facts of the report beside its configuration and transcript."""
     config = plan.config
     clients, named = range(config.federation.clients), config.data.public_schema
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "runtime": RUNTIMES.get(type(grid).__name__, type(grid).__name__),
-        "device": str(known.device),
+        "device": str(loaded.device),
         "versions": {
             "fedsim": fedsim.__version__,
             "python": platform.python_version(),
             **{package: version(package) for package in ("flwr", "torch", "numpy")},
         },
         "challenge": asdict(plan.challenge()),
-        "client_sizes": [len(known.owned_by(client)) for client in clients],
-        "label_skew": distribution.hold(known.split, known.client_of, len(clients)).skew_summary(),
-        "dataset": known.split.dataset.name,
-        "held_out": len(known.split.held_out),
-        **known.baseline,
-        **_of_public_data(plan.challenge(), known),
+        "client_sizes": [len(loaded.owned_by(client)) for client in clients],
+        "label_skew": distribution.hold(
+            loaded.split, loaded.client_of, len(clients)
+        ).skew_summary(),
+        "dataset": loaded.split.dataset.name,
+        "held_out": len(loaded.split.held_out),
+        **loaded.baseline,
+        **_of_public_data(plan.challenge(), loaded),
         "class_names": list(schemas.parse(named).classes) if named else [],
-        "parameters": models.size(known.model),
-        "frozen_parameters": models.frozen_parameters(known.model),
-        "gradient_fallbacks": known.fallbacks(),
+        "parameters": models.size(loaded.model),
+        "frozen_parameters": models.frozen_parameters(loaded.model),
+        "gradient_fallbacks": loaded.fallbacks(),
         "precision": config.run.precision,
         "noise_multiplier": plan.noise_multiplier,
         "timing": {
@@ -296,11 +298,11 @@ def _facts(plan: Plan, known: Federation, grid: Grid, transcript: Arrays) -> dic
     }
 
 
-def _of_public_data(target: Challenge, known: Federation) -> dict[str, Any]:
+def _of_public_data(target: Challenge, loaded: Federation) -> dict[str, Any]:
     """Return the target record and the digest of D for a public data set; else nothing."""
-    if known.split.dataset.name not in record_display.PUBLIC:
+    if loaded.split.dataset.name not in record_display.PUBLIC:
         return {}
-    facts: dict[str, Any] = {"data_sha256": record_display.digest(known.split)}
+    facts: dict[str, Any] = {"data_sha256": record_display.digest(loaded.split)}
     if target.kind == "record" and target.record is not None:
-        facts["target"] = record_display.shown(known.split, target.record)
+        facts["target"] = record_display.shown(loaded.split, target.record)
     return facts

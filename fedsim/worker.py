@@ -36,8 +36,8 @@ def train_batch(task: Task) -> Done:
         config = from_run_config(task.run_config)
         plan = Plan(config, task.noise_multiplier, task.rounds, (task.trials,))
         Program.here(plan).check(task.program)
-        known = plan.federation()
-        if known.device.type == "cpu":
+        loaded = plan.federation()
+        if loaded.device.type == "cpu":
             device.single_threaded_kernels()
         grid = InProcessGrid(client_app.app, config.federation.clients, task.run_config)
         chosen = Challenge(**task.challenge)
@@ -48,4 +48,4 @@ def train_batch(task: Task) -> Done:
             events.append(event)
 
         strategy = DPSGD(batch, task.rounds, None, note)
-        return Done(batch_run.train(grid, strategy, known, note), events)
+        return Done(batch_run.train(grid, strategy, loaded, note), events)

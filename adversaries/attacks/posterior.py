@@ -161,7 +161,7 @@ def drawn_mixture(score: Tensor, length: Tensor, sampling_rate: float, draws: in
 
 
 def ratio_without_noise(
-    seen: Tensor,
+    drawn: Tensor,
     present_norm: Tensor,
     absent_norm: Tensor,
     sensitivity: Tensor,
@@ -173,7 +173,7 @@ def ratio_without_noise(
     log(1 - q) where a record that D would have added with probability q is missing, 0 where g = g'.
 
     Args:
-        seen: int [T], 0 where neither gradient is in the sum, 1 for g, 2 for g'.
+        drawn: int [T], 0 where neither gradient is in the sum, 1 for g, 2 for g'.
         present_norm: float64 [T], |g|.
         absent_norm: float64 [T], |g'|, 0 under add-remove.
         sensitivity: float64 [T], |g - g'|.
@@ -181,9 +181,9 @@ def ratio_without_noise(
     """
 
     def like(kind: int, apart: dict[int, Tensor]) -> Tensor:
-        same = seen == kind
+        same = drawn == kind
         for other, distance in apart.items():
-            same = same | ((seen == other) & (distance == 0))
+            same = same | ((drawn == other) & (distance == 0))
         return same.double()
 
     nothing = (1 - sampling_rate) * like(0, {1: present_norm, 2: absent_norm})

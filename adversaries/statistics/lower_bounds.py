@@ -128,8 +128,10 @@ def clopper_pearson_bonferroni(
 
     The threshold that exactly r trials on D' exceed is a statistic of these trials. The share of D'
     above it has the beta distribution of an order statistic, whose upper limit is Clopper and
-    Pearson's for r successes; ties only lower the share. Given the threshold, the trials on D above
-    it are binomial. So both limits at alpha/2 hold at a rank fixed in advance just as at a
+    Pearson's for r successes. Given the threshold, the trials on D above it are binomial. Ties are
+    broken at random, independently of the worlds, so that a threshold may lie within equal scores:
+    of two answers alone, as in randomized response, no other threshold would separate anything. So
+    both limits at alpha/2 hold at a rank fixed in advance just as at a
     threshold fixed in advance, and the scale of the scores need not be known.
 
     The ranks are r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials
@@ -148,6 +150,7 @@ def clopper_pearson_bonferroni(
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
     alpha = significance(confidence)
+    scores = _without_ties(scores)
     with_d, without = scores[worlds], scores[~worlds]
     reason = _too_few(with_d, without, 1)
     # Ranks among D' for accusing D, and among D for accusing D'; alpha is divided among all.
@@ -319,6 +322,14 @@ def _at_thresholds(
 def _ranks(trials: int) -> npt.NDArray[np.int64]:
     powers = 4 ** np.arange(30)
     return np.concatenate([[0], powers[powers <= trials // 2]])
+
+
+def _without_ties(scores: Floats) -> Floats:
+    """Return the ranks of the scores, 0 to T - 1; equal scores in an order of a fixed seed."""
+    order = np.lexsort((np.random.default_rng(0).permutation(scores.size), scores))
+    ranks = np.empty(scores.size)
+    ranks[order] = np.arange(scores.size)
+    return ranks
 
 
 def _above(sample: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:

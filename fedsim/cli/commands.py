@@ -195,8 +195,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command(
             "sweep",
             "experiments.sweep:sweep",
-            "Run an experiment for every combination of settings, one after the "
-            "other, and compare.",
+            "Run an experiment for every combination of settings, and compare.",
         ),
         Command(
             "choose",

@@ -79,9 +79,9 @@ def _schema(path: Path) -> dict[str, Any]:
     except ImportError:
         raise InputError("--schema needs PyYAML; pip install pyyaml") from None
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        schema = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"cannot read the schema '{path}': {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(schema, dict):
         raise InputError(f"'{path}' is not a schema; give the registry's deployments-schema.yaml")
-    return found
+    return schema

@@ -71,5 +71,5 @@ def complaint(log: Path) -> str:
             lines = COLOUR.sub("", file.read().decode(errors="replace")).splitlines()
     except OSError:
         return ""
-    found = [line for line in lines if COMPLAINT.search(line) and HARMLESS not in line]
-    return "".join(c for c in found[-1] if c.isprintable())[:200].strip() if found else ""
+    complaints = [line for line in lines if COMPLAINT.search(line) and HARMLESS not in line]
+    return "".join(c for c in complaints[-1] if c.isprintable())[:200].strip() if complaints else ""

@@ -128,7 +128,7 @@ def _serve_apps(place: Path, supernode: int) -> None:
     logs.begin(kit.read(place).machine)
     deadline = kit.deadline(place)
     answering: Answering | None = None
-    looked, asked = 0.0, time.monotonic()
+    looked, last_question = 0.0, time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
     try:
         with Runtime(address, trusted, secret) as runtime:
@@ -139,11 +139,11 @@ def _serve_apps(place: Path, supernode: int) -> None:
                     process = start_app(address, folder / "ca", token)
                     answering = Answering(process, token, deadline)
                     log.info("process %d answers a message", process.pid)
-                    asked = time.monotonic()
+                    last_question = time.monotonic()
                 if time.monotonic() - looked > LOGS_INTERVAL:
                     looked = time.monotonic()
                     logs.rotate(place / "logs")
-                time.sleep(pause(time.monotonic() - asked, POLL_INTERVAL))
+                time.sleep(pause(time.monotonic() - last_question, POLL_INTERVAL))
     finally:
         if answering:
             answering.kill()

@@ -79,14 +79,14 @@ class _Reporting:
 
 @lru_cache(maxsize=4)
 def _choose(config: Config, reporting: _Reporting) -> Challenge:
-    known = federation.load(config)
+    loaded = federation.load(config)
     if config.privacy.unit == "client":
-        return _choose_client(config, known, reporting.progress)
-    split, given = known.split, config.challenge
+        return _choose_client(config, loaded, reporting.progress)
+    split, given = loaded.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
-    if known.crafted is not None:
-        record, crafted = known.crafted.record, given.is_crafted
-        client = int(known.client_of[record])
+    if loaded.crafted is not None:
+        record, crafted = loaded.crafted.record, given.is_crafted
+        client = int(loaded.client_of[record])
         return Challenge(
             record,
             len(split.pool) - 1 if replace and crafted else None,
@@ -96,7 +96,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
             None,
             given.kind,
             given.copies,
-            known.crafted.label,
+            loaded.crafted.label,
         )
     record, measure = given.record, "given"
     replacement = given.replacement if replace else None
@@ -108,40 +108,42 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         )
     if record < 0:
         measure = given.dissimilarity
-        among = np.arange(len(split.members)) if given.client < 0 else known.owned_by(given.client)
+        among = np.arange(len(split.members)) if given.client < 0 else loaded.owned_by(given.client)
         pair = select(
-            compared_features(config.game, known, split.members_records.features[among]),
-            compared_features(config.game, known, split.pool_records.features) if replace else None,
+            compared_features(config.game, loaded, split.members_records.features[among]),
+            compared_features(config.game, loaded, split.pool_records.features)
+            if replace
+            else None,
             measure,
             config.privacy.neighbouring.value,
             choice=given.choice,
-            columns=columns_of(known),
+            columns=columns_of(loaded),
             threads=device.threads(config.run.threads),
             progress=reporting.progress,
         )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
-    client = int(known.client_of[record])
+    client = int(loaded.client_of[record])
     adversary = _seat(config.federation, config.privacy.unit, client)
     return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
 
 
-def _choose_client(config: Config, known: Federation, progress: Progress | None) -> Challenge:
+def _choose_client(config: Config, loaded: Federation, progress: Progress | None) -> Challenge:
     """Return the challenge of a target client. Raises InputError if the pool is too small."""
     given, client = config.challenge, config.challenge.client
     measure = "given"
     distance: float | None = None
     if client < 0:
         distances = rank_clients(
-            compared_features(config.game, known, known.split.members_records.features),
-            known.client_of,
+            compared_features(config.game, loaded, loaded.split.members_records.features),
+            loaded.client_of,
             given.dissimilarity,
             progress,
-            columns=columns_of(known),
+            columns=columns_of(loaded),
             threads=device.threads(config.run.threads),
         )
         client, measure = select_one(distances, given.choice), given.dissimilarity
         distance = float(distances[client])
-    records, pool = len(known.owned_by(client)), len(known.split.pool)
+    records, pool = len(loaded.owned_by(client)), len(loaded.split.pool)
     if config.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
         raise InputError(
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
@@ -152,7 +154,7 @@ def _choose_client(config: Config, known: Federation, progress: Progress | None)
 
 
 def compared_features(
-    rules: GameRules, known: Federation, features: npt.NDArray[np.float32]
+    rules: GameRules, loaded: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
     """Return the values that distances compare: features [N, *shape], or the model's embedding.
 
@@ -168,12 +170,12 @@ def compared_features(
             f'challenge.dissimilarity is {given.dissimilarity}, but challenge.space is "embedding"'
             ", which has no pixels, bits or columns; choose euclidean, manhattan or cosine"
         )
-    return embed(known, features, initial_parameters(rules, known))
+    return embed(loaded, features, initial_parameters(rules, loaded))
 
 
-def columns_of(known: Federation) -> Columns | None:
+def columns_of(loaded: Federation) -> Columns | None:
     """Return the column of each feature; None where features are not columns."""
-    columns = known.split.dataset.column_of
+    columns = loaded.split.dataset.column_of
     return columns if len(columns) else None
 
 

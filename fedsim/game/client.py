@@ -17,17 +17,19 @@ from fedsim.privacy.noise.mechanism import Bools
 from fedsim.privacy.participation.sampling import groups
 
 
-def _canaries(seen: KnownRound, clients: Collection[int]) -> Tensor | None:
+def _canaries(knowledge: KnownRound, clients: Collection[int]) -> Tensor | None:
     """Return what the canaries of some clients add to a sum; None without canaries."""
-    if not seen.rules.canaries.count:
+    if not knowledge.rules.canaries.count:
         return None
     from fedsim.game import one_run  # noqa: PLC0415  (only for canaries)
 
-    trials = seen.game.trials
-    return one_run.planted(seen.rules, seen.federation, clients, seen.parameters, trials)
+    trials = knowledge.game.trials
+    return one_run.planted(
+        knowledge.rules, knowledge.federation, clients, knowledge.parameters, trials
+    )
 
 
-def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
+def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
     """Return a client's part of the sum of a round: its clipped gradients or its clipped update.
 
     Canaries that are planted at it are included.
@@ -35,52 +37,59 @@ def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) ->
     worlds: bool [T], only for the target client: False where a trial trains on D'.
     Returns: float64 [T, P].
     """
-    if seen.rules.scheme.privacy.unit == "client":
+    if knowledge.rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
 
-        own = client_level.contribution(seen, client, worlds)
+        own = client_level.contribution(knowledge, client, worlds)
     else:
-        target = seen.game.record, seen.game.replacement
+        target = knowledge.game.record, knowledge.game.replacement
         own = clean_sum(
-            seen.federation, client, seen.parameters, *target, worlds, seen.participation
+            knowledge.federation,
+            client,
+            knowledge.parameters,
+            *target,
+            worlds,
+            knowledge.participation,
         )
-    added = _canaries(seen, {client})
+    added = _canaries(knowledge, {client})
     return own if added is None else own + added
 
 
-def challenge_contributions(seen: KnownRound) -> tuple[Tensor, Tensor]:
+def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     """Return the target's part of the sum under D and under D': float64 [T, P], twice.
 
     It is a record's clipped gradients or a client's clipped updates, by the unit of privacy. It is
     0 where it is public that the target's client does not join.
     """
-    game, scheme = seen.game, seen.rules.scheme
+    game, scheme = knowledge.game, knowledge.rules.scheme
     if game.target_client not in scheme.participation.participants(game.round):
-        nothing = torch.zeros_like(seen.parameters, dtype=torch.float64)
+        nothing = torch.zeros_like(knowledge.parameters, dtype=torch.float64)
         return nothing, nothing.clone()
     if scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
 
-        return client_level.challenge_contributions(seen)
-    return challenge_gradients(seen.federation, seen.parameters, game.the_record, game.replacement)
+        return client_level.challenge_contributions(knowledge)
+    return challenge_gradients(
+        knowledge.federation, knowledge.parameters, game.the_record, game.replacement
+    )
 
 
-def common_part(seen: KnownRound, clients: Collection[int]) -> Tensor:
+def common_part(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
     """Return what some clients add to a sum in both worlds, float64 [T, P].
 
     The target record is left out. The target client's other records, and canaries, are included.
     """
-    federation, game = seen.federation, seen.game
-    if seen.rules.scheme.privacy.unit == "client":
+    federation, game = knowledge.federation, knowledge.game
+    if knowledge.rules.scheme.privacy.unit == "client":
         from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
 
-        common = client_level.total(seen, set(clients) - {game.target_client})
+        common = client_level.total(knowledge, set(clients) - {game.target_client})
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
         positions = np.flatnonzero(inside)
-        common = federation.clipped_sum(seen.parameters, positions, seen.participation)
-    added = _canaries(seen, clients)
+        common = federation.clipped_sum(knowledge.parameters, positions, knowledge.participation)
+    added = _canaries(knowledge, clients)
     return common if added is None else common + added
 
 

@@ -19,7 +19,7 @@ from fedsim.game.local_training import alike, clip, planned, trained, updates
 from fedsim.privacy.mechanism import Neighbouring
 
 
-def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
+def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
     """Return a client's part of the sum of a round: 0 where it takes no part.
 
     worlds: bool [T], for the target client: where False, all its data are missing or replaced. None
@@ -27,18 +27,18 @@ def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) ->
     Returns: float64 [T, P], each row of norm at most C.
     Raises FloatingPointError if the client's training diverges.
     """
-    joins = None if seen.participation is None else seen.participation[:, client, None]
+    joins = None if knowledge.participation is None else knowledge.participation[:, client, None]
     if joins is not None and not bool(joins.any()):
-        return torch.zeros_like(seen.parameters, dtype=torch.float64)
+        return torch.zeros_like(knowledge.parameters, dtype=torch.float64)
     if worlds is None:
-        sent = cohort.sent(seen, client)
+        sent = cohort.sent(knowledge, client)
     else:
-        present, absent = challenge_contributions(seen)
+        present, absent = challenge_contributions(knowledge)
         sent = torch.where(worlds[:, None], present, absent)
     return sent if joins is None else sent * joins
 
 
-def challenge_contributions(seen: KnownRound) -> tuple[Tensor, Tensor]:
+def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     """Return the target client's message under D and under D', if it takes part.
 
     Under D' a client without data sends 0 (add-remove). A client whose data are replaced trains on
@@ -46,24 +46,28 @@ def challenge_contributions(seen: KnownRound) -> tuple[Tensor, Tensor]:
 
     Returns: float64 [T, P], twice.
     """
-    federation, client, scheme = seen.federation, seen.game.target_client, seen.rules.scheme
-    present = cohort.sent(seen, client)
+    federation, client, scheme = (
+        knowledge.federation,
+        knowledge.game.target_client,
+        knowledge.rules.scheme,
+    )
+    present = cohort.sent(knowledge, client)
     if scheme.privacy.neighbouring is not Neighbouring.REPLACE:
         return present, torch.zeros_like(present)
     records = federation.pool(replacements(federation, client))
-    plan = planned(seen.rules, client, seen.game, len(records[1]))
-    update = updates(scheme.training, federation, seen.parameters, *records, [plan])
+    plan = planned(knowledge.rules, client, knowledge.game, len(records[1]))
+    update = updates(scheme.training, federation, knowledge.parameters, *records, [plan])
     return present, clip(update[0], scheme.training.clipping_norm)
 
 
-def total(seen: KnownRound, clients: Collection[int]) -> Tensor:
+def total(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
     """Return what some clients add to the sum together, float64 [T, P]."""
-    parameters, participation = seen.parameters, seen.participation
+    parameters, participation = knowledge.parameters, knowledge.participation
     added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
     joins = None if participation is None else participation.any(0).tolist()
     training = [client for client in clients if joins is None or joins[client]]
-    for batch in alike(seen.federation, training, parameters):
-        sent = clip(trained(seen, batch), seen.rules.scheme.training.clipping_norm)
+    for batch in alike(knowledge.federation, training, parameters):
+        sent = clip(trained(knowledge, batch), knowledge.rules.scheme.training.clipping_norm)
         if participation is not None:
             sent = sent * participation[:, batch].T[:, :, None]
         added += sent.sum(0)

@@ -27,14 +27,14 @@ class _Cohort:
     parameters: Tensor | None = None
     trained: dict[int, Tensor] = field(default_factory=dict)
 
-    def is_of(self, seen: KnownRound) -> bool:
+    def is_of(self, knowledge: KnownRound) -> bool:
         """Return whether a client's message equals the one that the others trained for."""
-        played_with = seen.rules, id(seen.federation)
-        game = seen.game.round, seen.game.trials
+        played_with = knowledge.rules, id(knowledge.federation)
+        game = knowledge.game.round, knowledge.game.trials
         if self.parameters is None:
-            self.played_with, self.parameters, self.game = played_with, seen.parameters, game
+            self.played_with, self.parameters, self.game = played_with, knowledge.parameters, game
         same = self.game == game and self.played_with == played_with
-        return same and self.parameters.equal(seen.parameters)
+        return same and self.parameters.equal(knowledge.parameters)
 
 
 _PLAYED: ContextVar[_Cohort | None] = ContextVar("played", default=None)
@@ -50,32 +50,32 @@ def played(clients: Iterable[int]) -> Iterator[None]:
         _PLAYED.reset(token)
 
 
-def sent(seen: KnownRound, client: int) -> Tensor:
+def sent(knowledge: KnownRound, client: int) -> Tensor:
     """Return a client's message from its own data, float64 [T, P].
 
     Raises FloatingPointError if a client's training diverges.
     """
     cohort = _PLAYED.get()
-    if cohort is None or not cohort.is_of(seen):
-        (update,) = local_training.trained(seen, [client])
+    if cohort is None or not cohort.is_of(knowledge):
+        (update,) = local_training.trained(knowledge, [client])
     else:
         if client not in cohort.trained:
-            _train_with(cohort, seen, client)
+            _train_with(cohort, knowledge, client)
         update = cohort.trained.pop(client)
     # Clipped one by one, so that an update that is not finite fails only its own client.
-    return local_training.clip(update, seen.rules.scheme.training.clipping_norm)
+    return local_training.clip(update, knowledge.rules.scheme.training.clipping_norm)
 
 
-def _train_with(cohort: _Cohort, seen: KnownRound, client: int) -> None:
+def _train_with(cohort: _Cohort, knowledge: KnownRound, client: int) -> None:
     """Train a client, and waiting clients that fit into one batch with it."""
     waiting = cohort.waiting | {client}
-    groups = local_training.alike(seen.federation, waiting, seen.parameters)
+    groups = local_training.alike(knowledge.federation, waiting, knowledge.parameters)
     batch = next(group for group in groups if client in group)
     try:
-        updates = local_training.trained(seen, batch)
+        updates = local_training.trained(knowledge, batch)
     except FloatingPointError:
         # One client's training diverges: from now on each client trains, and fails, by itself.
         cohort.waiting, batch = set(), [client]
-        updates = local_training.trained(seen, batch)
+        updates = local_training.trained(knowledge, batch)
     cohort.trained |= dict(zip(batch, updates, strict=True))
     cohort.waiting -= set(batch)

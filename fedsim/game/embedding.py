@@ -24,7 +24,7 @@ BLOCK_SCALARS = 2**20
 
 @torch.no_grad()
 def embed(
-    known: Federation, features: npt.NDArray[np.float32], parameters: Tensor
+    loaded: Federation, features: npt.NDArray[np.float32], parameters: Tensor
 ) -> npt.NDArray[np.float32]:
     """Return the input of the model's last linear layer, float32 [N, E].
 
@@ -32,7 +32,7 @@ def embed(
     parameters: [P], of one model.
     Raises InputError if the model has no linear layer, or uses the last one more than once.
     """
-    model = copy.deepcopy(known.model).to(parameters.device)
+    model = copy.deepcopy(loaded.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))
     model.load_state_dict(values, strict=False)
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
@@ -41,22 +41,22 @@ def embed(
             'challenge.space is "embedding", the input of the last linear layer, but the model has '
             'no linear layer; set challenge.space = "features"'
         )
-    seen: list[Tensor] = []
-    linear[-1].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
+    last_inputs: list[Tensor] = []
+    linear[-1].register_forward_pre_hook(lambda layer, inputs: last_inputs.append(inputs[0]))
     embedded = []
     at_once = max(1, BLOCK_SCALARS // features[:1].size)
     for part in slices(len(features), at_once):
         with one_thread():
             model(torch.tensor(features[part]).to(parameters.device))
-        if len(seen) != 1:
+        if len(last_inputs) != 1:
             raise InputError(
                 'challenge.space is "embedding", but the model uses its last linear layer '
-                f'{len(seen)} times for a record; set challenge.space = "features"'
+                f'{len(last_inputs)} times for a record; set challenge.space = "features"'
             )
-        embedded.append(seen.pop().flatten(1).float().cpu().numpy())
+        embedded.append(last_inputs.pop().flatten(1).float().cpu().numpy())
     return np.concatenate(embedded)
 
 
-def initial_parameters(rules: GameRules, known: Federation) -> Tensor:
+def initial_parameters(rules: GameRules, loaded: Federation) -> Tensor:
     """Return theta_0 of trial 0, float32 [P], on the CPU, so that all parties compute the same."""
-    return federation.initial_parameters(rules, known, range(1))[0]
+    return federation.initial_parameters(rules, loaded, range(1))[0]

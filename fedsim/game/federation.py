@@ -270,27 +270,27 @@ def load(config: Config, client: int | None = None) -> Federation:
         config.run.precision,
         exact=config.privacy.noise_source == "system",
     )
-    known = Federation(split, client_of, model, clipper, where, copies=config.challenge.copies)
-    return _with_challenge(config.game, known)
+    loaded = Federation(split, client_of, model, clipper, where, copies=config.challenge.copies)
+    return _with_challenge(config.game, loaded)
 
 
-def initial_parameters(rules: GameRules, known: Federation, trials: range) -> Tensor:
+def initial_parameters(rules: GameRules, loaded: Federation, trials: range) -> Tensor:
     """Return theta_0 of some trials by model.initialisation: float32 [T, P], on the CPU."""
-    if known.start is not None:
-        return known.start.expand(len(trials), -1).contiguous()
+    if loaded.start is not None:
+        return loaded.start.expand(len(trials), -1).contiguous()
     return models.initial_parameters(
-        partial(build_model, rules, known.split.dataset), rules.seed, rules.trials.streams(trials)
+        partial(build_model, rules, loaded.split.dataset), rules.seed, rules.trials.streams(trials)
     )
 
 
-def _with_challenge(rules: GameRules, known: Federation) -> Federation:
+def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
     """Return the federation with its first model and a crafted target. Raises InputError.
 
     The crafted target may depend on the first model, but not the reverse.
     """
-    challenge, client_of = rules.challenge, known.client_of
+    challenge, client_of = rules.challenge, loaded.client_of
     if challenge.kind == "record" and rules.model.initialisation == "random":
-        return known
+        return loaded
     from fedsim.game import crafting  # noqa: PLC0415  (only for audits)
 
     record, neighbouring = challenge.record, rules.scheme.privacy.neighbouring
@@ -298,8 +298,8 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         record = crafting.place(
             challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
         )
-    theta = initial_parameters(rules, known, range(1))[0]
-    host = known.on_cpu()
+    theta = initial_parameters(rules, loaded, range(1))[0]
+    host = loaded.on_cpu()
     if rules.model.initialisation == "worst-case":
         from fedsim.learning.training import fitting  # noqa: PLC0415  (only for audits)
 
@@ -307,23 +307,23 @@ def _with_challenge(rules: GameRules, known: Federation) -> Federation:
         with device.one_thread():
             theta = fitting.fitted(host.model, theta, *host.members(others))
     if rules.model.initialisation != "random":
-        known = replace(known, start=theta)
+        loaded = replace(loaded, start=theta)
     if challenge.kind == "record":
-        return known
+        return loaded
     if challenge.kind == "gradient":
         direction = crafting.direction(
             challenge.coordinate, neighbouring, rules.data_seed, record, theta.numel()
         )
-        return replace(known, crafted=direction)
+        return replace(loaded, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         with device.one_thread():
             return host.logits(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
 
-    crafted = crafting.craft(rules, known.split, record, outputs)
+    crafted = crafting.craft(rules, loaded.split, record, outputs)
     replaced = neighbouring is Neighbouring.REPLACE
-    split = crafting.Planted.of(known.split, crafted, replaced)
-    return replace(known, split=split, crafted=crafted)
+    split = crafting.Planted.of(loaded.split, crafted, replaced)
+    return replace(loaded, split=split, crafted=crafted)
 
 
 def memory_limit(limit: int | None, where: torch.device) -> int:

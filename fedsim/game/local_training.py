@@ -102,17 +102,19 @@ def updates(
     return update.unflatten(0, (len(plans), trials))
 
 
-def trained(seen: KnownRound, clients: Sequence[int]) -> Tensor:
+def trained(knowledge: KnownRound, clients: Sequence[int]) -> Tensor:
     """Return the `updates` of some `alike` clients from their own records: float64 [m, T, P]."""
-    federation = seen.federation
+    federation = knowledge.federation
     owned = [federation.owned_by(client) for client in clients]
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
-        plan = planned(seen.rules, client, seen.game, len(positions))
+        plan = planned(knowledge.rules, client, knowledge.game, len(positions))
         plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
         before += len(positions)
     records = federation.members(np.concatenate(owned))
-    return updates(seen.rules.scheme.training, federation, seen.parameters, *records, plans)
+    return updates(
+        knowledge.rules.scheme.training, federation, knowledge.parameters, *records, plans
+    )
 
 
 def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:

@@ -80,7 +80,7 @@ class VantageBounds:
         theorem2_rho_alpha: the paper's printed value, which is not a bound.
         yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
         note: what this vantage point sees, in words.
-        risks: for each of `risks.BASELINES`: it, and the largest success of any attack from it.
+        risks: for each baseline: it, and the largest success of any attack from it.
     """
 
     trust: Trust
@@ -252,12 +252,16 @@ def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> 
 
 
 def vantage_bounds(
-    releases: Releases, delta: float, trust: Trust | None = None
+    releases: Releases,
+    delta: float,
+    trust: Trust | None = None,
+    baselines: Sequence[float] = risks.BASELINES,
 ) -> list[VantageBounds]:
     """Return the limits at every vantage point.
 
     delta: in (0, 1).
     trust: another trust model to assume; None keeps the releases' own.
+    baselines: success of attacks without the release, in (0, 1).
     """
     releases = releases if trust is None else releases.under(trust)
     clients = releases.joining_rate * releases.clients
@@ -285,7 +289,7 @@ def vantage_bounds(
                 theorem2_rho_alpha=bound.theorem2_rho_alpha,
                 yeom_bound=bound.yeom_bound,
                 note=note,
-                risks=risks.success_by_baseline(mechanism),
+                risks=risks.success_by_baseline(mechanism, baselines),
             )
         )
     return rows

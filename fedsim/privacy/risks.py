@@ -14,6 +14,8 @@ Sources:
     risks in differential privacy", 2025 (arXiv 2507.06969): success by baseline.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
@@ -69,10 +71,12 @@ def success(mechanism: Mechanism, baseline: float) -> float:
     return float(true_positives(mechanism, [baseline])[0])
 
 
-def success_by_baseline(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
-    """Return each of `BASELINES` with the largest success of any attack from it."""
-    largest = true_positives(mechanism, BASELINES)
-    return tuple(zip(BASELINES, map(float, largest), strict=True))
+def success_by_baseline(
+    mechanism: Mechanism, baselines: Sequence[float] = BASELINES
+) -> tuple[tuple[float, float], ...]:
+    """Return each baseline with the largest success of any attack from it."""
+    largest = true_positives(mechanism, baselines)
+    return tuple(zip(baselines, map(float, largest), strict=True))
 
 
 def _below(rate: float, epsilons: Floats, deltas: Floats) -> float:

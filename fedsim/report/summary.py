@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -67,14 +68,15 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
     yield Text(f"\n{measure(report)} {worths_in_full(report)}; intervals at {_level(report)}")
 
 
-def _checks(report: Report) -> Iterator[Text]:
+def _checks(report: Report) -> Iterator[RenderableType]:
     """Yield how many checks passed, and each of the others."""
     checks = first.checks(report)
     yield Text(f"\n{counted(checks)}")
     for each in checks:
         if each.mark is not PASSED:
             colour = terminal.COLOURS.get(each.mark.kind, "bold")
-            yield Text.assemble("  ", (each.mark.text, colour), f": {each.text}")
+            line = Text.assemble((each.mark.text, colour), f": {each.text}")
+            yield Padding(line, (0, 0, 0, 2))
 
 
 def _level(report: Report) -> str:

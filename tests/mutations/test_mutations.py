@@ -135,7 +135,7 @@ def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(
     [({}, 40, 0.9), ({"audit.mode": "oracle"}, 200, 0.3)],
     ids=["participant", "oracle"],
 )
-def test_noise_that_falls_as_short_as_an_honest_audit_would_have_seen_is_convicted(
+def test_noise_that_falls_as_short_as_an_honest_audit_would_have_noticed_is_convicted(
     changes: dict[str, Any], trials: int, least: float, tmp_path: Path
 ) -> None:
     """With 95 %: fewer than six of eight are an accident of one in two hundred."""

@@ -1,6 +1,6 @@
 """The verdict of a run at each vantage: the measurement beside what theory allows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fedsim.audits.results.numbers import Ends, Real
@@ -228,6 +228,9 @@ class Towards:
     """Belief bound of this epsilon."""
     rho_alpha: Real
     """Advantage that no adversary exceeds."""
+    risks: list[tuple[Real, Real]] = field(default_factory=list)
+    """Success of an attack without the release, and its largest success with it; only of the
+    worst-off client."""
 
 
 @dataclass(frozen=True)

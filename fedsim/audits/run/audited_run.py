@@ -19,7 +19,7 @@ from fedsim.config import Config
 from fedsim.federation.runs import precision, spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.identifiability import Bounds, VantageBounds
 from fedsim.privacy.mechanism import Mechanism
@@ -124,12 +124,19 @@ class AuditedRun:
         """What theory allows at the configured vantage."""
         return identifiability.bounds(self.mechanism, self.delta, self.config.privacy.accountant)
 
+    @property
+    def baselines(self) -> list[float]:
+        """Successes of attacks without the release: the usual ones and the configured one."""
+        return sorted({*risks.BASELINES, self.config.privacy.baseline_risk}, reverse=True)
+
     @cached_property
     def vantage_bounds(self) -> list[VantageBounds]:
         """What theory allows at every vantage."""
         return [
             row if self.config.training.clipping else replace(row, note=cautions.UNCLIPPED)
-            for row in identifiability.vantage_bounds(self.releases, self.delta)
+            for row in identifiability.vantage_bounds(
+                self.releases, self.delta, baselines=self.baselines
+            )
         ]
 
     @cached_property

@@ -6,6 +6,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results.verdicts import Change, Towards
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.config.targets import KEYS
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
@@ -59,11 +60,8 @@ def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
 def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
     """Return what the changed experiment would release; None if the configuration refuses it."""
     noise: dict[str, Scalar] = {
+        **dict.fromkeys(KEYS, 0.0),
         "privacy.noise-multiplier": run.noise_multiplier,
-        "privacy.rho-beta": 0.0,
-        "privacy.rho-alpha": 0.0,
-        "privacy.epsilon": 0.0,
-        "privacy.mutual-information": 0.0,
         "training.rounds": run.rounds,
     }
     try:

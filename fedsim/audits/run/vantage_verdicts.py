@@ -10,6 +10,7 @@ the best check of `fedsim.audits.run.alarms`, since any of them raises the alarm
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import logit
@@ -38,7 +39,7 @@ from fedsim.audits.results.verdicts import (
 from fedsim.audits.run import detectable, lowering
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.game.observers import at_server
-from fedsim.privacy import identifiability
+from fedsim.privacy import identifiability, risks
 from fedsim.privacy.trust.model import Vantage
 
 FIRST = {"above": 0, "no-limit": 1}
@@ -106,10 +107,11 @@ def _allowed(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) 
         passed=identifiability.tail_limit(mechanism, row.epsilon) if finite else 1.0,
         epsilon=row.epsilon,
         delta=run.delta,
-        worst=(
+        worst=replace(
             Towards(vantage.value, row.epsilon, row.rho_beta, row.rho_alpha)
             if worst == mechanism
-            else lowering.towards(vantage, worst, run.delta)
+            else lowering.towards(vantage, worst, run.delta),
+            risks=list(risks.success_by_baseline(worst, run.baselines)),
         ),
     )
 

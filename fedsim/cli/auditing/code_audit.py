@@ -27,7 +27,7 @@ from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document.wording import would_have_seen
+from fedsim.report.document.wording import would_have_noticed
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
@@ -148,7 +148,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("Two worlds", _worlds(outcome)),
     ]
     if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
-        rows.append(("Sees", would_have_seen(outcome.seen_below)))
+        rows.append(("Sees", would_have_noticed(outcome.seen_below)))
     if outcome.contradictory:
         rows.append(("Contradiction", CONTRADICTION))
     return rows
@@ -343,7 +343,7 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
         f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){epsilon}"
     )
     detects = (
-        f"This audit would have seen noise below {noise.seen_below:.3g} of the configured "
+        f"This audit would have noticed less than {noise.seen_below:.3g} of the configured "
         f"noise in {SEEN:.0%} of cases."
     )
     return [("Noise", least), ("Sees", detects)]
@@ -383,7 +383,7 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
         )
     detects = (
         f"The loop returned {returned}. By theory, {trials} trials convict it in {POWER:.0%} of "
-        f"cases if {fault}. By measurement, they would have convicted noise below "
-        f"{power.share:.3g} of the noise that it had."
+        f"cases if {fault}. By measurement, they would have noticed less "
+        f"than {power.share:.3g} of the noise that it had."
     )
     return [("Sees", detects), ("To see more", more)]

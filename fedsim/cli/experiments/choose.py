@@ -1,13 +1,17 @@
 """`fedsim choose`: the noise that meets a limit on the adversary."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedsim import config as configuration
+from fedsim.cli.experiments.elsewhere import Settings
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.theory.options import BaselineRisk, MaxRisk
+from fedsim.config import Config, Scalar
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
@@ -26,6 +30,8 @@ def choose(
     max_advantage: Annotated[
         float | None, typer.Option(help="Limit on the adversary's advantage over guessing, 0 to 1.")
     ] = None,
+    max_risk: MaxRisk = None,
+    baseline_risk: BaselineRisk = None,
     min_accuracy: Annotated[
         float | None, typer.Option(help="Least accuracy of the model, 0 to 1.")
     ] = None,
@@ -44,6 +50,7 @@ def choose(
         int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
     ] = None,
     set_: SetOption = None,
+    workers: Settings = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -71,16 +78,18 @@ def choose(
 
     console = Terminal(stderr=True, quiet=quiet)
     request = Request(
-        limit=choosing.limit(max_belief, max_advantage),
+        limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
         against=against,
         over=grid.axes(over or ()),
         trials=trials,
         common=configuration.parse_overrides(set_),
     )
-    result, directory = choosing.carry_out(
-        request, out, lambda values: configuration.load(config_file, values, "experiment"), console
-    )
+
+    def load(values: Mapping[str, Scalar]) -> Config:
+        return configuration.load(config_file, values, "experiment")
+
+    result, directory = choosing.carry_out(request, out, load, console, workers)
     if json_:
         print_json(choose_report.document(result))
     else:

@@ -22,8 +22,12 @@ Workers = Annotated[
     int | None,
     typer.Option(metavar="N", help="Train batches of trials in N processes of this machine."),
 ]
-
-
+Settings = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Try N settings at once, each in a process of this machine."
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Train them with the workers of this Dask scheduler."),

@@ -7,6 +7,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.cli.experiments.elsewhere import Settings
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading
@@ -34,10 +35,11 @@ def sweep(
         ),
     ] = None,
     set_: SetOption = None,
+    workers: Settings = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Run an experiment for every combination of settings, one after the other, and compare.
+    """Run an experiment for every combination of settings, and compare.
 
     The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
     `fedsim choose` picks one of the settings by a limit.
@@ -61,7 +63,7 @@ def sweep(
             "fedsim sweep needs --over KEY=V1,V2,..., for example --over run.seed=0,1,2"
         )
     varied, common = grids.axes(axes), configuration.parse_overrides(set_)
-    outcomes = api_studies.swept(config_file, varied, out, common, console).outcomes
+    outcomes = api_studies.swept(config_file, varied, out, common, console, workers).outcomes
     console.print(sweeps.table(outcomes))
     for sentence in recommendation.sentences(outcomes):
         console.print(sentence, highlight=False)

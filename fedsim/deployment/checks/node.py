@@ -207,12 +207,12 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
     except InputError as error:
         yield "budget", WRONG, str(error)
         return
-    seen: list[Answer] = []
+    promised: list[Answer] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
-        seen += mine
+        promised += mine
         charged = any(answer.charged or answer.measured for answer in mine)
-        after = client_ledger.epsilon(seen, terms.delta_limit)
+        after = client_ledger.epsilon(promised, terms.delta_limit)
         rounds = len({answer.round for answer in mine if not answer.measured})
         trials = len({trial for answer in mine for trial in answer.trial_numbers})
         cost = f"epsilon {after:.4g} after it" if charged else "nothing charged"
@@ -221,7 +221,7 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
             f"{trials}; {cost}"
         )
         yield "answered", OK if charged else NOTE, message
-    spent, limit = client_ledger.epsilon(seen, terms.delta_limit), terms.epsilon_limit
+    spent, limit = client_ledger.epsilon(promised, terms.delta_limit), terms.epsilon_limit
     at = f"at delta {terms.delta_limit:g}"
     if EXPERIMENT in terms.kinds:
         yield "budget", NOTE, f"nothing is charged, since consent has '{EXPERIMENT}'"

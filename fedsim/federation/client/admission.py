@@ -90,7 +90,7 @@ def check(received: Received) -> None:
     terms = consent.terms(received.context.node_config)
     if terms is None:
         return
-    config, request, known = received.config, received.request, received.known
+    config, request, loaded = received.config, received.request, received.loaded
     _check_place(received)
     if config.trials.count > terms.max_trials:
         raise RefusedError(
@@ -98,7 +98,7 @@ def check(received: Received) -> None:
             f"{terms.max_trials}, and every trial is one more training; to agree, set "
             f"{MAX_TRIALS} = {config.trials.count} in the node's config"
         )
-    _check_role(config.run.job, request, known, received.partition)
+    _check_role(config.run.job, request, loaded, received.partition)
     expected = agreed_noise(terms, received.context)
     if expected is None:
         expected = privacy.noise_multiplier(config.scheme)
@@ -110,7 +110,7 @@ def check(received: Received) -> None:
     _check_arrays(received)
     integers = config.federation.trust.model.summed_securely
     if integers and consent.EXPERIMENT not in terms.kinds:
-        grid = fixed_point.agreed(config.scheme, expected, models.size(known.model))
+        grid = fixed_point.agreed(config.scheme, expected, models.size(loaded.model))
         steps = config.training.rounds * config.trials.count
         try:
             fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
@@ -278,7 +278,7 @@ def _check_place(received: Received) -> None:
         )
 
 
-def _check_role(job: str, request: Request, known: Federation, partition: int) -> None:
+def _check_role(job: str, request: Request, loaded: Federation, partition: int) -> None:
     """Raise RefusedError unless a client may have the requested role for the requested record."""
     role, record = request.role, request.record
     if role not in ROLES:
@@ -289,7 +289,7 @@ def _check_role(job: str, request: Request, known: Federation, partition: int) -
             f"the role is '{role}' and the record {record}, but a training has no target and no "
             "adversary"
         )
-    own, target = record in known.owned_by(partition), request.target_client == partition
+    own, target = record in loaded.owned_by(partition), request.target_client == partition
     if role == Role.ADVERSARY and (own or target):
         raise RefusedError(
             "this node is asked to be the adversary of its own records, but an adversary must not "
@@ -302,7 +302,7 @@ def _check_role(job: str, request: Request, known: Federation, partition: int) -
 def _check_arrays(received: Received) -> None:
     """Raise RefusedError unless the model has the run's shape and finite values in the range."""
     message, request = received.message, received.request
-    shape = (request.trials, models.size(received.known.model))
+    shape = (request.trials, models.size(received.loaded.model))
     try:
         check_array(message, messages.MODEL, [shape], np.float32)
         if messages.WORLDS in message.content:
@@ -325,9 +325,9 @@ def _experiment(context: Context) -> str:
     return _digest(json.dumps(dict(context.run_config), sort_keys=True).encode())
 
 
-def records_digest(known: Federation, partition: int) -> str:
+def records_digest(loaded: Federation, partition: int) -> str:
     """Return a digest of a client's records in the run, for its own ledger."""
-    own = known.split.members_records.take(known.owned_by(partition))
+    own = loaded.split.members_records.take(loaded.owned_by(partition))
     return _digest(own.features.tobytes() + own.labels.tobytes())
 
 

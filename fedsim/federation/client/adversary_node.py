@@ -61,7 +61,7 @@ def follow(
         else:
             of_round = KnownRound(
                 received.config.game,
-                received.known,
+                received.loaded,
                 received.request.game,
                 parameters,
                 taking_part,
@@ -74,7 +74,7 @@ def follow(
 
 def conclude(received: Received) -> None:
     """Learn from the last aggregate and attack the final model."""
-    context, config, known = received.context, received.config, received.known
+    context, config, loaded = received.context, received.config, received.loaded
     request = received.request
     if _sees_own_rounds(received):
         memory = _since_own_round(received, received.model)
@@ -87,7 +87,7 @@ def conclude(received: Received) -> None:
         config.federation.vantage, config.audit.vantages
     ) and not released_model.why_not(config.scheme):
         game = request.game.at(request.round - 1)
-        step = released_model.attack(config.game, known, game, received.model)
+        step = released_model.attack(config.game, loaded, game, received.model)
         arrays = {name.replace("_", "-"): array for name, array in step.items()}
         node_memory.remember(context, RELEASED, arrays)
     if not consent.protects(context.node_config):
@@ -130,15 +130,15 @@ def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
     first = int(arrays.pop(PROGRESS)) if arrays else 0
     # A memory of other trials, or of an attempt that got further, does not count.
     if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
-        memory = Memory.from_arrays(arrays, received.known.device)
+        memory = Memory.from_arrays(arrays, received.loaded.device)
         before = torch.tensor(kept["model"]).to(model)
     else:  # the adversary knows the initial model, even where it does not join the first round
         first, memory = 1, Memory.empty(request.trials)
-        before = initial_parameters(config.game, received.known, request.trial_numbers).to(model)
+        before = initial_parameters(config.game, received.loaded, request.trial_numbers).to(model)
     game, rounds = request.game.at(first), request.round - first
     if not rounds:
         return memory
-    return own_rounds.observe(memory, config.game, received.known, game, before, model, rounds)
+    return own_rounds.observe(memory, config.game, received.loaded, game, before, model, rounds)
 
 
 def _follows_losses(received: Received) -> bool:
@@ -149,13 +149,13 @@ def _follows_losses(received: Received) -> bool:
 
 def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     """Return the scores of attacks on the final model, which read losses without noise."""
-    config, known, trials = received.config, received.known, received.request.trial_numbers
+    config, loaded, trials = received.config, received.loaded, received.request.trial_numbers
     model = received.model
     losses = bool(membership_attacks.chosen(config.audit.attacks))
-    attack = participant.infer_membership(known, _target(received), model, losses=losses)
+    attack = participant.infer_membership(loaded, _target(received), model, losses=losses)
     if _follows_losses(received) and (watched := _watch_losses(received, model)) is not None:
         attack[LOSS_TRAJECTORY] = watched
-    scores = released_model.poison_scores(config.game, known, trials, model)
+    scores = released_model.poison_scores(config.game, loaded, trials, model)
     if scores is not None:
         attack[POISON_SCORES] = scores
     return attack
@@ -164,7 +164,7 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
 def _target(received: Received) -> npt.NDArray[np.intp]:
     """Return the positions in D of the target's records: one, or all of a client's."""
     if received.config.privacy.unit == "client":
-        return received.known.owned_by(received.request.target_client)
+        return received.loaded.owned_by(received.request.target_client)
     return np.asarray([received.request.record])
 
 
@@ -178,7 +178,7 @@ def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[n
     seen = 0 if before is None else before.shape[1]
     if seen != request.round - 1:
         return None
-    column = participant.challenge_loss(received.known, _target(received), parameters)
+    column = participant.challenge_loss(received.loaded, _target(received), parameters)
     losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
     node_memory.remember(context, LOSSES, {"losses": losses})
     return losses
@@ -193,7 +193,7 @@ def _waits(federation: FederationConfig) -> bool:
 
 def _recall(received: Received) -> Memory:
     """Return the memory after this message's aggregate; an empty memory in the first round."""
-    request, known = received.request, received.known
+    request, loaded = received.request, received.loaded
     if request.round == 1:
         return Memory.empty(request.trials)
     arrays = node_memory.recall(received.context, MEMORY)
@@ -203,7 +203,7 @@ def _recall(received: Received) -> Memory:
             f"the adversary's state is of round {last}, but the message is of round "
             f"{request.round}: its Flower state was lost between rounds; start the run again"
         )
-    memory = Memory.from_arrays(arrays, known.device)
+    memory = Memory.from_arrays(arrays, loaded.device)
     if _waits(received.config.federation):
         memory = _expect_late(memory, received)
     return participant.observe(memory, received.array(messages.AGGREGATE))
@@ -212,7 +212,7 @@ def _recall(received: Received) -> Memory:
 def _expect_late(memory: Memory, received: Received) -> Memory:
     """Form the hypotheses about the previous aggregate, whose participants the message names."""
     message, context = received.message, received.context
-    config, known = received.config, received.known
+    config, loaded = received.config, received.loaded
     own = received.partition
     before = replace(received.request, round=received.request.round - 1)
     awaiting = node_memory.recall(context, AWAITING)
@@ -220,14 +220,14 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
     disclosed: dict[str, npt.NDArray[Any]] = {}
     if messages.DISCLOSED in message.content:
         disclosed = messages.arrays_of(messages.array_records(message.content)[messages.DISCLOSED])
-    contribution = torch.tensor(awaiting["message"]).to(known.device)
+    contribution = torch.tensor(awaiting["message"]).to(loaded.device)
     for disclosed_noise in disclosed.values():
-        contribution = contribution + torch.tensor(disclosed_noise).to(known.device)
+        contribution = contribution + torch.tensor(disclosed_noise).to(loaded.device)
     unknown = config.federation.trust.model.unknown_noise(
         Vantage.PARTICIPANT, clients, before.target_client, own, {int(name) for name in disclosed}
     )
-    model = torch.tensor(awaiting["model"]).to(known.device)
-    of_round = KnownRound.drawn(config.game, known, before.game, model)
+    model = torch.tensor(awaiting["model"]).to(loaded.device)
+    of_round = KnownRound.drawn(config.game, loaded, before.game, model)
     return participant.expect(
         memory,
         of_round,

@@ -69,9 +69,9 @@ def check(node: Mapping[str, Scalar], epsilon: float) -> None:
         )
 
 
-def held_back(whole: Federation, known: Federation, partition: int) -> Positions:
+def held_back(whole: Federation, loaded: Federation, partition: int) -> Positions:
     """Return the positions in D of the records that a client holds back."""
-    return np.setdiff1d(whole.owned_by(partition), known.owned_by(partition))
+    return np.setdiff1d(whole.owned_by(partition), loaded.owned_by(partition))
 
 
 def agreed(node: Mapping[str, Scalar], name: str, most: float = math.inf) -> float:

@@ -19,7 +19,7 @@ class Received:
         message: as received.
         context: the node's Flower context, whose state is the memory.
         config: the experiment.
-        known: the federation's data as the node trains on them.
+        loaded: the federation's data as the node trains on them.
         whole: the same data with the records that the client holds back from every training.
         request: the scalar part of the message.
     """
@@ -27,7 +27,7 @@ class Received:
     message: Message
     context: Context
     config: Config
-    known: Federation
+    loaded: Federation
     whole: Federation
     request: Request
 
@@ -43,4 +43,4 @@ class Received:
     def array(self, name: str) -> torch.Tensor:
         """Return the only array of a record, on the federation's device."""
         record = messages.array_records(self.message.content)[name]
-        return torch.tensor(messages.only(record)).to(self.known.device, non_blocking=True)
+        return torch.tensor(messages.only(record)).to(self.loaded.device, non_blocking=True)

@@ -25,7 +25,7 @@ def measures(message: Message, context: Context) -> Message:
     Raises RefusedError if the owner did not agree, or the run does not plan the request.
     """
     received = prepared(message, context)
-    config, classes = received.config, received.known.split.dataset.classes
+    config, classes = received.config, received.loaded.split.dataset.classes
     epsilon = config.federation.measures_epsilon
     if config.run.job != "training" or not epsilon:
         raise RefusedError(
@@ -74,17 +74,17 @@ def _enter(received: Received) -> None:
 
 
 def _confusion(received: Received, classes: int) -> list[list[int]]:
-    known = received.known
-    back = holding_back.held_back(received.whole, known, received.partition)
+    loaded = received.loaded
+    back = holding_back.held_back(received.whole, loaded, received.partition)
     if not len(back):
         return [[0] * classes for _ in range(classes)]
-    features, labels = known.members(back)
+    features, labels = loaded.members(back)
     # One record at a time: the rounding of a kernel depends on the number of rows. A hostile
     # server's model could enlarge such a difference, so that the absence of one record would move
     # other records between cells, which the noise does not cover.
     outputs = torch.cat(
         [
-            evaluation.logits(known.model, received.model, one.clone())[0]
+            evaluation.logits(loaded.model, received.model, one.clone())[0]
             for one in features.split(1)
         ]
     )

@@ -30,16 +30,16 @@ def prepared(message: Message, context: Context) -> Received:
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
     consent.check(context.node_config, admission.needed(config, request, partition))
-    whole = known = known_to(config, partition)
+    whole = loaded = known_to(config, partition)
     node, share = context.node_config, config.federation.measures_share
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
         from fedsim.federation.client import holding_back  # noqa: PLC0415  (trainings only)
 
         holding_back.check(node, config.federation.measures_epsilon)
-        known = holding_back.trained_on(whole, partition, node, share, config.run.seed)
-    received = Received(message, context, config, known, whole, request)
+        loaded = holding_back.trained_on(whole, partition, node, share, config.run.seed)
+    received = Received(message, context, config, loaded, whole, request)
     admission.check(received)
-    if received.known.device.type == "cpu":
+    if received.loaded.device.type == "cpu":
         device.single_threaded_kernels()
     return received
 

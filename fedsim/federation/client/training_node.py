@@ -97,7 +97,7 @@ def train(message: Message, context: Context) -> Message:
         return _without_joining(received, parameters, start)
     # Draw the coins of each local step once: a seed must not be reused.
     coins = [
-        coins_of(config.game, received.known, request.game, step)
+        coins_of(config.game, received.loaded, request.game, step)
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
@@ -141,7 +141,7 @@ def _without_joining(received: Received, parameters: torch.Tensor, start: float)
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
         sent = torch.zeros_like(parameters, dtype=torch.float64)
-        coins = coins_of(received.config.game, received.known, request.game)
+        coins = coins_of(received.config.game, received.loaded, request.game)
         adversary_node.follow(received, parameters, sent, coins)
     seconds = _seconds(received.context, start)
     return messages.reply(
@@ -236,7 +236,7 @@ def _contribution(
 
     With masks the part has one sum for each candidate. With a grid it is rounded to the grid.
     """
-    known, request, game = received.known, received.request, received.request.game
+    loaded, request, game = received.loaded, received.request, received.request.game
     partition = received.partition
     target_client = request.role == Role.TARGET_CLIENT
     has_worlds = target_client and messages.WORLDS in received.message.content
@@ -246,13 +246,13 @@ def _contribution(
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
         if masks is not None:
             replacement = game.replacement if target_client else None
-            return candidate_sums(known, partition, model, masks, replacement)
+            return candidate_sums(loaded, partition, model, masks, replacement)
         known_round = _known_round(received, model, coins[step - 1])
         total = contribution(known_round, partition, worlds)
         if planted is not None:
             from fedsim.game.canary import added  # noqa: PLC0415  (canaries only)
 
-            total = total + added(planted, known, model, request.trial_numbers, request.round)
+            total = total + added(planted, loaded, model, request.trial_numbers, request.round)
         return total if grid is None else grid.nearest(total)
 
     return contributed
@@ -262,7 +262,7 @@ def _known_round(
     received: Received, model: torch.Tensor, coins: torch.Tensor | None = None
 ) -> KnownRound:
     game = received.request.game
-    return KnownRound(received.config.game, received.known, game, model, coins)
+    return KnownRound(received.config.game, received.loaded, game, model, coins)
 
 
 def _planted(received: Received) -> "Canaries | None":
@@ -309,7 +309,7 @@ def _candidate_masks(received: Received) -> Bools | None:
         return None
     return candidate_masks(
         config.game,
-        received.known,
+        received.loaded,
         received.partition,
         request.game.record if request.role == Role.TARGET_CLIENT else None,
         request.game.replacement,
@@ -328,7 +328,7 @@ def _noise_std(received: Received, grid: FixedPoint | None) -> torch.Tensor:
         if scheme.privacy.sensitivity == "local":
             return std * received.array(messages.SENSITIVITY)
         std *= sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
-    return torch.full((request.trials,), std, dtype=torch.float64, device=received.known.device)
+    return torch.full((request.trials,), std, dtype=torch.float64, device=received.loaded.device)
 
 
 def disclosed(
@@ -345,7 +345,7 @@ def disclosed(
     noises: the noise of each step, [T, P]; empty where no noise is disclosed.
     masks: the records of each candidate; None without candidates.
     """
-    known, request = received.known, received.request
+    loaded, request = received.loaded, received.request
     if not at_server.seat(received.config.audit.mode).reads_noise:
         if request.role != Role.COLLUDER or not noises:
             return {}
@@ -353,7 +353,7 @@ def disclosed(
         return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
     measured = _measurement(received, parameters, taking_part, noises)
     if masks is not None and request.role == Role.TARGET_CLIENT:
-        (column,) = (known.owned_by(received.partition) == request.record).nonzero()[0]
+        (column,) = (loaded.owned_by(received.partition) == request.record).nonzero()[0]
         measured["membership"] = torch.from_numpy(masks[:, column])
     if not measured:
         return {}
@@ -395,7 +395,7 @@ def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRe
     measured = gradient_distances(
         config.game,
         config.audit.bayesian_pairs,
-        received.known,
+        received.loaded,
         received.partition,
         parameters[:evaluated],
         request.trial_numbers[:evaluated],

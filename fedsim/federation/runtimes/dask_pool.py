@@ -16,7 +16,7 @@ from adversaries.errors import InputError
 from fedsim.common import installation
 from fedsim.config import Scalar
 from fedsim.config.campaign import RunConfig
-from fedsim.federation.runtimes.batch_task import Done, Task
+from fedsim.federation.runtimes.pools import Given, Result
 
 PATIENCE = 60.0
 """Seconds for the scheduler to answer, and for its first worker to join."""
@@ -110,8 +110,8 @@ class DaskPool:
         """Return the keys that differ in a worker's configuration: a worker has one core."""
         return {"run.threads": run.threads or 1}
 
-    def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
-        return self._executor.submit(train, task, key=name)
+    def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
+        return self._executor.submit(work, task, key=name)
 
     def repeated(self) -> Sequence[str]:
         """Return the names of tasks whose worker was lost since the last call."""

@@ -10,17 +10,19 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from fedsim.common import device
 from fedsim.config import Scalar
 from fedsim.config.campaign import RunConfig
-from fedsim.federation.runtimes.batch_task import Done, Task
 from fedsim.game.federation import memory_limit
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 class Pool(Protocol):
@@ -36,7 +38,7 @@ class Pool(Protocol):
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         """Return the keys that differ in a worker's configuration: its share of its machine."""
 
-    def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
+    def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
         """Submit a task to a worker; the name is unique."""
 
     def repeated(self) -> Sequence[str]:
@@ -54,8 +56,14 @@ class LocalPool:
 
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: int, pinned: bool = False) -> None:
+        """Start the processes.
+
+        Args:
+            workers: their number, at least 1.
+            pinned: whether each keeps to its own cores, if their number is not in its tasks.
+        """
+        self.workers, self._pinned = workers, pinned
         # One more task waits, so that no worker does.
         self.width = workers + 1
         self._others = set(multiprocessing.active_children())
@@ -71,12 +79,12 @@ class LocalPool:
             own["run.max-memory"] = f"{memory_limit(run.memory_limit, where) // sharing}B"
         return own
 
-    def submit(self, train: Callable[[Task], Done], task: Task, name: str) -> Future[Done]:
+    def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
         try:
-            return self._executor.submit(train, task)
+            return self._executor.submit(work, task)
         except BrokenProcessPool as error:
             # A worker died since the last result: this task is lost like those in the pool.
-            lost: Future[Done] = Future()
+            lost: Future[Result] = Future()
             lost.set_exception(error)
             return lost
 
@@ -99,9 +107,18 @@ class LocalPool:
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
+        cores = _cores(self.workers) if self._pinned else []
         return ProcessPoolExecutor(
-            self.workers, context, _begin, (context.Value("i", 0), _visible_gpus())
+            self.workers, context, _begin, (context.Value("i", 0), _visible_gpus(), cores)
         )
+
+
+def _cores(workers: int) -> list[list[int]]:
+    """Return each worker's share of the cores; nothing where the system cannot limit a process."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[turn::workers] or [cores[turn % len(cores)]] for turn in range(workers)]
 
 
 def _visible_gpus() -> list[str]:
@@ -110,14 +127,16 @@ def _visible_gpus() -> list[str]:
     return list(map(str, range(torch.cuda.device_count())))
 
 
-def _begin(counter: Any, gpus: list[str]) -> None:
-    """Turn a process into a worker with a GPU, which ignores Ctrl-C and ends with its parent."""
+def _begin(counter: Any, gpus: list[str], cores: list[list[int]]) -> None:
+    """Make a process a worker with its GPU or cores, which ends with its parent, not by Ctrl-C."""
     # The command handles Ctrl-C, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with counter.get_lock():
         turn, counter.value = counter.value, counter.value + 1
     if gpus:  # CUDA reads the variable at its first use
         os.environ[VISIBLE] = gpus[turn % len(gpus)]
+    if cores:  # before torch starts its threads
+        os.sched_setaffinity(0, cores[turn % len(cores)])
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -259,8 +259,8 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
         return np.full(noise_std.shape, np.inf)
     parts = 1
     if config.privacy.unit == "record":
-        known = federation.load(config)
-        parts += len(known.owned_by(partition)) if len(known.client_of) else config.data.records
+        loaded = federation.load(config)
+        parts += len(loaded.owned_by(partition)) if len(loaded.client_of) else config.data.records
         if partition == batch.challenge.client:
             parts += config.scheme.copies
     if config.canaries.count:

@@ -75,7 +75,7 @@ Trainer = Callable[[Campaign, range], None]
 
 
 def train_here(
-    grid: Grid, auditors: Auditors, known: Federation, campaign: Campaign, trials: range
+    grid: Grid, auditors: Auditors, loaded: Federation, campaign: Campaign, trials: range
 ) -> None:
     """Train one batch of trials on the nodes of a grid. Each round is charged before it leaves."""
     strategy = DPSGD(
@@ -85,14 +85,16 @@ def train_here(
         campaign.directory.log_event,
         auditors,
     )
-    campaign.keep(trials, train(grid, strategy, known, campaign.directory.log_event))
+    campaign.keep(trials, train(grid, strategy, loaded, campaign.directory.log_event))
 
 
-def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..., None]) -> Arrays:
+def train(
+    grid: Grid, strategy: DPSGD, loaded: Federation, log_event: Callable[..., None]
+) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
     config, trials = strategy.batch.config, strategy.batch.trials
-    theta = federation.initial_parameters(config.game, known, trials)
-    held_out, task = known.held_out(), tasks.task_of(known.model)
+    theta = federation.initial_parameters(config.game, loaded, trials)
+    held_out, task = loaded.held_out(), tasks.task_of(loaded.model)
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
     final: dict[str, npt.NDArray[np.float64]] = {}
@@ -103,20 +105,20 @@ def train(grid: Grid, strategy: DPSGD, known: Federation, log_event: Callable[..
         utility = {}
         spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
         if evaluated:
-            parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(known.device)
-            loss, scores = known.evaluate(parameters, *held_out)
-            mean = partial(task.mean, known.model, features=held_out[0])
+            parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(loaded.device)
+            loss, scores = loaded.evaluate(parameters, *held_out)
+            mean = partial(task.mean, loaded.model, features=held_out[0])
             losses.append(mean(loss).cpu().numpy())
             accuracies.append(mean(scores).cpu().numpy())
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-            utility |= known.baseline | {"task": task.name}
+            utility |= loaded.baseline | {"task": task.name}
             if server_round == strategy.last_round:
-                measures = known.measures(parameters)
+                measures = loaded.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in measures.items()})
                 utility |= model_training.of_final(measures)
         if server_round in looked_at:
-            first = torch.tensor(messages.only(arrays)[:1]).to(known.device)
-            by_client.append(simulated_utility.measure(config.game, known, first, server_round))
+            first = torch.tensor(messages.only(arrays)[:1]).to(loaded.device)
+            by_client.append(simulated_utility.measure(config.game, loaded, first, server_round))
         log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
         )

@@ -93,7 +93,7 @@ class ResumableDPSGD(DPSGD):
         return release
 
 
-def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) -> torch.Tensor:
+def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -> torch.Tensor:
     """Train the remaining rounds of a model; return the final model, [P].
 
     Raises InputError if the directory is damaged, or the remaining rounds exceed the budget.
@@ -115,7 +115,7 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
     strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
     theta = (
-        federation.initial_parameters(config.game, known, once).numpy()
+        federation.initial_parameters(config.game, loaded, once).numpy()
         if left_off is None
         else left_off.model
     )
@@ -125,14 +125,14 @@ def train(grid: Grid, plan: Plan, known: Federation, directory: RunDirectory) ->
         messages.array_record(parameters=theta),
         num_rounds=plan.rounds - done,
         timeout=config.federation.timeout,
-        evaluate_fn=_after_round(strategy, known, directory),
+        evaluate_fn=_after_round(strategy, loaded, directory),
     )
     auditors.dismiss(grid, DISMISS_TIMEOUT)
     directory.log_event(phase="batch", trials=[0, 1])
     final = (
         theta if result.arrays is None or not len(result.arrays) else messages.only(result.arrays)
     )
-    noisy_measures.ask(grid, batch, final, known.split.dataset.classes, directory)
+    noisy_measures.ask(grid, batch, final, loaded.split.dataset.classes, directory)
     return torch.tensor(final[0])
 
 
@@ -144,39 +144,39 @@ RECORDS_CLIPPED = 200
 """Largest number of held-out records whose gradients are compared with the clipping norm."""
 
 
-def _measured(known: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
+def _measured(loaded: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
     """Return the measures of a model on the held-out records, by its task.
 
     parameters: [1, P].
     last: whether this is the final model, which has more measures.
     """
-    task, model = task_of(known.model), known.model
-    features, labels = known.held_out()
-    outputs = known.outputs(parameters, features)
+    task, model = task_of(loaded.model), loaded.model
+    features, labels = loaded.held_out()
+    outputs = loaded.outputs(parameters, features)
     loss = task.loss(outputs.double(), labels[None])
     means = {"loss": loss, "accuracy": task.score(outputs, labels[None])}
     utility: dict[str, object] = {
         name: float(task.mean(model, values, features)) for name, values in means.items()
     }
-    utility |= known.baseline | {"task": task.name}
+    utility |= loaded.baseline | {"task": task.name}
     utility |= of_final(task.of_trials(lambda: outputs, labels))
     if last:
         utility |= task.of_model(model, outputs[0], features, labels)
     return utility
 
 
-def clipped_share(known: Federation, parameters: torch.Tensor) -> float:
+def clipped_share(loaded: Federation, parameters: torch.Tensor) -> float:
     """Return the share of public records whose gradient is longer than the clipping norm.
 
     The share among the clients' own records is private.
 
     parameters: [1, P].
     """
-    features, labels = (each[:RECORDS_CLIPPED] for each in known.held_out())
-    groups = torch.arange(len(labels), device=known.device)[None, :, None]
-    lengths = known.clipper.clipped_distances(parameters, features, labels, groups)
+    features, labels = (each[:RECORDS_CLIPPED] for each in loaded.held_out())
+    groups = torch.arange(len(labels), device=loaded.device)[None, :, None]
+    lengths = loaded.clipper.clipped_distances(parameters, features, labels, groups)
     # A clipped gradient is a little shorter than the norm (`clipped_block.MARGIN`).
-    return float((lengths > (1 - 1e-4) * known.clipper.clipping_norm).double().mean())
+    return float((lengths > (1 - 1e-4) * loaded.clipper.clipping_norm).double().mean())
 
 
 def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
@@ -193,10 +193,10 @@ def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
 
 
 def _after_round(
-    strategy: ResumableDPSGD, known: Federation, directory: RunDirectory
+    strategy: ResumableDPSGD, loaded: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
     """Return the function that writes the state after a round and logs the model's quality."""
-    every, held_out = strategy.batch.config.run.checkpoint_every, known.held_out()
+    every, held_out = strategy.batch.config.run.checkpoint_every, loaded.held_out()
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
@@ -208,11 +208,11 @@ def _after_round(
             checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
         utility: dict[str, object] = {}
         if len(held_out[1]):
-            parameters = torch.tensor(messages.only(arrays)).to(known.device)
+            parameters = torch.tensor(messages.only(arrays)).to(loaded.device)
             last = number == strategy.last_round
-            utility = _measured(known, parameters, last)
+            utility = _measured(loaded, parameters, last)
             if last and strategy.batch.config.privacy.unit == "record":
-                utility["clipped"] = clipped_share(known, parameters)
+                utility["clipped"] = clipped_share(loaded, parameters)
         noise: dict[str, object] = {}
         if server_round and strategy.noise is not None:
             noise["noise_at_most"] = strategy.noise.limits(ALARM_CONFIDENCE)

@@ -81,10 +81,10 @@ class Observations:
         config = self._batch.config
         if not config.canaries.count:
             return
-        known = federation.load(config)
+        loaded = federation.load(config)
         sent = torch.tensor(round.model), torch.tensor(release.aggregate), after
-        placed = (each.to(known.device) for each in sent)
-        scores: Array = one_run.scores(config.game, known, *placed).cpu().numpy()
+        placed = (each.to(loaded.device) for each in sent)
+        scores: Array = one_run.scores(config.game, loaded, *placed).cpu().numpy()
         before = self._canary_scores
         self._canary_scores = scores if before is None else before + scores
 

@@ -77,12 +77,12 @@ class Plan:
         Raises InputError if one example does not fit.
         """
         config = self.config
-        known = federation.load(config)
-        if not len(known.client_of):  # clients have their own records, and the server has none
-            return known
+        loaded = federation.load(config)
+        if not len(loaded.client_of):  # clients have their own records, and the server has none
+            return loaded
         sampled = config.training.sampling_rate < 1
-        known.cut(config.trials.batch, sampled, config.candidates)
-        return known
+        loaded.cut(config.trials.batch, sampled, config.candidates)
+        return loaded
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Search for the target, and return the run directory, which is created if missing."""

@@ -33,7 +33,7 @@ def rounds(last: int) -> list[int]:
     return np.unique(np.linspace(0, last, POINTS + 1).round().astype(int)).tolist()
 
 
-def measure(rules: GameRules, known: Federation, model: Tensor, round: int) -> dict[str, Floats]:
+def measure(rules: GameRules, loaded: Federation, model: Tensor, round: int) -> dict[str, Floats]:
     """Return the accuracy of a model, and of the clients' own models after it.
 
     model: the model of the first trial, float32 [1, P].
@@ -43,28 +43,28 @@ def measure(rules: GameRules, known: Federation, model: Tensor, round: int) -> d
     a client's model before it is clipped and summed.
     """
     looked_at = clients(rules.scheme.federation.clients)
-    owned = [known.owned_by(client) for client in looked_at]
-    _, correct = known.evaluate(model, *known.members(np.concatenate(owned)))
+    owned = [loaded.owned_by(client) for client in looked_at]
+    _, correct = loaded.evaluate(model, *loaded.members(np.concatenate(owned)))
     hits = correct[0].cpu().numpy().astype(np.float64)
     starts = np.cumsum([0, *map(len, owned)])[:-1]
     sizes = np.array([len(mine) for mine in owned])
     means = np.add.reduceat(hits, starts) / sizes
     arrays = {"client_accuracies": means[None], "client_weights": (sizes / sizes.sum())[None]}
     if rules.scheme.privacy.unit == "client":
-        arrays["own_model_accuracies"] = _own_models(rules, known, model, round, looked_at)[None]
+        arrays["own_model_accuracies"] = _own_models(rules, loaded, model, round, looked_at)[None]
     return arrays
 
 
 def _own_models(
-    rules: GameRules, known: Federation, model: Tensor, round: int, looked_at: list[int]
+    rules: GameRules, loaded: Federation, model: Tensor, round: int, looked_at: list[int]
 ) -> Floats:
     """Return the accuracy of clients' own models on the held-out records, [c]."""
     accuracies = np.empty(len(looked_at))
     game = RoundGame(round + 1, range(1), 0.0, -1, None, None)
-    for group in local_training.alike(known, looked_at, model):
-        updates = local_training.trained(KnownRound(rules, known, game, model), group)
+    for group in local_training.alike(loaded, looked_at, model):
+        updates = local_training.trained(KnownRound(rules, loaded, game, model), group)
         own = (model.double() - updates[:, 0]).float()
-        _, correct = known.evaluate(own, *known.held_out())
+        _, correct = loaded.evaluate(own, *loaded.held_out())
         accuracies[np.searchsorted(looked_at, group)] = correct.double().mean(1).cpu().numpy()
     return accuracies
 

@@ -24,22 +24,22 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
     """
     totals: dict[int, Tensor] = {}
     previous: dict[int, ObservedRound] = {}
-    config, known = None, None
+    config, loaded = None, None
     for observed in rounds:
         first = observed.mechanism.get("request.first-trial")
         if not isinstance(first, int) or "parameters" not in observed.model:
             raise not_of_an_auditor(observed)
         if config is None:
             config = _recorded(observed, data_root)
-            known = federation_of(config) if needs_data(config.canaries) else None
+            loaded = federation_of(config) if needs_data(config.canaries) else None
         before = previous.get(first)
         if before is not None and observed.round <= before.round:
             totals.pop(first, None)  # the batch of trials began again
         elif before is not None and observed.round == before.round + 1 and "sum" in observed.model:
-            place = torch.device("cpu") if known is None else known.device
+            place = torch.device("cpu") if loaded is None else loaded.device
             sent = before.model["parameters"], observed.model["sum"], observed.model["parameters"]
             scored = scores(
-                config.game, known, *(torch.tensor(array).to(place) for array in sent)
+                config.game, loaded, *(torch.tensor(array).to(place) for array in sent)
             ).cpu()
             totals[first] = totals[first] + scored if first in totals else scored
         previous[first] = observed

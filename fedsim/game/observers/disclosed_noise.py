@@ -60,9 +60,9 @@ def measure(
             scores = [signal / unknown.noise_std**2 for signal in heard[vantage]]
             ratios = ratio_of_scores(scores, sampling_rate, sensitivity)
         else:
-            seen = taking_part * torch.where(worlds, 1, 2)
+            drawn = taking_part * torch.where(worlds, 1, 2)
             ratios = ratio_without_noise(
-                seen, present_norm, absent_norm, sensitivity, sampling_rate
+                drawn, present_norm, absent_norm, sensitivity, sampling_rate
             )
         return Step(ratios, sensitivity, unknown.noise_std, present_norm, absent_norm)
 

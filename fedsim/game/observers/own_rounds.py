@@ -40,15 +40,15 @@ def observe(
     """
     step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = _path(rules, federation, game, start, end, rounds)
-    known, difference = torch.zeros_like(end).double(), torch.zeros_like(end).double()
+    shared, difference = torch.zeros_like(end).double(), torch.zeros_like(end).double()
     for place, model in enumerate(path):
         common, present, _ = sums(rules, federation, game.at(game.round + place), model)
-        known += common
+        shared += common
         difference += present
     # `sums` includes the target with weight q.
     update = difference / (rounds * rules.scheme.participation.rate)
     std = noise_std(rules.scheme, game.noise_multiplier, update, game.round) * rounds**0.5
-    expected = hypotheses(known, update, None, std, rules.scheme.participation.rate, rounds)
+    expected = hypotheses(shared, update, None, std, rules.scheme.participation.rate, rounds)
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
     # Evidence that arrives only at the end is in the column of the last round.
     silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
@@ -74,9 +74,9 @@ def _path(
     step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = [start]
     for place in range(rounds):
-        known, present, _ = sums(rules, federation, game.at(game.round + place), path[-1])
+        shared, present, _ = sums(rules, federation, game.at(game.round + place), path[-1])
         # Halfway between the two worlds.
-        path.append((path[-1].double() - step * (known + present / 2)).float())
+        path.append((path[-1].double() - step * (shared + present / 2)).float())
     surprise = end.double() - path.pop().double()
     return [
         (model.double() + place / rounds * surprise).float() for place, model in enumerate(path)

@@ -37,7 +37,7 @@ from fedsim.privacy.trust.model import Vantage
 
 def expect(
     memory: Memory,
-    seen: KnownRound,
+    knowledge: KnownRound,
     adversary: int,
     own_message: Tensor,
     missing: Collection[int] = (),
@@ -52,18 +52,18 @@ def expect(
     unknown_shares: number of clients whose noise the adversary does not know; None: all others that
     join the round.
     """
-    scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
+    scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
     bound = summing.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
     multiplier = _unknown_multiplier(scheme, game, adversary, unknown_shares)
     if scheme.training.local_steps > 1:
-        known, difference = _replay(seen, adversary)
+        known, difference = _replay(knowledge, adversary)
         std = parameters.new_tensor(multiplier * bound, dtype=torch.float64)
         expected = of_local_steps(scheme, known + own_message, difference, std)
         return replace(memory, pending=expected, known=None, batch=None)
     # The part of the aggregate that both worlds share, and the target's part in each.
-    known = common_part(seen, set(range(scheme.federation.clients)) - {adversary, *missing})
+    known = common_part(knowledge, set(range(scheme.federation.clients)) - {adversary, *missing})
     known += own_message
-    present, absent = challenge_contributions(seen)
+    present, absent = challenge_contributions(knowledge)
     if game.target_client in missing:
         present, absent = torch.zeros_like(present), torch.zeros_like(absent)
     pending = hypotheses(
@@ -75,7 +75,7 @@ def expect(
     )
     # With x^' where it surely takes part: the residual then differs by g - g' alone.
     common = known if scheme.participation.secret else known + absent
-    batch = _batch(scheme.privacy.unit, game, seen.participation)
+    batch = _batch(scheme.privacy.unit, game, knowledge.participation)
     return replace(memory, pending=pending, known=common.float(), batch=batch)
 
 
@@ -97,22 +97,22 @@ def _unknown_multiplier(
 
 
 def of_local_steps(
-    scheme: Scheme, known: Tensor, difference: Tensor, step_std: Tensor
+    scheme: Scheme, common: Tensor, difference: Tensor, step_std: Tensor
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
     The noise of all steps adds up, as if it had not moved later steps. A sampled record is in the
     sum as often as its coins say, each time with its mean gradient along the replay.
 
-    known: [T, P], the sum under D'.
+    common: [T, P], the sum under D'.
     difference: [T, P], expected part of D, all steps together.
     step_std: standard deviation of each step's noise, [T] or a scalar.
     """
     steps, rate = scheme.training.local_steps, scheme.participation.rate
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
-        return hypotheses(known, difference, None, noise_std)
-    return hypotheses(known, difference / (rate * steps), None, noise_std, rate, steps)
+        return hypotheses(common, difference, None, noise_std)
+    return hypotheses(common, difference / (rate * steps), None, noise_std, rate, steps)
 
 
 def _scale(sensitivity: str, bound: float, present: Tensor, absent: Tensor) -> Tensor:
@@ -131,24 +131,24 @@ def _batch(unit: str, game: RoundGame, taking_part: Tensor | None) -> Tensor | N
     return others.double()
 
 
-def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
+def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     """Return what the target client would send without noise under D and D': float64 [T, P], twice.
 
     They are sums over the local steps. Sampled records have their coins, except the target record:
     its coin is unknown, so that it takes part with weight q.
 
-    seen: the round, with the model at the start of the client's local steps.
+    knowledge: the round, with the model at the start of the client's local steps.
     """
-    federation, game, parameters = seen.federation, seen.game, seen.parameters
+    federation, game, parameters = knowledge.federation, knowledge.game, knowledge.parameters
     record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, along the axis of the trials.
     worlds = torch.arange(2 * trials, device=parameters.device) < trials
 
     def clean(theta: Tensor, step: int) -> Tensor:
-        coins = coins_of(seen.rules, federation, game, step)
+        coins = coins_of(knowledge.rules, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
-            coins[:, game.the_record] = seen.rules.scheme.participation.rate
+            coins[:, game.the_record] = knowledge.rules.scheme.participation.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
         return clean_sum(federation, client, theta, record, replacement, worlds, coins)
@@ -156,31 +156,31 @@ def replay_target(seen: KnownRound) -> tuple[Tensor, Tensor]:
     both = local_steps(
         clean,
         parameters.repeat(2, 1),
-        seen.rules.scheme.training.local_steps,
-        local_step_size(seen.rules.scheme, game.round),
+        knowledge.rules.scheme.training.local_steps,
+        local_step_size(knowledge.rules.scheme, game.round),
     )
     return both[:trials], both[trials:]
 
 
-def _replay(seen: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
+def _replay(knowledge: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
     """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'.
 
     The adversary does not see the models between a client's local steps. It replays them without
     noise, and treats the aggregate as Gaussian around their sums. The effect of a step's noise on
     later gradients is left out, so that this is an attack, not an exact posterior.
     """
-    scheme, game, parameters = seen.rules.scheme, seen.game, seen.parameters
+    scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
     steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
-    present, absent = replay_target(seen)
-    known = absent.clone()
+    present, absent = replay_target(knowledge)
+    common = absent.clone()
     for client in sorted(set(range(scheme.federation.clients)) - {adversary, game.target_client}):
 
         def sum_of(theta: Tensor, step: int, client: int = client) -> Tensor:
-            coins = coins_of(seen.rules, seen.federation, game, step)
-            return clean_sum(seen.federation, client, theta, participation=coins)
+            coins = coins_of(knowledge.rules, knowledge.federation, game, step)
+            return clean_sum(knowledge.federation, client, theta, participation=coins)
 
-        known += local_steps(sum_of, parameters, steps, step_size)
-    return known, present - absent
+        common += local_steps(sum_of, parameters, steps, step_size)
+    return common, present - absent
 
 
 def observe(memory: Memory, aggregate: Tensor) -> Memory:

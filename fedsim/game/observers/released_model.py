@@ -117,8 +117,8 @@ def attack(
     path = [theta]
     optimizer = ServerOptimizer(rules.scheme.training, participation.divisor)
     for round in range(1, rounds + 1):
-        known, present, absent = sums(rules, federation, game.at(round), path[-1])
-        middle = (known + (present + absent) / 2).float()
+        common, present, absent = sums(rules, federation, game.at(round), path[-1])
+        middle = (common + (present + absent) / 2).float()
         path.append(optimizer.step(path[-1], middle, round))
     # Bend them to end at the released model, and take each round's sums at the bent models.
     surprise = released.double() - path[-1].double()
@@ -129,8 +129,8 @@ def attack(
         model = path[round - 1]
         if bridged and round > 1:
             model = (model.double() + float(bridge[round - 2]) * surprise).float()
-        known, present, absent = sums(rules, federation, game.at(round), model)
-        observed -= weight * (known + (present + absent) / 2)
+        common, present, absent = sums(rules, federation, game.at(round), model)
+        observed -= weight * (common + (present + absent) / 2)
         difference += weight * (present - absent)
         std = noise_std(rules.scheme, game.noise_multiplier, present - absent, round)
         variance += weight**2 * std**2
@@ -152,11 +152,11 @@ def sums(
     parameters: float32 [T, P], models at the start of the round.
     Returns: float64 [T, P], three times; a sampled target counts with weight q.
     """
-    seen = KnownRound.drawn(rules, federation, game, parameters)
+    knowledge = KnownRound.drawn(rules, federation, game, parameters)
     rate = rules.scheme.participation.rate
-    known = common_part(seen, range(rules.scheme.federation.clients))
-    present, absent = challenge_contributions(seen)
-    return known, rate * present, rate * absent
+    common = common_part(knowledge, range(rules.scheme.federation.clients))
+    present, absent = challenge_contributions(knowledge)
+    return common, rate * present, rate * absent
 
 
 def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:

@@ -21,27 +21,29 @@ ROUNDING = 1e-5
 """Share of a clean float32 sum below which a difference may be rounding, and is no evidence."""
 
 
-def conclude(seen: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor) -> Step:
+def conclude(
+    knowledge: KnownRound, summed: Collection[int], noise_std: Tensor, message: Tensor
+) -> Step:
     """Return the server's evidence from one round, on the CPU.
 
     noise_std: standard deviation of the noise that the server does not know, float64 [T], 0 for
     none; of one step where clients take several.
     message: [T, P], the received message less the noise that was disclosed to the server.
     """
-    scheme, rate = seen.rules.scheme, seen.rules.scheme.participation.rate
+    scheme, rate = knowledge.rules.scheme, knowledge.rules.scheme.participation.rate
     if scheme.training.local_steps > 1:
-        with_record, known = replay_target(seen)
-        present, absent = with_record - known, torch.zeros_like(known)
-        expected = of_local_steps(scheme, known, present, noise_std)
+        with_record, common = replay_target(knowledge)
+        present, absent = with_record - common, torch.zeros_like(common)
+        expected = of_local_steps(scheme, common, present, noise_std)
     else:
-        known = common_part(seen, summed)
-        present, absent = challenge_contributions(seen)
+        common = common_part(knowledge, summed)
+        present, absent = challenge_contributions(knowledge)
         replaced = absent if scheme.privacy.neighbouring is Neighbouring.REPLACE else None
-        expected = hypotheses(known, present, replaced, noise_std, rate)
+        expected = hypotheses(common, present, replaced, noise_std, rate)
     if bool(noise_std.any()):
         ratios = log_likelihood_ratio(expected, message)
     else:
-        rest = message.double() - known
+        rest = message.double() - common
         distinguishable = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
         ratios = ratio_without_noise(
             _nearest(rest, present, absent, rate),

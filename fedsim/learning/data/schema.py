@@ -207,7 +207,7 @@ class Schema(Table):
                 f"schema has; it has {shortened(list(columns))}"
             )
         read = [column.read(name, columns[name]) for name, column in self.columns.items()]
-        problems = [problem for _, found in read for problem in found]
+        problems = [problem for _, own in read for problem in own]
         return np.concatenate([features for features, _ in read], axis=1), problems
 
     def texts(self, columns: Mapping[str, Sequence[str]], where: str) -> Sequence[str]:

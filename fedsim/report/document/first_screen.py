@@ -35,6 +35,7 @@ def check(
     report: Mapping[str, Any],
     fails: str | None = None,
     failed: str = "",
+    unknown: str = "",
 ) -> Check:
     """Return a check of a report by the condition that would shut a release gate.
 
@@ -45,6 +46,7 @@ def check(
         fails: condition that proves a failure. Without proof, a shut gate cannot tell. None: the
             same as `shuts`. "": no proof is possible.
         failed: sentence for a failed check; "" for `text`.
+        unknown: sentence for a check that cannot tell; "" for "It is open whether" before `text`.
     """
     shut = _complaint(shuts, report)
     if not shut:
@@ -52,7 +54,7 @@ def check(
     proof = shut if fails is None else fails and _complaint(fails, report)
     if proof and not proof.startswith("cannot tell"):
         return Check(FAILED, failed or text, shuts)
-    return Check(OPEN, f"Not shown: {text[:1].lower()}{text[1:]}", shuts)
+    return Check(OPEN, unknown or f"It is open whether {text[:1].lower()}{text[1:]}", shuts)
 
 
 def settled(passes: bool, text: str, failed: str) -> Check:
@@ -61,17 +63,18 @@ def settled(passes: bool, text: str, failed: str) -> Check:
 
 
 def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Check:
-    """Return the check that an audit would have seen noise below half of the claim.
+    """Return the check that an audit would have noticed less than half of the claimed noise.
 
-    An audit that would not have seen it has not failed; it cannot tell.
+    An audit that would not have noticed it has not failed; it cannot tell.
 
     Args:
         path: in report.json, of the largest share of the claimed noise that the audit would have
-            seen.
+            noticed.
         what: subject of the sentence.
     """
-    text = f"{what} would have seen noise below half of what is claimed."
-    return check(text, f"{path} < {HALF}", report, fails="")
+    text = f"{what} would have noticed less than half of the claimed noise."
+    missed = f"{what} might not have noticed it if half of the claimed noise had been missing."
+    return check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
 
 
 def _complaint(condition: str, report: Mapping[str, Any]) -> str:

@@ -109,8 +109,8 @@ def at_least(epsilon: float) -> str:
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
 
-def would_have_seen(share: float | None, what: str = "audit") -> str:
-    """Return a sentence about the least shortfall of noise that an audit would have seen.
+def would_have_noticed(share: float | None, what: str = "audit") -> str:
+    """Return a sentence about the least shortfall of noise that an audit would have noticed.
 
     Args:
         share: largest share of the claimed noise that the audit would have noticed; None for no
@@ -124,5 +124,6 @@ def would_have_seen(share: float | None, what: str = "audit") -> str:
     # Rounded down, so that the sentence promises no more than what was computed.
     shown = math.floor(share * 1000) / 1000
     return (
-        f"With 95% probability, this {what} would have seen noise below {shown:.3f} of the claim."
+        f"If the noise had been less than {shown:.3f} of the claim, this {what} would have noticed "
+        "it with 95% probability."
     )

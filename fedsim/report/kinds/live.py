@@ -44,11 +44,12 @@ from fedsim.report.document.blocks import (
     Part,
     Prose,
     Table,
+    Words,
     tabulated,
 )
 from fedsim.report.document.first_screen import check, power
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent, would_have_seen
+from fedsim.report.document.wording import number, percent, would_have_noticed
 from fedsim.report.figures import belief_figures, training_figures
 
 Report = Mapping[str, Any]
@@ -113,7 +114,7 @@ def verdict(report: Report) -> str:
         )
     measured = state(report)
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
-        said.append(would_have_seen(report["seen_below"]))
+        said.append(would_have_noticed(report["seen_below"]))
     if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
         said.append("The auditor has not yet seen a whole round.")
     return " ".join(said)
@@ -221,7 +222,7 @@ def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
         ),
         table=_by_round(seen[-MOST:]) if seen else None,
         checks=_checks(report),
-        steps=[f"{words.advice.capitalize()}."],
+        steps=_steps(report, words),
         sign_off=first_screen.sign_off(
             data=f"what {facts['recorder']} saw of run {facts['run']}",
             date="",
@@ -231,6 +232,23 @@ def first(report: Report, seen: Sequence[Seen]) -> FirstScreen:
             ),
         ),
     )
+
+
+def _steps(report: Report, words: StateWords) -> list[Words]:
+    """Return what to do next; what would tell, if the audit cannot tell."""
+    if words is not CANNOT_TELL:
+        return [f"{words.advice.capitalize()}."]
+    steps: list[Words] = []
+    if report["empirical"] is None and report["trials"]:
+        steps.append(
+            'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
+            if report["one_world"]
+            else "Repeat the audit with --worlds RUN after the run: the worlds of its trials show "
+            "how often the auditor was right."
+        )
+    if report["bounds"] is None:
+        steps.append("Ask the server for the noise of every round: without it theory has no limit.")
+    return steps or ["Watch more rounds, or more trials."]
 
 
 def _bars(report: Report) -> list[Bar]:
@@ -297,7 +315,7 @@ def _checks(report: Report) -> list[Check]:
     ]
     if (bounds := report["bounds"]) is not None:
         if bounds["rho_alpha"] < 1:
-            text = "The interval of the measured advantage lies below the limit of theory."
+            text = "The measured advantage lies below the limit of theory."
             limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
             found.append(check(text, limit, report, fails=""))
         if np.isfinite(bounds["epsilon"]):

@@ -42,7 +42,7 @@ from fedsim.report.document.blocks import (
 )
 from fedsim.report.document.first_screen import FAILED, OPEN, check, power
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain, would_have_seen
+from fedsim.report.document.wording import DASH, number, percent, plain, would_have_noticed
 from fedsim.report.figures import belief_figures, training_figures
 
 Report = Mapping[str, Any]
@@ -98,7 +98,7 @@ def verdict(report: Report) -> str:
             f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
         )
     if state(report) is verdicts.NOT_CONTRADICTED:
-        said.append(would_have_seen(release["seen_below"]))
+        said.append(would_have_noticed(release["seen_below"]))
     if release is None and canary is None:
         said.append("Nothing could be measured from this vantage point.")
     return " ".join(said)

@@ -22,7 +22,7 @@ from fedsim.report.document.blocks import (
     Words,
 )
 from fedsim.report.document.first_screen import FAILED, NOT_STATED, OPEN, PASSED, check, power
-from fedsim.report.document.wording import number, percent, would_have_seen
+from fedsim.report.document.wording import number, percent, would_have_noticed
 from fedsim.report.sections import answer, lowering, vantage_words
 from fedsim.report.sections.facts import (
     advantage_limit,
@@ -169,7 +169,7 @@ def checks(report: Report) -> list[Check]:
     # The first is the worst: where it passes, all do.
     found += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
     if advantage_limit(report) < 1:
-        text = "The interval of the measured advantage lies below the limit of theory."
+        text = "The measured advantage lies below the limit of theory."
         found.append(check(text, f"advantage.high > {limit}", values, fails=""))
     if report.bounds.tight_epsilon < float("inf"):
         text = "All that was released costs no more than one training with a guarantee."
@@ -217,7 +217,7 @@ def _steps(report: Report) -> list[Words]:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
-            advice = f"{would_have_seen(verdict.seen_below)} More trials see smaller deviations."
+            advice = f"{would_have_noticed(verdict.seen_below)} More trials see smaller deviations."
         said.setdefault(advice, []).append(NAMES[verdict.vantage])
     found: list[Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in said.items()

@@ -30,24 +30,31 @@ def in_cases(baseline: float) -> str:
 
 
 def sentence(risks: Mapping[str, Risks]) -> str:
-    """Return the risk from a baseline of 1 in 1,000 as a sentence; "" if it is unknown.
+    """Return the risk from a baseline of 1 in 1,000 in sentences; "" if it is unknown.
 
     Args:
         risks: by whom they are: the server, a participant, and so on.
     """
-    limits: dict[str, list[str]] = {}
+    limits: dict[float, list[str]] = {}
     for name, pairs in risks.items():
         at_most = dict(pairs).get(EXAMPLE)
         if at_most is not None:
-            said = f"at most {at_most / EXAMPLE:.3g} of {1 / EXAMPLE:,.0f}"
-            limits.setdefault(said if at_most < 1 else "no limit", []).append(name)
+            limits.setdefault(at_most, []).append(name)
     if not limits:
         return ""
-    each = "; ".join(f"{said} for {' and '.join(names)}" for said, names in limits.items())
-    return (
-        f"An attempt about one person that succeeds in {in_cases(EXAMPLE)} cases without what the "
-        f"training discloses succeeds with it in: {each}."
-    )
+    cases = f"{1 / EXAMPLE:,.0f}"
+    sentences = [
+        "Suppose that somebody guesses right about one person in "
+        f"1 of {cases} cases without what the training discloses."
+    ]
+    for at_most, names in sorted(limits.items()):
+        who = " and ".join(names)
+        sentences.append(
+            f"With it, at most {at_most / EXAMPLE:.3g} of {cases} guesses are right for {who}."
+            if at_most < 1
+            else f"With it, nothing limits how many guesses are right for {who}."
+        )
+    return " ".join(sentences)
 
 
 def table(risks: Mapping[str, Risks]) -> Table:

@@ -16,7 +16,7 @@ from fedsim.audits.results.verdicts import (
     words_of,
 )
 from fedsim.report.document.blocks import Mark
-from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_seen
+from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_noticed
 from fedsim.report.sections.facts import TITLES, clients_of, is_clipped, is_pac, score_caution
 
 NAMES = {
@@ -380,7 +380,7 @@ def _power(report: Report, verdict: VantageVerdict) -> str:
         return ""
     # The audited vantage point measures the noise itself; elsewhere an attack counts decisions.
     configured = verdict.vantage == report.vantage
-    return would_have_seen(verdict.seen_below, "audit" if configured else "attack")
+    return would_have_noticed(verdict.seen_below, "audit" if configured else "attack")
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:

@@ -106,15 +106,15 @@ class AuditorCheck:
         allowed, level = percent(1 - self.confidence), percent(VERDICT_CONFIDENCE)
         claim = f"bounds may be above the truth in {allowed} of games"
         worst = max(self.results, key=lambda each: each.share)
-        seen = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
-        found = {
-            Validity.INVALID: f"They are in {seen}.",
-            Validity.VALID: f"They are in no more; the worst case is {seen}.",
-            Validity.CANNOT_TELL: f"The games cannot tell: they are in {seen}. Try more games.",
+        where = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
+        sentences = {
+            Validity.INVALID: f"They are in {where}.",
+            Validity.VALID: f"They are in no more; the worst case is {where}.",
+            Validity.CANNOT_TELL: f"The games cannot tell: they are in {where}. Try more games.",
         }
         stated = f"At its confidence of {self.confidence:g}, {claim}."
         verdict = f"{self.verdict.value.capitalize()} ({level} confidence)."
-        return f"{verdict} {stated} {found[self.verdict]}"
+        return f"{verdict} {stated} {sentences[self.verdict]}"
 
     def __repr__(self) -> str:
         from fedsim.report.document import terminal  # noqa: PLC0415
@@ -173,16 +173,18 @@ def check_auditor(
             f"{games} games of {trials} trials say nothing; give at least 100 games of 20 trials"
         )
     # Without a delta, a Gaussian has no finite epsilon that a bound could be above.
-    known = [game for game in GAMES if np.isfinite(game.epsilon(delta))]
-    level, results = 1 - (1 - VERDICT_CONFIDENCE) / len(known), list[GameResult]()
-    for game, generator in zip(known, np.random.default_rng(seed).spawn(len(known)), strict=True):
+    bounded = [game for game in GAMES if np.isfinite(game.epsilon(delta))]
+    level, results = 1 - (1 - VERDICT_CONFIDENCE) / len(bounded), list[GameResult]()
+    for game, generator in zip(
+        bounded, np.random.default_rng(seed).spawn(len(bounded)), strict=True
+    ):
         bounds, references = _bounds(auditor, game, generator, games, trials, delta, confidence)
         truth = game.epsilon(delta)
         above = int((bounds > truth + SLACK * max(1.0, truth)).sum())
         interval = clopper_pearson(above, games, level)
         medians = float(np.median(bounds)), float(np.median(references))
         results.append(GameResult(game.name, truth, games, above, interval, *medians))
-        report_progress(len(results) / len(known))
+        report_progress(len(results) / len(bounded))
     own_name = name or getattr(auditor, "__name__", "auditor")
     return AuditorCheck(own_name, confidence, delta, trials, results)
 

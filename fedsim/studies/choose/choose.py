@@ -24,7 +24,9 @@ from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.privacy.trust import Trust
 from fedsim.studies.choose.grid import Outcome
 
-BELIEF, ADVANTAGE = "privacy.rho-beta", "privacy.rho-alpha"
+BELIEF, ADVANTAGE, RISK = "privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"
+
+BASELINE = "privacy.baseline-risk"
 
 FACTORS, FEW_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 1.0, 2.0)
 """Multiples of the limit to try if only the noise varies, and if other keys vary too.
@@ -46,33 +48,59 @@ class Limit:
     """The limit on what the adversary achieves.
 
     Attributes:
-        key: `BELIEF`, a bound on its belief, which few trainings exceed (`tail_limit`); or
-            `ADVANTAGE`, a bound on its advantage over a coin.
+        key: `BELIEF`, a bound on its belief, which few trainings exceed (`tail_limit`);
+            `ADVANTAGE`, a bound on its advantage over a coin; or `RISK`, a bound on the success of
+            any attack.
+        baseline: success of the attack without the model, in (0, 1), for `RISK`.
 
     Raises:
-        InputError: the value is not between a coin's and certainty.
+        InputError: the value is not between success without the model and certainty.
     """
 
     key: str
     value: float
+    baseline: float = 0.001
 
     def __post_init__(self) -> None:
-        lowest = 0.5 if self.key == BELIEF else 0.0
-        if not lowest < self.value < 1:
-            name, example = ("belief", 0.75) if self.key == BELIEF else ("advantage", 0.2)
+        if not 0 < self.baseline < 1:
             raise InputError(
-                f"--max-{name} is {self.value:g}; give a number above {lowest:g} (a coin's) and "
-                f"below 1 (certainty), for example {example}"
+                f"--baseline-risk is {self.baseline:g}; give the success of an attack without the "
+                "model, above 0 and below 1, for example 0.001"
+            )
+        if not self._lowest < self.value < 1:
+            by = "success without the model" if self.key == RISK else "a coin's"
+            example = {BELIEF: 0.75, ADVANTAGE: 0.2, RISK: min(5 * self._lowest, 0.99)}[self.key]
+            raise InputError(
+                f"--max-{self.kind} is {self.value:g}; give a number above {self._lowest:g} ({by}) "
+                f"and below 1 (certainty), for example {example:g}"
             )
 
     @property
-    def kind(self) -> str:
-        """The limited quantity: "belief" or "advantage"."""
-        return "belief" if self.key == BELIEF else "advantage"
+    def _lowest(self) -> float:
+        return {BELIEF: 0.5, ADVANTAGE: 0.0, RISK: self.baseline}[self.key]
 
-    def met_by(self, bounds: Bounds | Towards) -> bool:
-        """Return whether theory's bounds are within the limit."""
-        bound = bounds.rho_beta if self.key == BELIEF else bounds.rho_alpha
+    @property
+    def kind(self) -> str:
+        """The limited quantity: "belief", "advantage" or "risk"."""
+        return {BELIEF: "belief", ADVANTAGE: "advantage", RISK: "risk"}[self.key]
+
+    @property
+    def settings(self) -> dict[str, Scalar]:
+        """Keys that every run of the search takes from the limit."""
+        return {BASELINE: self.baseline} if self.key == RISK else {}
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The limit as report.json has it: its value by its kind, and the baseline of a risk."""
+        return {self.kind: self.value} | ({"baseline": self.baseline} if self.settings else {})
+
+    def met_by(self, bounds: Bounds | Towards, risk: float) -> bool:
+        """Return whether theory's bounds are within the limit.
+
+        Args:
+            risk: largest success of an attack from the limit's baseline.
+        """
+        bound = {BELIEF: bounds.rho_beta, ADVANTAGE: bounds.rho_alpha, RISK: risk}[self.key]
         return bound <= self.value * (1 + 1e-8)  # the calibration finds noise to this precision
 
     def levels(self, factors: Sequence[float]) -> list[float]:
@@ -85,12 +113,15 @@ class Limit:
         for factor in factors:
             if self.key == BELIEF:
                 level = float(expit(factor * logit(self.value)))
-                coin = 0.5
-            else:
+            elif self.key == ADVANTAGE:
                 level = float(2 * ndtr(factor * ndtri((1 + self.value) / 2)) - 1)
-                coin = 0.0
-            level = self.value if factor == 1 else round(level, 4)
-            if coin < level < 1:
+            else:  # the trade-off curve of a Gaussian mechanism, as in `risks.true_positives`
+                start = ndtri(self.baseline)
+                level = float(ndtr(start + factor * (ndtri(self.value) - start)))
+            # A small risk has few digits after the point, so that its leading ones are kept.
+            rounded = float(f"{level:.4g}") if self.key == RISK else round(level, 4)
+            level = self.value if factor == 1 else rounded
+            if self._lowest < level < 1:
                 levels.add(level)
         return sorted(levels)
 
@@ -102,6 +133,7 @@ class Candidate:
     Attributes:
         noise_multiplier: nominal, as in `privacy.noise-multiplier`.
         tail_limit: upper bound on the share of trainings in which the belief exceeds rho_beta.
+        risk: largest success of any attack that succeeds in the limit's baseline without the model.
         accuracy_interval: of the mean accuracy; None for fewer than two trainings, or if all are
             equal.
         band: 5th and 95th percentile of a single training's accuracy; None if unknown.
@@ -114,6 +146,7 @@ class Candidate:
     rho_beta: float
     rho_alpha: float
     tail_limit: float
+    risk: float
     meets: bool
     accuracy: float | None
     accuracy_interval: Interval | None
@@ -237,6 +270,7 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
     worst = next(each.allowed.worst for each in report.verdicts if each.vantage == report.vantage)
     # The report's bounds hold for the target's client; another client may be worse off.
     weakest = worst if worst.rho_alpha > bounds.rho_alpha else bounds
+    risk = dict(worst.risks).get(limit.baseline, math.nan)
     together = 1 - (1 - measured.confidence) / settings
     return Candidate(
         name=outcome.point.name,
@@ -246,7 +280,8 @@ def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None
         rho_beta=weakest.rho_beta,
         rho_alpha=weakest.rho_alpha,
         tail_limit=bounds.tail_limit,
-        meets=limit.met_by(weakest),
+        risk=risk,
+        meets=limit.met_by(weakest, risk),
         accuracy=outcome.accuracy,
         accuracy_interval=outcome.accuracy_interval(together),
         trainings=len(outcome.accuracies),

@@ -32,7 +32,7 @@ from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.studies.choose import choose, choose_words, recommendation, sweep
-from fedsim.studies.choose.choose import Candidate
+from fedsim.studies.choose.choose import RISK, Candidate
 from fedsim.studies.choose.choose_search import KIND, Result
 
 CONFIG = "config.toml"
@@ -74,7 +74,7 @@ def document(result: Result) -> dict[str, Any]:
             "state": choice.state,
             "sentences": choose_words.sentences(result),
             "limit": {
-                request.limit.kind: request.limit.value,
+                **request.limit.numbers,
                 "tail_limit": choose_words.tail_limit(result),
                 "against": config.federation.vantage.value,
                 "trust": config.federation.trust.value,
@@ -111,6 +111,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
             "noise_multiplier": each and each.noise_multiplier,
             "right_at_most": each and each.right_at_most,
             "rho_beta": each and each.rho_beta,
+            "risk": each and each.risk,
             "meets_limit": each and each.meets,
             "chosen": each is not None and each is result.choice.chosen,
             "accuracy_low_together": ends and ends.low,
@@ -258,6 +259,7 @@ def _cells(result: Result) -> list[list[str]]:
                 number(each.epsilon),
                 percent(each.right_at_most),
                 ("meets" if each.meets else "exceeds")
+                + (f"\n(risk {percent(each.risk)})" if result.request.limit.key == RISK else "")
                 + ("\nCONTRADICTS THEORY" if each.alarm else ""),
                 _with_ends(percent(each.accuracy), span(ends, percent)),
                 DASH if least is None else f"{percent(least[1])}\n(class {shown(least[0])})",

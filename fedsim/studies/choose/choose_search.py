@@ -40,7 +40,7 @@ It is a constant, since a run with another value cannot be extended.
 OF_THE_QUESTION = (
     *("audit.", "challenge.", "data.", "report.", "federation.vantage", "federation.colluding"),
     *("privacy.accountant", "privacy.delta", "privacy.neighbouring", "privacy.sensitivity"),
-    "privacy.unit",
+    *("privacy.unit", choose.BASELINE),
 )
 """Prefixes of the keys that define the question: the target, the adversary and the confidence."""
 
@@ -85,6 +85,8 @@ class Request:
                 f"--set {aimed[0]} sets the noise, which fedsim choose searches for; leave "
                 "it out, or try several values with --over"
             )
+        if choose.BASELINE in self.common:
+            raise InputError(f"--set {choose.BASELINE}: give --baseline-risk, with --max-risk")
         if self.common.get("privacy.noise-source", "seed") != "seed":
             raise InputError(
                 "--set privacy.noise-source: fedsim choose draws the noise of its trials from the "
@@ -95,7 +97,7 @@ class Request:
     def asked(self) -> dict[str, Scalar]:
         """Changes to the configuration that is written for the chosen setting."""
         vantage = {} if self.against is None else {"federation.vantage": self.against.value}
-        return {**self.common, **vantage}
+        return {**self.common, **self.limit.settings, **vantage}
 
     @property
     def played(self) -> dict[str, Scalar]:
@@ -147,13 +149,14 @@ def search(
     out: Path | None,
     load: Load,
     prepare: Prepare,
-    run: Callable[["Plan"], RunDirectory],
+    several: grid.Runs,
     say: Callable[[str], None],
 ) -> tuple[Result, Path]:
     """Run every setting, or the part that is not done yet, and pick one.
 
     Args:
         out: directory with a folder for each run; None for one named after the experiment.
+        several: carries out the runs.
         say: prints a line of progress.
 
     Returns:
@@ -181,7 +184,7 @@ def search(
     report_directory.create(out)
     trials = plans[0].config.trials.count
     say(f"{len(points)} settings, {trials} trials each")
-    outcomes = grid.carry_out(points, plans, run, say)
+    outcomes = grid.carry_out(points, plans, several, say)
     settings = (choose.candidate(each, request.limit, len(points)) for each in outcomes)
     choice = choose.choose([each for each in settings if each is not None], request.min_accuracy)
     final = choice.chosen.values if choice.chosen else points[0].values
@@ -220,7 +223,7 @@ def _refuse_another(
     earlier = reading.json_object(out / "report.json")
     limit, tried = earlier.get("limit"), earlier.get("varied")
     wanted = strict_json({key: list(values) for key, values in varied.items()})
-    question = {request.limit.kind: request.limit.value, "against": vantage.value}
+    question = request.limit.numbers | {"against": vantage.value}
     same = isinstance(limit, dict) and question.items() <= limit.items()
     if same and tried in (None, wanted):
         return bool(earlier.get("min_accuracy") != request.min_accuracy)

@@ -4,17 +4,24 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fedsim.common.foreign_text import shown
 from fedsim.privacy.private_selection import SearchCost
 from fedsim.report.document.wording import beside_accuracy, number, percent, plain, span
+from fedsim.report.sections.risks import in_cases
 from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose.choose import (
+    ADVANTAGE,
     BELIEF,
     NEAR,
+    RISK,
     Candidate,
     noise_costs_nothing,
     trainings_needed,
 )
 from fedsim.studies.choose.choose_search import Result
+
+RECOGNISES_NOTHING = 0.05
+"""Recall of a class below which the accuracy of a model says little."""
 
 NO_GUARANTEE = (
     "The trials of this page take their noise from the seed. They are a measurement, for which "
@@ -82,6 +89,12 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         )
     else:
         yield "It is the least noise tried that meets the limit in theory."
+    if (bound := result.request.limit).key == RISK:
+        yield (
+            f"Somebody who would guess right in 1 of {1 / bound.baseline:,.0f} cases without the "
+            f"model guesses right in at most {chosen.risk / bound.baseline:.3g} of "
+            f"{1 / bound.baseline:,.0f} with it."
+        )
     yield (
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
         "is right in half of them."
@@ -92,6 +105,7 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
             f"{number(result.needed)}."
         )
     yield f"The model's accuracy is {_accuracy(result, chosen)}."
+    yield from _other_measures(result, chosen)
     yield _measured(result, chosen)
     yield from _not_the_noise(result, chosen)
 
@@ -102,7 +116,10 @@ def _left_out(result: Result) -> Iterator[str]:
         if each.meets and each.left_out:
             accuracy = ""
             if each.accuracy is not None and not each.alarm:
-                accuracy = f" Its accuracy is {_accuracy(result, each)}."
+                accuracy = (
+                    f" Its accuracy is {_accuracy(result, each)}, that of the most frequent class "
+                    f"{percent(each.majority)}."
+                )
             page = f"{each.name}/report.html"
             yield f"Left out: {values(each.values)}. {each.left_out}{accuracy} See {page}."
     meeting = [each for each in result.choice.candidates if each.meets]
@@ -137,18 +154,19 @@ def _towards(result: Result, each: Candidate) -> str:
         text = ""
         if math.isfinite(bounds.epsilon):
             text = (
-                f"ε = {number(bounds.epsilon)}, belief at most {percent(bounds.rho_beta)} except "
-                f"in a tail, right in at most {percent((1 + bounds.rho_alpha) / 2)} of cases"
+                f"ε = {number(bounds.epsilon)}, the belief is at most {percent(bounds.rho_beta)} "
+                "except in a tail, and the adversary is right in at most "
+                f"{percent((1 + bounds.rho_alpha) / 2)} of cases"
             )
             if bounds.vantage == "server" and federation.summed_in_the_clear:
                 text += ", once sums are securely aggregated"
         roles.setdefault(text, []).append(WHO[bounds.vantage])
     exposed = roles.pop("", [])
-    parts = [f"towards {' and '.join(who)} {text}" for text, who in roles.items()]
+    parts = [f"Towards {' and '.join(who)}, {text}." for text, who in roles.items()]
     if exposed:
         why = ", who sees each client's sum" * (exposed == [WHO["server"]])
-        parts.append(f"no protection from {' and '.join(exposed)}{why}")
-    return f"Under {federation.trust.value} trust: {'; '.join(parts)}."
+        parts.append(f"Nothing protects from {' and '.join(exposed)}{why}.")
+    return f"Trust is {federation.trust.value}. {' '.join(parts)}"
 
 
 def _not_the_noise(result: Result, chosen: Candidate) -> Iterator[str]:
@@ -302,7 +320,7 @@ def tail_limit(result: Result) -> float | None:
 
     Returns:
         The share of the chosen setting; without one, the largest of all settings that meet the
-        limit. None if no setting meets it, or if the limit is on the advantage, which has no tail.
+        limit. None if no setting meets it, or if the limit is not on the belief.
     """
     if result.request.limit.key != BELIEF:
         return None
@@ -315,8 +333,14 @@ def tail_limit(result: Result) -> float | None:
 def limit(result: Result) -> str:
     """Return the limit on the adversary, with the share of trainings that may exceed it."""
     who = result.config.federation.vantage.value.replace("-", " ")
-    if result.request.limit.key != BELIEF:
-        return f"the advantage of the {who} at most {number(result.request.limit.value)}"
+    bound = result.request.limit
+    if bound.key == ADVANTAGE:
+        return f"the advantage of the {who} at most {number(bound.value)}"
+    if bound.key == RISK:
+        return (
+            f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
+            f"the model succeeds in at most {percent(bound.value)} with it"
+        )
     tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
@@ -329,7 +353,10 @@ def limit_in_short(result: Result) -> str:
     """Return the limit, for a figure's legend."""
     tail = tail_limit(result)
     beside = "" if tail is None else f", but in {percent(tail)}"
-    return f"{result.request.limit.kind} at most {result.request.limit.value:g}{beside}"
+    bound = result.request.limit
+    if bound.key == RISK:
+        beside = f" from {in_cases(bound.baseline)}"
+    return f"{bound.kind} at most {bound.value:g}{beside}"
 
 
 def values(values: Mapping[str, Any]) -> str:
@@ -346,22 +373,35 @@ def _delta(result: Result) -> str:
 
 
 def _accuracy(result: Result, each: Candidate) -> str:
+    """Return the mean accuracy with its interval."""
     between = each.accuracy_interval
+    if between is None:
+        return (
+            f"{percent(each.accuracy)}, without an interval, since the trainings are too few or "
+            "equal"
+        )
+    ends = span((between.low, between.high), percent)
+    return f"{percent(each.accuracy)} on average ({ends}, over {each.trainings} trainings)"
+
+
+def _other_measures(result: Result, each: Candidate) -> Iterator[str]:
+    """Yield what stands beside the accuracy of the chosen setting."""
     beside = beside_accuracy(
         each.majority, each.balanced_accuracy, each.area_under_curve, each.least_recall
     )
-    if between is None:
-        return (
-            f"{percent(each.accuracy)} ({beside}), without an interval, since the trainings are "
-            "too few or equal"
+    yield f"Beside it: {beside}."
+    if each.band:
+        yield f"Nine in ten single trainings had an accuracy of {span(each.band, percent)}."
+    if each.accuracy_interval is not None:
+        yield (
+            f"The intervals of all {len(result.outcomes)} settings hold together at "
+            f"{percent(result.config.audit.confidence)}."
         )
-    band = f"; nine in ten single trainings had {span(each.band, percent)}" if each.band else ""
-    return (
-        f"{percent(each.accuracy)} on average, {beside}{band} (interval of the mean: "
-        f"{span((between.low, between.high), percent)}, over {each.trainings} trainings; all "
-        f"{len(result.outcomes)} settings' intervals hold together at "
-        f"{percent(result.config.audit.confidence)})"
-    )
+    if each.least_recall is not None and each.least_recall[1] < RECOGNISES_NOTHING:
+        yield (
+            f"The model hardly recognises class {shown(each.least_recall[0])}: its accuracy says "
+            "little. Try more training.rounds, or another training.learning-rate."
+        )
 
 
 def _measured(result: Result, each: Candidate) -> str:
@@ -372,9 +412,14 @@ def _measured(result: Result, each: Candidate) -> str:
         for outcome in result.outcomes
         if outcome.report and outcome.point.name == each.name
     )
+    low, high = each.advantage_interval
+    decides = low > 0 or high < each.rho_alpha
+    conclusion = (
+        "the trials do not contradict it" if decides else "so few trials cannot tell them apart"
+    )
     return (
         f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
         f"advantage of {number(each.advantage)} "
         f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
-        f"{number(each.rho_alpha)}; the trials do not contradict it."
+        f"{number(each.rho_alpha)}, a coin 0; {conclusion}."
     )

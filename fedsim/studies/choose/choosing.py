@@ -9,7 +9,7 @@ from adversaries.errors import InputError
 from fedsim.api import configured, console
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
-from fedsim.experiment import in_process, prepare, with_absolute_paths
+from fedsim.experiment import prepare, several, with_absolute_paths
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -57,6 +57,8 @@ def choose(
     *,
     max_belief: float | None = None,
     max_advantage: float | None = None,
+    max_risk: float | None = None,
+    baseline_risk: float | None = None,
     min_accuracy: float | None = None,
     against: Literal["server", "participant", "released-model"] | None = None,
     over: Mapping[str, Sequence[Scalar]] | None = None,
@@ -64,6 +66,7 @@ def choose(
     out: Path | str | None = None,
     overrides: Mapping[str, Scalar] | None = None,
     progress: bool | None = None,
+    workers: int | None = None,
 ) -> Selection:
     """Return the least noise that meets a limit on the adversary, as `fedsim choose` finds it.
 
@@ -71,8 +74,11 @@ def choose(
 
     Args:
         config: path of an experiment's file, a configuration, or dotted keys over the defaults.
-        max_belief: limit on the adversary's belief, in (0.5, 1). Give this or max_advantage.
+        max_belief: limit on the adversary's belief, in (0.5, 1). Give one of the three limits.
         max_advantage: limit on the adversary's advantage over a coin, in (0, 1).
+        max_risk: limit on the success of any attack, in (baseline_risk, 1).
+        baseline_risk: success of the attack without the model, such as 1/n for naming one of n
+            people; None for 0.001.
         min_accuracy: minimum accuracy of the model, in (0, 1); None for the most accurate.
         against: vantage point of the adversary; None as configured.
         over: dotted keys with the values to try. If no key sets the noise, the search tries noise
@@ -83,6 +89,7 @@ def choose(
             fedsim-runs/NAME-choose-belief-0.75.
         overrides: dotted keys with the value that all settings take.
         progress: whether to show a bar; None: only in a terminal or a notebook.
+        workers: number of processes that carry out the settings; None for this one.
 
     Returns:
         The selection; its config is None if no setting meets the request.
@@ -95,7 +102,7 @@ def choose(
     from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
 
     request = Request(
-        limit=limit(max_belief, max_advantage),
+        limit=limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
         against=None if against is None else Vantage(against),
         over=over or {},
@@ -107,34 +114,51 @@ def choose(
         None if out is None else Path(out),
         lambda values: configured(config, values),
         console(progress),
+        workers,
     )
     grid.complain(result.outcomes)
     chosen = result.config if result.choice.chosen else None
     return Selection(directory, chosen, result.choice, result.cost, result)
 
 
-def limit(max_belief: float | None, max_advantage: float | None) -> "Limit":
+def limit(
+    max_belief: float | None,
+    max_advantage: float | None,
+    max_risk: float | None = None,
+    baseline_risk: float | None = None,
+) -> "Limit":
     """Return the one limit that is not None.
 
     Raises:
-        InputError: both limits are None, both are set, or the value is out of range.
+        InputError: none or several limits are set, a value is out of range, or a baseline stands
+            without a risk.
     """
-    from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, Limit  # noqa: PLC0415
+    from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, RISK, Limit  # noqa: PLC0415
 
-    limits = {BELIEF: max_belief, ADVANTAGE: max_advantage}
+    limits = {BELIEF: max_belief, ADVANTAGE: max_advantage, RISK: max_risk}
     chosen = [(key, value) for key, value in limits.items() if value is not None]
-    if len(chosen) == 2:
-        raise InputError("--max-belief and --max-advantage are both given; give one of them")
+    if len(chosen) > 1:
+        raise InputError(
+            "several limits are given; give one of --max-belief, --max-advantage and --max-risk"
+        )
     if not chosen:
         raise InputError(
-            "the limit on the adversary is missing; give --max-belief, such as 0.75, or "
-            "--max-advantage, such as 0.2"
+            "the limit on the adversary is missing; give --max-belief, such as 0.75, "
+            "--max-advantage, such as 0.2, or --max-risk, such as 0.005"
         )
-    return Limit(*chosen[0])
+    if baseline_risk is None:
+        return Limit(*chosen[0])
+    if max_risk is None:
+        raise InputError("--baseline-risk needs --max-risk; give both, or leave it out")
+    return Limit(*chosen[0], baseline_risk)
 
 
 def carry_out(
-    request: "Request", out: Path | None, load: "Load", shown: "Console"
+    request: "Request",
+    out: Path | None,
+    load: "Load",
+    shown: "Console",
+    workers: int | None = None,
 ) -> tuple["Result", Path]:
     """Search, write the report, and return the result and its directory."""
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
@@ -143,8 +167,8 @@ def carry_out(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
-        prepare=prepare,
-        run=lambda plan: in_process(plan, shown),
+        prepare=lambda config: prepare(config, processes=workers or 1),
+        several=lambda plans: several(plans, workers, shown),
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):

@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ from fedsim.report.document.wording import plain
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan
+
+Runs = Callable[[Sequence["Plan"]], AbstractContextManager[Callable[["Plan"], RunDirectory]]]
+"""Begins runs; yields a function that returns the directory of one of them when it is finished."""
 
 OF_A_RUN = ("run.out", "run.name")
 """Keys with another value in every run of a grid."""
@@ -155,31 +159,31 @@ def refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, object]) 
 def carry_out(
     points: Sequence[Point],
     plans: Sequence["Plan"],
-    run: Callable[["Plan"], RunDirectory],
+    several: Runs,
     say: Callable[[str], None],
 ) -> list[Outcome]:
-    """Carry out every run, one after the other, and return the outcomes.
+    """Carry out every run, and return the outcomes.
 
     Args:
-        run: carries out a plan, or the rest of it, and returns the directory of the run.
+        several: carries out the runs, or the rest of them.
         say: prints which run begins, and which run failed and why.
     """
     outcomes = []
     summary = plans[0].path.parent / SUMMARY
     if not summary.exists():  # marks the folder as one of several runs from the beginning
         private_files.write(summary, "".join(f"{point.name}\n" for point in points).encode())
-    for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
-        say(f"{count}/{len(points)}: {point.name}")
-        try:
-            outcomes.append(_read(point, run(plan)))
-        except (InputError, RuntimeError, FloatingPointError) as error:
-            failure = " ".join(str(error).split())
-            say(f"{point.name} failed: {failure}")
-            outcomes.append(Outcome(point, None, failure))
-        except KeyboardInterrupt:
-            raise InterruptedRunError(
-                "interrupted; give the same command again to continue"
-            ) from None
+    try:
+        with several(plans) as finish:
+            for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
+                say(f"{count}/{len(points)}: {point.name}")
+                try:
+                    outcomes.append(_read(point, finish(plan)))
+                except (InputError, RuntimeError, FloatingPointError) as error:
+                    failure = " ".join(str(error).split())
+                    say(f"{point.name} failed: {failure}")
+                    outcomes.append(Outcome(point, None, failure))
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; give the same command again to continue") from None
     return outcomes
 
 

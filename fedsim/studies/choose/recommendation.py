@@ -5,7 +5,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedsim.report.document import first_screen
-from fedsim.report.document.bars import share
+from fedsim.report.document.bars import GUESSING, share
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -163,8 +163,14 @@ def _bar(one: Outcome) -> Bar:
     if one.report is None:
         return Bar(name, Mark("open", "Not measured"))
     verdict = next(each for each in one.report.verdicts if each.vantage == one.report.vantage)
-    remark = f"accuracy {percent(one.accuracy)}"
-    return bar(name, one.report, verdict, _right_at_most(one), remark)
+    limit, remark = _right_at_most(one), f"accuracy {percent(one.accuracy)}"
+    drawn = bar(name, one.report, verdict, limit, remark)
+    between = drawn.interval
+    if between and between[0] <= GUESSING and between[1] >= limit and not _contradicts(one):
+        # Such an interval says nothing, and its line across the figure looks as if it did.
+        remark += f"; {one.report.trials} trials are too few to measure the adversary"
+        return Bar(name, Mark("open", "Limit by theory"), limit=limit, remark=remark)
+    return drawn
 
 
 def _table(done: Sequence[Outcome]) -> Table:

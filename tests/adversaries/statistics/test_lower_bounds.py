@@ -205,6 +205,14 @@ def test_identical_worlds_of_few_values_rarely_prove_anything(
     assert often_at_most(count, 1000, 0.05)
 
 
+def test_a_threshold_lies_within_equal_scores_where_there_are_only_two() -> None:
+    """Of randomized response at ε = 1, no threshold between the answers is in a tail."""
+    rng = np.random.default_rng(16)
+    worlds = rng.random(1000) < 0.5
+    scores = np.where(rng.random(1000) < 1 / (1 + np.exp(-1)), worlds, ~worlds).astype(float)
+    assert 0.5 < clopper_pearson_bonferroni(worlds, scores, 0.0, 0.95).epsilon < 1
+
+
 def exceedances(
     bound: Callable[[Bools, Floats, float, float], LowerBound],
     worlds: Bools,

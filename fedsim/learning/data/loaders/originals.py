@@ -34,9 +34,9 @@ def find(
     if None in paths and fetch is not None and source.download:
         _fetch(source.name, root, folders, fetch)
         paths = _look_up(root, names, folders, endings)
-    found = [path for path in paths if path is not None]
-    if len(found) == len(names):
-        return found
+    present = [path for path in paths if path is not None]
+    if len(present) == len(names):
+        return present
     if not root.is_dir():
         problem = f"there is no folder '{root}'"
     else:

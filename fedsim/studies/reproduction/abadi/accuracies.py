@@ -108,12 +108,12 @@ def private(means: Means) -> Reproduced:
     steps = round(EPOCHS[means.scale] / RATE)
     numbers: list[Number] = []
     for reduced in (True, False):
-        for epsilon, known in PRINTED.items():
+        for epsilon, published in PRINTED.items():
             means.say(f"ε = {epsilon:g}, {'with' if reduced else 'without'} components")
             noise = spent(epsilon, steps, reduced)
             inputs = _inputs(train, test, noise.components, reduced)
             values = _accuracies(train, test, inputs, noise, HIDDEN[means.scale])
-            numbers += _numbers(epsilon, known, reduced, noise, values)
+            numbers += _numbers(epsilon, published, reduced, noise, values)
     return Reproduced(concluded(numbers), tuple(numbers))
 
 
@@ -143,9 +143,9 @@ def _records(means: Means) -> tuple[Records, Records]:
         whole = data.load("digits").train
         order = np.random.default_rng(1).permutation(len(whole))
         return whole.take(order[:1200]), whole.take(order[1200:])
-    found = data.load("mnist", str(means.data("mnist")), download=means.download)
-    assert found.test is not None
-    return found.train, found.test
+    dataset = data.load("mnist", str(means.data("mnist")), download=means.download)
+    assert dataset.test is not None
+    return dataset.train, dataset.test
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,10 @@ def _accuracies(
     hidden: int,
 ) -> Floats:
     """Return the accuracy of each training on the test set, [T]."""
-    seen, classes = inputs[0].shape[1], int(train.labels.max()) + 1
+    features, classes = inputs[0].shape[1], int(train.labels.max()) + 1
 
     def build() -> nn.Module:
-        return nn.Sequential(nn.Linear(seen, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+        return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
     structure = models.structural_model(build, SEED)
     theta = train_on_samples(
@@ -253,15 +253,15 @@ def _setting(epsilon: float, reduced: bool) -> str:
 
 def _numbers(
     epsilon: float,
-    known: Reference,
+    published: Reference,
     reduced: bool,
     noise: Spent,
     values: Floats,
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
     departs = f"{EPOCHS['full']} epochs are not the published training"
-    found = [averaged(f"{name}: accuracy", values, (known,) if reduced else (), departs)]
+    numbers = [averaged(f"{name}: accuracy", values, (published,) if reduced else (), departs)]
     if noise.step:
         tight = accountant("pld").epsilon(noise.mechanism, DELTA)
-        found.append(Number(f"{name}: ε by the privacy loss distribution", tight))
-    return found
+        numbers.append(Number(f"{name}: ε by the privacy loss distribution", tight))
+    return numbers

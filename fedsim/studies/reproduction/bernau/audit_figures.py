@@ -152,10 +152,10 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     ]
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
         assert attack.advantage is not None
-        known = MEMBERSHIP.get(data)
+        published = MEMBERSHIP.get(data)
         references: tuple[Reference, ...] = ()
-        if known is not None:
-            value = known[place]
+        if published is not None:
+            value = published[place]
             references = (Reference(value, (value - 0.0005, value + 0.0005), "recorded"),)
         numbers.append(
             Number(
@@ -178,9 +178,9 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
     references: tuple[Reference, ...] = ()
     if read is not None:
         references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
-    found = _value(run.report.empirical.epsilon.belief)
+    estimate = _value(run.report.empirical.epsilon.belief)
     name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
-    return Number(name, found, _largest(run), None, references)
+    return Number(name, estimate, _largest(run), None, references)
 
 
 def _largest(run: Run) -> tuple[float, float]:
@@ -218,8 +218,8 @@ def _drawn(runs: Runs) -> str:
         for axes, (title, value) in zip(panels, routes, strict=False):
             axes.plot(targets, targets, color=canvas.GREEN, linestyle="--", label="ε′ = ε")
             for scaled, colour in (("local", canvas.VERMILION), ("global", canvas.BLUE)):
-                found = [value(by_scale[scaled]) for by_scale in runs.values()]
-                axes.plot(targets, found, color=colour, marker="o", label=f"{scaled} sensitivity")
+                by_run = [value(by_scale[scaled]) for by_scale in runs.values()]
+                axes.plot(targets, by_run, color=colour, marker="o", label=f"{scaled} sensitivity")
             axes.set_title(title, pad=22)
             axes.set_xlabel("ε")
             axes.set_ylabel("ε′")

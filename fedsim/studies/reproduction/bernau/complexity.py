@@ -82,12 +82,12 @@ def _belief(records: int, rounds: int) -> None:
 def _shortest(work: Callable[[int], object], size: int) -> float:
     """Return seconds of the fastest of a few calls, after one to warm up."""
     work(size)
-    found = []
+    seconds = []
     for _ in range(REPEATED):
         begun = time.perf_counter()
         work(size)
-        found.append(time.perf_counter() - begun)
-    return min(found)
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
 
 
 def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float]) -> Number:
@@ -96,8 +96,8 @@ def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
     slope = float(fitted.slope)
     # An order O(n^a) is an upper bound: anything below it agrees.
-    known = Reference(published, (-np.inf, published))
-    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (known,))
+    reference = Reference(published, (-np.inf, published))
+    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (reference,))
 
 
 def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:

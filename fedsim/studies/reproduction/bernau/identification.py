@@ -66,18 +66,18 @@ def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
     measured = run.report.empirical
     assert measured.advantage is not None
     if data in WINS:
-        known = advantage_of_wins(*WINS[data][variant])
+        reference = advantage_of_wins(*WINS[data][variant])
     else:
         value = ADVANTAGES[data][variant]
         wins = round((1 + value) / 2 * PUBLISHED_TRIALS)
         interval = advantage_of_wins(wins, PUBLISHED_TRIALS).range
-        known = Reference(value, interval, "published")
+        reference = Reference(value, interval, "published")
     return Number(
         f"{name}: advantage",
         measured.advantage,
         measured.advantage_interval,
         run.report.prediction.advantage,
-        (known,),
+        (reference,),
     )
 
 
@@ -86,13 +86,13 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
     measured = run.report.empirical
     assert measured.delta_prime is not None
     count = EXCEEDED[data][variant]
-    known = clopper_pearson(count, PUBLISHED_TRIALS, CONFIDENCE)
+    reference = clopper_pearson(count, PUBLISHED_TRIALS, CONFIDENCE)
     return Number(
         f"{name}: δ′",
         measured.delta_prime,
         measured.delta_prime_interval,
         None,
-        (Reference(count / PUBLISHED_TRIALS, (known.low, known.high)),),
+        (Reference(count / PUBLISHED_TRIALS, (reference.low, reference.high)),),
     )
 
 
@@ -162,13 +162,13 @@ READ = Reference(0.85, (0.84, 0.86))
 def trained(means: Means) -> Reproduced:
     """Return the test accuracy after 30 steps under each kind of noise."""
     changes = CHANGES if means.smoke else CHANGES | {"data.records": RECORDS}
-    found: dict[str, Floats] = {}
+    accuracies: dict[str, Floats] = {}
     for variant in VARIANTS:
         cell = Cell("mnist", *variant)
         run = play_with(means, cell, changes, f"accuracy-{cell.name}")
-        found[" ".join(NAMES[one] for one in variant)] = run.transcript["accuracies"][-1]
+        accuracies[" ".join(NAMES[one] for one in variant)] = run.transcript["accuracies"][-1]
     numbers = tuple(
-        averaged(f"{name}: accuracy", values, (READ,)) for name, values in found.items()
+        averaged(f"{name}: accuracy", values, (READ,)) for name, values in accuracies.items()
     )
     return Reproduced(
         concluded(numbers),
@@ -177,7 +177,7 @@ def trained(means: Means) -> Reproduced:
             Picture(
                 "figure-6d",
                 f"Accuracy on held-out records after each of {TRAININGS} trainings, and its mean.",
-                _points(found),
+                _points(accuracies),
             ),
         ),
     )
@@ -192,11 +192,11 @@ def concluded(numbers: Sequence[Number]) -> str:
     )
 
 
-def _points(found: dict[str, Floats]) -> str:
+def _points(accuracies: dict[str, Floats]) -> str:
     with canvas.panel("", "accuracy") as (figure, axes):
-        for place, values in enumerate(found.values()):
+        for place, values in enumerate(accuracies.values()):
             axes.plot(np.full(len(values), place), values, "o", color=canvas.BLUE, alpha=0.6)
             axes.hlines(values.mean(), place - 0.2, place + 0.2, color=canvas.INK, linewidth=2)
-        axes.set_xticks(range(len(found)), list(found))
+        axes.set_xticks(range(len(accuracies)), list(accuracies))
         axes.grid(False, axis="x")
     return canvas.to_svg(figure)

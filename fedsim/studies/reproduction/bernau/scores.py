@@ -80,14 +80,14 @@ def _sigma(epsilon: float) -> float:
 
 def _log_odds(released: Floats, sigma: float) -> Floats:
     """Return the adversary's log-odds of D in each of T games, [T]."""
-    seen = torch.tensor(released)[:, None]
+    observed = torch.tensor(released)[:, None]
     both = posterior.hypotheses(
-        torch.zeros_like(seen),
-        torch.zeros_like(seen),
-        torch.ones_like(seen),
+        torch.zeros_like(observed),
+        torch.zeros_like(observed),
+        torch.ones_like(observed),
         torch.full((len(released),), sigma, dtype=torch.float64),
     )
-    return np.asarray(posterior.log_likelihood_ratio(both, seen))
+    return np.asarray(posterior.log_likelihood_ratio(both, observed))
 
 
 def _measured(means: Means, epsilon: float, seed: int) -> Number:
@@ -234,11 +234,11 @@ def settings(means: Means) -> Reproduced:
 
 def _multiplier(data: str, belief: float, epsilon: float, delta: float, at: str) -> Number:
     wanted = calibration.epsilon_at_most(epsilon, delta, "rdp-classic")
-    found = calibration.noise_multiplier(wanted, ROUNDS, neighbouring=Neighbouring.REPLACE)
+    multiplier = calibration.noise_multiplier(wanted, ROUNDS, neighbouring=Neighbouring.REPLACE)
     recorded = MULTIPLIERS.get((data, belief))
     references: tuple[Reference, ...] = ()
     if recorded is not None:
         decimals = 4 if recorded > 100 else 6
-        known = printed(recorded, decimals)
-        references = (Reference(known.value, known.range, "recorded"),)
-    return Number(f"{at}: noise multiplier", found, references=references)
+        published = printed(recorded, decimals)
+        references = (Reference(published.value, published.range, "recorded"),)
+    return Number(f"{at}: noise multiplier", multiplier, references=references)

@@ -137,8 +137,8 @@ def compared(means: Means, data: str) -> Reproduced:
         config = configured(means, data, changes)
         studies[name] = sensitivity_study.study(config, 1, COMPARED[means.scale])
     comparison = next(iter(studies.values())).views[0].comparison
-    found = comparison.correlations if comparison else {}
-    ordered = dict(sorted(found.items(), key=lambda entry: -entry[1].rho))
+    correlations = comparison.correlations if comparison else {}
+    ordered = dict(sorted(correlations.items(), key=lambda entry: -entry[1].rho))
     numbers = [
         Number(f"rank correlation, {_measure(name)}", one.rho, (one.low, one.high))
         for name, one in ordered.items()

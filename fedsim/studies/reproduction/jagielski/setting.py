@@ -153,8 +153,8 @@ class Setting:
         Args:
             theta: [T, P].
         """
-        found = evaluation.evaluate(self.structure, theta, self.held_out, self.held_out_labels)
-        return float(found[1].double().mean())
+        evaluated = evaluation.evaluate(self.structure, theta, self.held_out, self.held_out_labels)
+        return float(evaluated[1].double().mean())
 
 
 def clipbkd(setting: Setting) -> Poison:
@@ -209,12 +209,12 @@ def _two_classes(means: Means, side: int) -> Records:
     if means.smoke:
         return data.load("digits", classes=("0", "1")).train
     root = str(means.data("fashion-mnist"))
-    found = data.load("fashion-mnist", root, download=means.download, classes=("0", "1"))
+    dataset = data.load("fashion-mnist", root, download=means.download, classes=("0", "1"))
     if not side:
-        return found.train
-    images = torch.from_numpy(found.train.features.copy())
+        return dataset.train
+    images = torch.from_numpy(dataset.train.features.copy())
     smaller = functional.adaptive_avg_pool2d(images, side).numpy()
-    return Records(smaller, found.train.labels)
+    return Records(smaller, dataset.train.labels)
 
 
 BLOCK = 250
@@ -259,8 +259,8 @@ class Played:
         poisoned = self.poisoned[copies]
         worlds = np.repeat([True, False], [len(poisoned), len(self.clean)])
         scores = np.concatenate([poisoned, self.clean])
-        found = per_record(clopper_pearson_split(worlds, scores, 0.0, confidence), copies)
-        return found.epsilon
+        bound = per_record(clopper_pearson_split(worlds, scores, 0.0, confidence), copies)
+        return bound.epsilon
 
     def best(self, paid: bool) -> float:
         """Return the largest bound over k.
@@ -274,23 +274,23 @@ class Played:
 
     def spread(self) -> tuple[float, float]:
         """Return the range of 95 % of the largest bound over bootstrap samples of trainings."""
-        draw, found = np.random.default_rng(SEED), []
+        draw, bounds = np.random.default_rng(SEED), []
         for _ in range(SPREAD):
             clean, *others = (
                 scores[draw.integers(0, len(scores), len(scores))]
                 for scores in (self.clean, *self.poisoned.values())
             )
             again = Played(clean, dict(zip(self.poisoned, others, strict=True)), self.accuracy)
-            found.append(again.best(paid=False))
-        low, high = np.quantile(found, (0.025, 0.975))
+            bounds.append(again.best(paid=False))
+        low, high = np.quantile(bounds, (0.025, 0.975))
         return float(low), float(high)
 
 
 def play(means: Means, setting: Setting, cell: Cell) -> Played:
     """Return the scores of a cell, and keep them for later calls."""
     copies = setting.size.copies
-    asked = json.dumps([asdict(setting.size), asdict(cell), means.scale.value], sort_keys=True)
-    name = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    described = json.dumps([asdict(setting.size), asdict(cell), means.scale.value], sort_keys=True)
+    name = hashlib.sha256(described.encode()).hexdigest()[:16]
     path = means.folder / "runs" / f"jagielski-{name}.npz"
     if path.exists():
         with np.load(path, allow_pickle=False) as kept:

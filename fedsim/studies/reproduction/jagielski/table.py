@@ -74,15 +74,15 @@ def published(means: Means, initialisation: str) -> Reproduced:
     size = SMOKE if means.smoke else Size()
     epsilons = (4.0, math.inf) if means.smoke else tuple(MULTIPLIERS)
     norms = (1.0,) if means.smoke else NORMS
-    found = _play(means, size, (initialisation,), norms, epsilons)
+    played_by = _play(means, size, (initialisation,), norms, epsilons)
     numbers: list[Number] = []
-    for (_, norm, epsilon), played in found.items():
-        known = PRINTED[initialisation, epsilon][NORMS.index(norm)]
-        numbers += _numbers(_name(initialisation, norm, epsilon), played, known)
+    for (_, norm, epsilon), played in played_by.items():
+        printed = PRINTED[initialisation, epsilon][NORMS.index(norm)]
+        numbers += _numbers(_name(initialisation, norm, epsilon), played, printed)
     return Reproduced(
-        f"{WORDS[initialisation].capitalize()}: {_ceiling(size)} {_honest(found)}",
+        f"{WORDS[initialisation].capitalize()}: {_ceiling(size)} {_honest(played_by)}",
         tuple(numbers),
-        (_picture(f"table-2-{initialisation}", found),),
+        (_picture(f"table-2-{initialisation}", played_by),),
     )
 
 
@@ -90,22 +90,24 @@ def small(means: Means) -> Reproduced:
     """Return Table 2 at one clipping norm, shrunk until two cores make it in minutes."""
     size = SMOKE if means.smoke else SMALL
     epsilons = (math.inf,) if means.smoke else (1.0, 4.0, 16.0, math.inf)
-    found = _play(means, size, tuple(INITIALISATIONS), (1.0,), epsilons)
+    played_by = _play(means, size, tuple(INITIALISATIONS), (1.0,), epsilons)
     numbers = [
         number
-        for (initialisation, norm, epsilon), played in found.items()
+        for (initialisation, norm, epsilon), played in played_by.items()
         for number in _numbers(_name(initialisation, norm, epsilon), played, None)
     ]
-    best = {key[0]: played.best(paid=False) for key, played in found.items() if key[2] == math.inf}
+    best = {
+        key[0]: played.best(paid=False) for key, played in played_by.items() if key[2] == math.inf
+    }
     order = sorted(best, key=lambda name: -best[name])
     return Reproduced(
         f"Not the published size: {size.records} records, batches of {size.batch}, images of "
         f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world; rate, steps "
         "and noise, and with them ε of theory, are those of the table. Without noise the bound "
         f"falls in the order {', '.join(WORDS[name] for name in order)}: randomness of the first "
-        f"model hides the poison, as published. {_ceiling(size)} {_honest(found)}",
+        f"model hides the poison, as published. {_ceiling(size)} {_honest(played_by)}",
         tuple(numbers),
-        (_picture("table-2-small", found),),
+        (_picture("table-2-small", played_by),),
     )
 
 
@@ -131,13 +133,13 @@ def _play(
     }
 
 
-def _numbers(name: str, played: Played, known: float | None) -> list[Number]:
+def _numbers(name: str, played: Played, printed: float | None) -> list[Number]:
     best, (low, high) = played.best(paid=False), played.spread()
     references: tuple[Reference, ...] = ()
-    if known is not None:
+    if printed is not None:
         # The source's number varies with its trainings as ours does.
         half = max(0.005, (high - low) / 2)
-        references = (Reference(known, (known - half, known + half)),)
+        references = (Reference(printed, (printed - half, printed + half)),)
     return [
         Number(
             f"{name}: best of k",
@@ -174,20 +176,20 @@ def _ceiling(size: Size) -> str:
     )
 
 
-def _honest(found: dict[Key, Played]) -> str:
-    above = [key for key, played in found.items() if played.best(paid=True) > key[2]]
+def _honest(played_by: dict[Key, Played]) -> str:
+    above = [key for key, played in played_by.items() if played.best(paid=True) > key[2]]
     if above:
         return f"Bounds are above ε of theory in {len(above)} cells: they refute it or err."
     return "No bound is above the ε of theory, which the accounting does not contradict."
 
 
-def _picture(name: str, found: dict[Key, Played]) -> Picture:
+def _picture(name: str, played_by: dict[Key, Played]) -> Picture:
     colours = (canvas.BLUE, canvas.VERMILION, canvas.GREEN, canvas.PURPLE)
-    lines = list(dict.fromkeys((key[0], key[1]) for key in found))
-    epsilons = list(dict.fromkeys(key[2] for key in found))
+    lines = list(dict.fromkeys((key[0], key[1]) for key in played_by))
+    epsilons = list(dict.fromkeys(key[2] for key in played_by))
     with canvas.panel("ε of theory", "ε proven") as (figure, axes):
         for (initialisation, norm), colour in zip(lines, colours, strict=False):
-            values = [found[initialisation, norm, one].best(paid=False) for one in epsilons]
+            values = [played_by[initialisation, norm, one].best(paid=False) for one in epsilons]
             label = f"{WORDS[initialisation]}, C = {norm:g}"
             axes.plot(range(len(epsilons)), values, marker="o", color=colour, label=label)
         ticks = ["∞" if math.isinf(one) else f"{one:g}" for one in epsilons]
@@ -214,18 +216,18 @@ def compared(means: Means, network: str) -> Reproduced:
     size = SMOKE if means.smoke else ATTACK_SIZES[network]
     epsilons = (math.inf,) if means.smoke else EPSILONS
     setting = Setting(means, size)
-    found = {
+    played_by = {
         (attack, epsilon): play(means, setting, Cell("fixed", 1.0, MULTIPLIERS[epsilon], attack))
         for attack in ATTACKS
         for epsilon in epsilons
     }
     numbers = []
-    for (attack, epsilon), played in found.items():
+    for (attack, epsilon), played in played_by.items():
         best, (low, high) = played.best(paid=True), played.spread()
         name = f"{attack}, ε = {'∞' if math.isinf(epsilon) else f'{epsilon:g}'}"
         numbers.append(Number(name, best, (min(low, best), max(high, best))))
     return Reproduced(
-        f"{_order(found, epsilons)} Not the published size: {size.records} records, batches of "
+        f"{_order(played_by, epsilons)} Not the published size: {size.records} records, batches of "
         f"{size.batch}, {size.trainings} trainings of a world, which prove "
         f"{ceiling(size.trainings):.2f} at most; rate, steps and noise, and with them ε of "
         "theory, are the published ones. All attacks start from one first model and see the "
@@ -235,7 +237,7 @@ def compared(means: Means, network: str) -> Reproduced:
             Picture(
                 f"figure-2-{network}",
                 "ε proven of one record against ε of theory, by attack.",
-                _drawn(found, epsilons),
+                _drawn(played_by, epsilons),
             ),
         ),
     )
@@ -244,12 +246,12 @@ def compared(means: Means, network: str) -> Reproduced:
 Found = dict[tuple[str, float], Played]
 
 
-def _order(found: Found, epsilons: tuple[float, ...]) -> str:
+def _order(played_by: Found, epsilons: tuple[float, ...]) -> str:
     """Return whether ClipBKD > backdoor > membership inference for all positive bounds."""
     strong, middle, weak = ATTACKS
     held = {True: 0, False: 0}
     for epsilon in epsilons:
-        bounds = [found[attack, epsilon].best(paid=True) for attack in (strong, middle, weak)]
+        bounds = [played_by[attack, epsilon].best(paid=True) for attack in (strong, middle, weak)]
         if max(bounds) > 0:
             held[bounds[0] >= bounds[1] >= bounds[2]] += 1
     total = sum(held.values())
@@ -261,10 +263,10 @@ def _order(found: Found, epsilons: tuple[float, ...]) -> str:
     )
 
 
-def _drawn(found: Found, epsilons: tuple[float, ...]) -> str:
+def _drawn(played_by: Found, epsilons: tuple[float, ...]) -> str:
     with canvas.panel("ε of theory", "ε proven") as (figure, axes):
         for attack, colour in zip(ATTACKS, COLOURS, strict=True):
-            values = [found[attack, epsilon].best(paid=True) for epsilon in epsilons]
+            values = [played_by[attack, epsilon].best(paid=True) for epsilon in epsilons]
             axes.plot(range(len(epsilons)), values, marker="o", color=colour, label=attack)
         ticks = ["∞" if math.isinf(one) else f"{one:g}" for one in epsilons]
         axes.set_xticks(range(len(epsilons)), ticks)

@@ -98,8 +98,8 @@ ORDERS: Floats = 1 + np.geomspace(1e-3, 1e7, 1001)
 def epsilon(samples: int, moved: float) -> float:
     """Return epsilon at DELTA of telling mean and variance of n samples.
 
-    mean ~ N(mu, s^2/n) and (n-1) S^2/s^2 ~ chi^2 of n - 1 degrees, independent; a record at the
-    mean is replaced by one `moved` deviations away, which moves mu by moved s/n and the variance by
+    mean ~ N(mu, s^2/n) and (n-1) S^2/s^2 ~ chi^2 of n - 1 degrees, independent. A record at the
+    mean is replaced by one `moved` deviations away. This moves mu by moved s/n, and the variance by
     the factor 1 + moved^2 (n-1)/n^2.
 
     Args:
@@ -128,10 +128,10 @@ def normal_divergence(squared_shift: float, ratio: float) -> Floats:
     """
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = ORDERS * squared_shift / (2 * mixed) - (np.log(mixed) - ORDERS * np.log(ratio)) / (
-            2 * (ORDERS - 1)
-        )
-    return np.where(mixed > 0, found, np.inf)
+        divergence = ORDERS * squared_shift / (2 * mixed) - (
+            np.log(mixed) - ORDERS * np.log(ratio)
+        ) / (2 * (ORDERS - 1))
+    return np.where(mixed > 0, divergence, np.inf)
 
 
 def gamma_divergence(shape: float, ratio: float) -> Floats:
@@ -142,17 +142,17 @@ def gamma_divergence(shape: float, ratio: float) -> Floats:
     """
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)
-    return np.where(mixed > 0, found, np.inf)
+        divergence = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)
+    return np.where(mixed > 0, divergence, np.inf)
 
 
 def _own_concluded() -> str:
     few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
     return (
-        "The estimator's own leakage falls with the number of samples, as the source says, when "
-        "they are many like 1/√n: if its statistics are Gaussian and χ², a record "
+        "The estimator's own leakage falls with the number of samples, as the source says; when "
+        "they are many, like 1/√n. If its statistics are Gaussian and χ², a record "
         f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]} and {many:.2g} at n = "
-        f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record: it is no "
+        f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record. It is no "
         "guarantee of differential privacy, and it is for one step."
     )
 
@@ -233,14 +233,14 @@ def examined(means: Means) -> Reproduced:
     normal, heavy = coverage["normal", 50].ours, coverage["log-normal, s = 3", 50].ours
     return Reproduced(
         f"Holds: of {RECORDS} zeros the binary estimator never says 0 unless its confidence "
-        f"is 0, and 1 at confidence 1; a mean p has the failure probability (1 − p)^"
+        f"is 0, and 1 at confidence 1. A mean p has the failure probability (1 − p)^"
         f"{RECORDS + 1}, one draw more than there are data, because of the flat prior. It "
         f"overestimates in {flat.ours:.3f} of draws from that prior (1 − γ = "
-        f"{1 - SIMULATED:g}); of one fixed mean in as few as {least:.3f}, and never of one "
-        f"near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
+        f"{1 - SIMULATED:g}). It does so of one fixed mean in as few as {least:.3f}, and never of "
+        f"one near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
         f"general: of heavy-tailed e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} "
-        "even at γ = 1e-16, so that γ is no probability of failure unless e^L is bounded or nearly "
-        "normal, and T steps make its tail T times longer in the exponent. " + _own_concluded(),
+        "even at γ = 1e-16. So γ is no probability of failure unless e^L is bounded or nearly "
+        "normal. T steps make its tail T times longer in the exponent. " + _own_concluded(),
         numbers,
         (
             Picture(
@@ -270,7 +270,7 @@ def by_percentile(steps: int) -> Mapping[str, Floats]:
     gradients = growth.weibull_gradients(np.random.default_rng(5), steps)
     lengths = growth.norms(gradients)
     deltas = [bayesian.delta_at_percentile(growth.DELTA, float(one)) for one in PERCENTILES]
-    found = {}
+    estimates = {}
     for quantile in (growth.QUANTILES[0], growth.QUANTILES[-1]):
         bounds = np.quantile(lengths, quantile, axis=-1)
         distances = growth.pair_distances(growth.clipped(gradients, bounds))
@@ -278,10 +278,10 @@ def by_percentile(steps: int) -> Mapping[str, Floats]:
             axis=0
         )
         gamma = steps * bayesian.GAMMA
-        found[f"clipped at the {quantile:g} quantile"] = np.array(
+        estimates[f"clipped at the {quantile:g} quantile"] = np.array(
             [float(bayesian.epsilons(spent, growth.ORDERS, one, gamma)[0]) for one in deltas]
         )
-    return found
+    return estimates
 
 
 def _drawn(curves: Mapping[str, Floats]) -> str:

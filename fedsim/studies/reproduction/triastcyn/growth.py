@@ -51,8 +51,8 @@ def pair_distances(vectors: Floats) -> Floats:
     products = vectors @ np.swapaxes(vectors, -1, -2)
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     first, second = np.triu_indices(vectors.shape[-2], k=1)
-    found = squares[..., first] + squares[..., second] - 2 * products[..., first, second]
-    return np.sqrt(np.maximum(found, 0.0))
+    squared = squares[..., first] + squares[..., second] - 2 * products[..., first, second]
+    return np.sqrt(np.maximum(squared, 0.0))
 
 
 def moments_epsilon(multiplier: float, steps: int, orders: Ints = ORDERS) -> float:
@@ -110,8 +110,10 @@ def followed(means: Means) -> Reproduced:
     clipped = grown(drawn, QUANTILES[0], clip=True)
     # The moments accountant, of gradients clipped to C: the noise is their distance.
     at, count = ORDERS[ORDERS == FIXED], np.arange(1, steps + 1)
-    found = [[moments_epsilon(1.0, int(one), orders) for one in count] for orders in (at, ORDERS)]
-    ours = Growth(np.array(found[:1]), np.array(found[1:]))
+    epsilons = [
+        [moments_epsilon(1.0, int(one), orders) for one in count] for orders in (at, ORDERS)
+    ]
+    ours = Growth(np.array(epsilons[:1]), np.array(epsilons[1:]))
     numbers = [
         Number(f"moments accountant, λ = {FIXED}, {steps} steps: ε", float(ours.fixed[0, -1])),
         Number(f"moments accountant, λ searched, {steps} steps: ε", float(ours.searched[0, -1])),
@@ -177,11 +179,11 @@ def _growth_shows(curves: dict[float, Growth], clipped: Growth, ours: Growth) ->
     return (
         f"Holds at λ = {FIXED}, which the authors fixed: ε grows by {rates[0]:.2g} in a step where "
         f"the noise is twice the {QUANTILES[0]:g} quantile of the norms, and by {rates[-1]:.2g} at "
-        f"the {QUANTILES[-1]:g} quantile; the Bayesian ε is at most the moments accountant's "
-        f"{within} (the text at hand lacks the quantile of which the source says so). The growth "
-        f"holds for that fixed λ: at the best λ the moments accountant's ε after all "
-        f"steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}, and the "
-        f"Bayesian, {_last(first.searched):.3g} at the {QUANTILES[0]:g} quantile and "
+        f"the {QUANTILES[-1]:g} quantile. The Bayesian ε is at most the moments accountant's "
+        f"{within}. (The text at hand lacks the quantile of which the source says so.) The growth "
+        f"holds for that fixed λ. At the best λ the moments accountant's ε after all "
+        f"steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}. The "
+        f"Bayesian ε, {_last(first.searched):.3g} at the {QUANTILES[0]:g} quantile and "
         f"{_last(last.searched):.3g} at the {QUANTILES[-1]:g}, is above it without clipping at the "
         f"quantiles {', '.join(above) or 'none'}. Clipping helps as the source says: even at the "
         f"{QUANTILES[0]:g} quantile it gives {_last(clipped.searched):.3g}. The item theorem-3 "
@@ -283,9 +285,9 @@ def _clipping_shows(
     return (
         f"{holds}: with clipping BDP's ε is never above DP's, at any σ and C of these "
         f"(the largest difference is {above:.3g}). That a smaller C brings BDP's curve to DP's "
-        f"hardly holds here: the gap between them is {gaps[QUANTILES[-1]]:.3g} on average over σ "
+        f"hardly holds here. The gap between them is {gaps[QUANTILES[-1]]:.3g} on average over σ "
         f"with C at the {QUANTILES[-1]:g} quantile and still {gaps[QUANTILES[0]]:.3g} at the "
-        f"{QUANTILES[0]:g} quantile, because Weibull gradients have nonnegative entries: clipped "
+        f"{QUANTILES[0]:g} quantile. Weibull gradients have no negative entries: clipped "
         "to one length two of them lie at most √2 C apart, not DP's 2 C. Unclipped gradients are "
         "less consistent, as the source says: BDP's ε is above DP's at "
         f"some σ for C at the quantiles {', '.join(worse) or 'none'}."

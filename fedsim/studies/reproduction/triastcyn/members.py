@@ -79,21 +79,22 @@ class Distances:
 
 def compared(means: Means) -> Reproduced:
     """Return the tests and histograms of both distributions, after little and long training."""
-    found = {}
+    distances = {}
     for regime in REGIMES:
         means.say(f"trains: {regime.title}")
-        found[regime.title] = _distances(means, regime)
-    numbers = tuple(one for name, of in found.items() for one in _numbers(name, of))
-    told = [f"{name}, {_verdict(*p_values(of))}" for name, of in found.items()]
+        distances[regime.title] = _distances(means, regime)
+    numbers = tuple(one for name, of in distances.items() for one in _numbers(name, of))
+    results = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
-        "Welch's t-test and Levene's test of the distances of members and of held-out records "
-        f"(DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records; five passes without noise over "
-        f"10 000; 150 passes over 2000, known by heart then): {'; '.join(told)}. The trainings "
+        "Welch's t-test and Levene's test compare the distances of members and of held-out "
+        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, five "
+        "passes without noise over 10 000, and 150 passes over 2000, known by heart then. "
+        f"{'. '.join(results)}. The trainings "
         "share their records, so their p-values are not independent. That no difference is found "
-        "is a matter of how little a model has memorised: the statement of the source is one about "
-        f"its model, and with {PAIRS[means.scale]} pairs no bound of the leakage.",
+        "is a matter of how little a model has memorised. The statement of the source is one about "
+        f"its model. It is, with {PAIRS[means.scale]} pairs no bound of the leakage.",
         numbers,
-        tuple(_picture(name, of) for name, of in found.items()),
+        tuple(_picture(name, of) for name, of in distances.items()),
     )
 
 
@@ -111,15 +112,15 @@ def _distances(means: Means, regime: Regime) -> Distances:
     theta = trainings.trained(config.game, federation.load(config), noise)
     # Distances are of gradients as they are, also where training clips them.
     free = {**HELD_OUT, **regime.changes, "training.clipping-norm": UNCLIPPED}
-    known = federation.load(trainings.configured(means, "mnist", free))
+    loaded = federation.load(trainings.configured(means, "mnist", free))
     pairs, trials = PAIRS[means.scale], config.trials.count
-    groups = torch.arange(2 * pairs, device=known.device).reshape(1, pairs, 2)
+    groups = torch.arange(2 * pairs, device=loaded.device).reshape(1, pairs, 2)
     groups = groups.expand(trials, -1, -1)
     some = np.arange(2 * pairs)
-    members, labels = known.members(some)
-    features, targets = known.held_out()
+    members, labels = loaded.members(some)
+    features, targets = loaded.held_out()
     measured = [
-        known.clipper.clipped_distances(theta, *records, groups).cpu().numpy()
+        loaded.clipper.clipped_distances(theta, *records, groups).cpu().numpy()
         for records in ((members, labels), (features[: 2 * pairs], targets[: 2 * pairs]))
     ]
     return Distances(*measured)

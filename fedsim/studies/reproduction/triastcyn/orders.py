@@ -48,7 +48,7 @@ def searched(means: Means) -> Reproduced:
             Number(f"{ratio}: ε of the Rényi accountant as in the core paper, same steps", core),
         ]
     return Reproduced(
-        f"Holds: ε depends sharply on λ, and where it is least depends on the signal: at a ratio "
+        f"Holds: ε depends sharply on λ, and where it is least depends on the signal. At a ratio "
         f"of 1 it is {curves[1.0].min():.4g} at λ = {SEARCHED[curves[1.0].argmin()]}, and "
         f"{curves[1.0][UNSEARCHED - 1]:.6g} at λ = {UNSEARCHED}, the default of the authors' "
         "accountant. λ must be searched. For a ratio of 0.1 the least lies at the end of the "
@@ -100,12 +100,12 @@ def shown(means: Means) -> Reproduced:
     )
     return Reproduced(
         "Theorem 3's proof takes g′ = 0 without loss of generality. For one sampled step there is "
-        "a loss: the noise of both worlds is a mixture in which the record takes part with "
-        "probability q, and |g − g′| does not tell how far from the other records both are. At "
+        "a loss. The noise of both worlds is a mixture in which the record takes part with "
+        "probability q. |g − g′| does not tell how far from the other records both are. At "
         f"|g − g′| = σ, λ = {ORDER} and q = {SAMPLED:g} the moment is Theorem 3's {printed:.3g} at "
-        f"g′ = 0, and {ratio:.3g} times that at |g′| = {NORMS[-1]:g} σ, where it is the bound by "
-        "convexity. Figures 1, 3 and 4 and the authors' code use Theorem 3 as printed, so their "
-        "BDP ε of a replaced record is no bound where gradients are longer than the noise; a "
+        f"g′ = 0. At |g′| = {NORMS[-1]:g} σ it is {ratio:.3g} times that, the bound by "
+        "convexity. Figures 1, 3 and 4 and the authors' code use Theorem 3 as printed. So their "
+        "BDP ε of a replaced record is no bound where gradients are longer than the noise. A "
         "record that is added or removed, with its norm as the distance, is accounted soundly.",
         numbers,
         (
@@ -132,8 +132,8 @@ def moment(norm: float) -> float:
     above, below = _log_mixture(at, norm + DISTANCE), _log_mixture(at, norm)
     # The excess over 1 avoids cancellation.
     excess = np.expm1((ORDER + 1) * (above - below)) - (ORDER + 1) * np.expm1(above - below)
-    found = np.trapezoid(np.exp(below) * excess, at)
-    return math.log1p(float(found))
+    integral = np.trapezoid(np.exp(below) * excess, at)
+    return math.log1p(float(integral))
 
 
 def _log_mixture(at: Floats, mean: float) -> Floats:
@@ -143,8 +143,8 @@ def _log_mixture(at: Floats, mean: float) -> Floats:
 
 
 def _by(neighbouring: Neighbouring) -> float:
-    found = bayesian.log_moments([ORDER], DISTANCE, 1.0, SAMPLED, neighbouring)
-    return float(found[0])
+    moments = bayesian.log_moments([ORDER], DISTANCE, 1.0, SAMPLED, neighbouring)
+    return float(moments[0])
 
 
 def _drawn_moments(exact: Floats, printed: float, bound: float) -> str:

@@ -41,9 +41,9 @@ def attacked(means: Means) -> Reproduced:
     numbers += [
         Number(
             f"BDP ε of a resident, noise for DP ε = {one:g}",
-            found,
+            epsilon,
         )
-        for one, found in zip(EPSILONS, bdp, strict=True)
+        for one, epsilon in zip(EPSILONS, bdp, strict=True)
     ]
     exact = exact_rest(distances, multiplier(EPSILONS[2]))
     numbers.append(
@@ -58,20 +58,20 @@ def attacked(means: Means) -> Reproduced:
             f"{one:g}",
             f"{accuracy(one):.5f}",
             f"{laplace_accuracy(one):.5f}",
-            f"{found:.3g}",
-            f"{accuracy(found):.4f}",
+            f"{epsilon:.3g}",
+            f"{accuracy(epsilon):.4f}",
         )
-        for one, found in zip(EPSILONS, bdp, strict=True)
+        for one, epsilon in zip(EPSILONS, bdp, strict=True)
     ]
     headings = ("DP ε", "Equation 1", "Laplace mean", "BDP ε of a resident", "Equation 1 of it")
     return Reproduced(
         f"Holds: at ε = 2, 5 and 10 Equation 1 lets an attacker be right with probability "
         f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. The bound "
-        "is of the posterior of one unlikely answer: over all answers a Laplace mean lets him be "
+        "is of the posterior of one unlikely answer. Over all answers a Laplace mean lets him be "
         f"right with {laplace_accuracy(2):.3f} at ε = 2. The same noise that leaves the outlier "
         f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} (δ = {DELTA:g}; "
-        f"{exact:.3g} without the accountant's slack), "
-        "and the guarantee says nothing of the outlier, who was not drawn from their distribution.",
+        f"{exact:.3g} without the accountant's slack). "
+        "The guarantee says nothing of the outlier, who was not drawn from their distribution.",
         tuple(numbers),
         (
             Picture(

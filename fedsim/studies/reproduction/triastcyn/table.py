@@ -21,7 +21,7 @@ def made(means: Means, data: str) -> Reproduced:
     """Return one row of the table, for a short and for a long clipping norm."""
     setting = trainings.SETTINGS[data]
     numbers = [_baseline(means, data)]
-    found: list[tuple[float, Bayesian]] = []
+    results: list[tuple[float, Bayesian]] = []
     accuracies, rows = [], []
     for norm, rate in setting.steps:
         run = trainings.play(means, data, norm, rate)
@@ -40,14 +40,14 @@ def made(means: Means, data: str) -> Reproduced:
                 np.asarray((longest > 0.999 * norm).mean(axis=1)),
             ),
         ]
-        found.append((norm, stated))
+        results.append((norm, stated))
         accuracies.append(reached.ours)
         epsilons = (stated.dp_epsilon, _worst(stated), _mean(stated), _strict(stated))
         attacks = (accuracy(stated.dp_epsilon), accuracy(_mean(stated)))
         cells = [f"{norm:g}", f"{reached.ours:.3f}", *(f"{one:.3g}" for one in epsilons)]
         rows.append((*cells, *(f"{one:.3f}" for one in attacks)))
     return Reproduced(
-        _concluded(setting.title, accuracies, found) + _remembered(data),
+        _concluded(setting.title, accuracies, results) + _remembered(data),
         tuple(numbers),
         (),
         (Grid(f"Table 1, {setting.title}.", HEADINGS, tuple(rows)),),
@@ -70,21 +70,21 @@ def _baseline(means: Means, data: str) -> Number:
     norm, rate = trainings.SETTINGS[data].steps[0]
     changes = {"training.clipping-norm": norm, "training.learning-rate": rate}
     config = trainings.configured(means, data, changes)
-    known = federation.load(config)
-    theta = trainings.trained(config.game, known)
-    _, correct = known.evaluate(theta, *known.held_out())
+    loaded = federation.load(config)
+    theta = trainings.trained(config.game, loaded)
+    _, correct = loaded.evaluate(theta, *loaded.held_out())
     values = correct.double().mean(dim=1).cpu().numpy()
     return averaged(f"C = {norm:g}: accuracy without noise", values)
 
 
-def _concluded(title: str, reached: list[float], found: list[tuple[float, Bayesian]]) -> str:
+def _concluded(title: str, reached: list[float], results: list[tuple[float, Bayesian]]) -> str:
     parts = [
-        f"at C = {norm:g} (accuracy {share:.3f}) BDP's ε is {_mean(one):.3g}, DP's "
+        f"At C = {norm:g} (accuracy {share:.3f}) BDP's ε is {_mean(one):.3g}, DP's "
         f"{_worst(one):.3g} by the same moments and {one.dp_epsilon:.3g} by the privacy loss "
-        "distribution"
-        for share, (norm, one) in zip(reached, found, strict=True)
+        "distribution."
+        for share, (norm, one) in zip(reached, results, strict=True)
     ]
-    below = [f"{norm:g}" for norm, one in found if _mean(one) < one.dp_epsilon]
+    below = [f"{norm:g}" for norm, one in results if _mean(one) < one.dp_epsilon]
     verdict = (
         f"BDP's ε is below the tight one of DP at C = {', '.join(below)}, as published"
         if below
@@ -92,11 +92,11 @@ def _concluded(title: str, reached: list[float], found: list[tuple[float, Bayesi
     )
     return (
         f"{title}, equal noise, δ = {trainings.DELTA:g}, sampled steps on clipped gradients of "
-        f"single records: {'; '.join(parts)}. So BDP ≤ DP holds by the same moments, and {verdict}."
+        f"single records. {' '.join(parts)} So BDP ≤ DP holds by the same moments, and {verdict}."
         " The Hölder exponent of Theorem 1 makes the cost nearly that of the longest sampled "
-        "gradient: where one reaches C it is DP's, and the gain is that of a C that is longer than "
-        "gradients are. The authors' code is not DP's mechanism at equal noise: it clips the "
-        "gradient of a whole batch, adds a tenth of that as noise, and takes the distances of "
+        "gradient. Where one reaches C it is DP's, and the gain is that of a C that is longer than "
+        "gradients are. The authors' code is not DP's mechanism at equal noise. It clips the "
+        "gradient of a whole batch, and adds a tenth of that as noise. It takes the distances of "
         "eight leave-one-out means, which are 1/(batch − 1) of those of records. "
     )
 
@@ -120,5 +120,5 @@ def _mean(stated: Bayesian) -> float:
 
 
 def _strict(stated: Bayesian) -> float:
-    found = stated.epsilon_at_percentile
-    return math.nan if found is None else found.mean
+    epsilon = stated.epsilon_at_percentile
+    return math.nan if epsilon is None else epsilon.mean

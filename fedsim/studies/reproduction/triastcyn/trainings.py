@@ -111,7 +111,7 @@ def play(means: Means, data: str, norm: float, rate: float) -> Run:
     return load(in_process(prepare(config), Console(quiet=True)).path)
 
 
-def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Tensor:
+def trained(rules: GameRules, loaded: Federation, multiplier: float = 0.0) -> Tensor:
     """Return the models [T, P] after the configured rounds.
 
     All trials take the same sample in a round, and differ by their first models and their noise.
@@ -119,12 +119,12 @@ def trained(rules: GameRules, known: Federation, multiplier: float = 0.0) -> Ten
     Args:
         multiplier: of the noise, over the clipping norm; 0 for none.
     """
-    theta = federation.initial_parameters(rules, known, range(rules.scheme.trial_count))
-    theta, draw = theta.to(known.device), np.random.default_rng(rules.seed)
+    theta = federation.initial_parameters(rules, loaded, range(rules.scheme.trial_count))
+    theta, draw = theta.to(loaded.device), np.random.default_rng(rules.seed)
     optimizer = ServerOptimizer(rules.scheme.training, rules.scheme.participation.divisor)
     for round in range(1, rules.scheme.training.rounds + 1):
         taken = draw.random(rules.scheme.records) < rules.scheme.training.sampling_rate
-        total = known.clipped_sum(theta, np.flatnonzero(taken))
+        total = loaded.clipped_sum(theta, np.flatnonzero(taken))
         if multiplier:
             noise = torch.from_numpy(draw.standard_normal(tuple(theta.shape))).to(total.device)
             total = total + multiplier * rules.scheme.training.clipping_norm * noise

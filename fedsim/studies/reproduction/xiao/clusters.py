@@ -98,9 +98,9 @@ def centroids(
         start: public centroids, [K, pixels].
     """
     seed = int(coins.integers(2**31))
-    found = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_
-    distances = ((start[:, None] - found[None]) ** 2).sum(-1)
-    return np.asarray(found[linear_sum_assignment(distances)[1]])
+    centres = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_
+    distances = ((start[:, None] - centres[None]) ** 2).sum(-1)
+    return np.asarray(centres[linear_sum_assignment(distances)[1]])
 
 
 def _simulated(pool: Floats, records: int, clusters: int, count: int) -> Floats:
@@ -120,12 +120,12 @@ def _relative_noise(results: Floats, records: int, clusters: int) -> Number:
     whole = _size(results)
     again = [_size(results[draws.permutation(len(results))]) for _ in range(20)]
     low, high = np.quantile(again, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    known = PRINTED.get((records, clusters))
+    published = PRINTED.get((records, clusters))
     return Number(
         f"n = {records}, K = {clusters}: noise over centroids",
         whole,
         (min(float(low), whole), max(float(high), whole)),
-        references=() if known is None else (printed(known, 3),),
+        references=() if published is None else (printed(published, 3),),
         departs=WHY,
     )
 
@@ -155,7 +155,7 @@ def _drawn(numbers: list[Number], apart: list[float]) -> str:
             clusters = [settings[i][1] for i in here]
             mine = [numbers[i].ours for i in here]
             axes.semilogy(clusters, mine, marker="o", color=colour, label=f"n = {records}")
-            known = [PRINTED.get(settings[i], np.nan) for i in here]
-            axes.semilogy(clusters, known, color=colour, linestyle="--")
+            published = [PRINTED.get(settings[i], np.nan) for i in here]
+            axes.semilogy(clusters, published, color=colour, linestyle="--")
             axes.semilogy(clusters, [apart[i] for i in here], color=colour, linestyle=":")
     return canvas.to_svg(figure)

@@ -79,8 +79,8 @@ def _entropy(count: int) -> float:
 
     # Symmetric; beyond 40 standard deviations there is nothing to see.
     end = 40 * math.sqrt(2 * count)
-    found = integrate.quad(loss, 0, end, limit=400, points=(math.sqrt(2 * count),))
-    return 2 * float(found[0])
+    integral = integrate.quad(loss, 0, end, limit=400, points=(math.sqrt(2 * count),))
+    return 2 * float(integral[0])
 
 
 def _log_laplace(sums: Floats, count: int) -> Floats:
@@ -111,9 +111,9 @@ def _number(
     for _ in range(records - 1):
         sums += draw(generator, (draws,))
     with_secret = sums + draw(generator, (draws,))
-    told = log_density(sums, records - 1) - log_density(with_secret, records)
-    half = stats.norm.ppf(0.5 + CONFIDENCE / 2) * told.std(ddof=1) / math.sqrt(draws)
-    mean = float(told.mean())
+    ratios = log_density(sums, records - 1) - log_density(with_secret, records)
+    half = stats.norm.ppf(0.5 + CONFIDENCE / 2) * ratios.std(ddof=1) / math.sqrt(draws)
+    mean = float(ratios.mean())
     interval = (mean - float(half), mean + float(half))
     # The source prints a formula for Gaussian records, and none for others.
     published = (Reference(theory, (theory, theory)),) if name.startswith("Gaussian") else ()

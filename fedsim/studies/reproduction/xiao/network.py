@@ -129,12 +129,12 @@ def _tensors(pool: Records) -> tuple[Tensor, Tensor]:
 def _first(inputs: int, classes: int, trainings: int) -> list[Tensor]:
     """Return weights [T, in, out] and biases [T, 1, out] of one public first model."""
     draw = torch.Generator().manual_seed(6)
-    sizes, found = (inputs, *WIDTHS, classes), []
+    sizes, weights = (inputs, *WIDTHS, classes), []
     for into, out in pairwise(sizes):
         bound = math.sqrt(6 / (into + out))
         weight = (2 * torch.rand(into, out, generator=draw) - 1) * bound
-        found += [weight.repeat(trainings, 1, 1), torch.zeros(trainings, 1, out)]
-    return [one.requires_grad_() for one in found]
+        weights += [weight.repeat(trainings, 1, 1), torch.zeros(trainings, 1, out)]
+    return [one.requires_grad_() for one in weights]
 
 
 def _logits(weights: list[Tensor], features: Tensor) -> Tensor:
@@ -159,11 +159,11 @@ def _accuracies(pool: Records, inside: np.ndarray, results: Floats) -> Floats:
     """Return the accuracy of each network on the records that it was not trained on, [T]."""
     features, labels = _tensors(pool)
     shapes = [one.shape[1:] for one in _first(features.shape[1], int(labels.max()) + 1, 1)]
-    found = []
+    accuracies = []
     for flat, used in zip(results, inside, strict=True):
         parts = torch.from_numpy(flat).float().split([shape.numel() for shape in shapes])
         weights = [part.view(1, *shape) for part, shape in zip(parts, shapes, strict=True)]
         out = torch.from_numpy(~used)
         right = _logits(weights, features[out])[0].argmax(1) == labels[out]
-        found.append(float(right.double().mean()))
-    return np.array(found)
+        accuracies.append(float(right.double().mean()))
+    return np.array(accuracies)

@@ -112,7 +112,7 @@ def test_the_corrected_twin_is_supported(mistake: str) -> None:
     assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
 
 
-def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_seen() -> None:
+def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> None:
     watched, attacked, own = (
         audited("uniform", FOUR_SIGMA),
         audited("local-dp-tight", FOUR_SIGMA, None),
@@ -122,7 +122,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_seen() -> Non
     assert 0.8 < watched.seen_below < 0.9
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
-    assert "noise below 0.8" in dict(results(watched))["Sees"]
+    assert "been less than 0.8" in dict(results(watched))["Sees"]
     assert dict(results(own))["Sees"].startswith("This audit might have missed any")
     # What theory or the attack holds against a claim needs no power.
     off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))

@@ -272,6 +272,9 @@ def test_without_the_worlds_nobody_says_who_was_right(
     report = _report(seen[0])
     assert report["empirical"] is None
     assert "of 2, 0 missed" in _summary(report)
+    assert live_words.state(report).text == "Cannot tell"
+    [step] = live_words.first(report, []).steps
+    assert "--worlds RUN" in str(step)  # the step that would tell
 
 
 def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:

@@ -133,7 +133,7 @@ def test_the_honest_training_is_acquitted(
     assert looks[0]["canaries"]["belief"] < looks[-1]["canaries"]["belief"]
 
 
-def test_noise_that_an_honest_audit_would_have_seen_to_fall_short_is_seen(
+def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really: Callable[..., torch.Tensor] = training_node._noise

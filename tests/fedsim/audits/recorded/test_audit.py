@@ -679,11 +679,13 @@ def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], t
     assert transcript_report.verdict(report_of(federation(**options))).startswith(f"{text}. ")
 
 
-def test_noise_that_falls_as_short_as_the_audit_would_have_seen_is_an_alarm() -> None:
+def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm() -> None:
     """With 95 %: of 100 transcripts fewer than 87 would be an accident of one in 2,000."""
     honest = report_of(federation(rounds=2))
     share = honest["release"]["seen_below"]
     assert 0.5 < share < 1
-    assert f"noise below {math.floor(1000 * share) / 1000:.3f}" in transcript_report.verdict(honest)
+    assert f"been less than {math.floor(1000 * share) / 1000:.3f}" in transcript_report.verdict(
+        honest
+    )
     less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
     assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

@@ -9,15 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from scipy.stats import norm
 
 import fedsim as api
 from adversaries.errors import InputError
+from fedsim import experiment
 from fedsim.config import Config, dump, load
 from fedsim.experiment import in_process
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.plan import Plan
 from fedsim.game.mechanisms import privacy
-from fedsim.studies.choose import choose, choose_search, choosing
+from fedsim.studies.choose import choose, choose_search
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -82,6 +84,35 @@ def test_a_choice_is_made_is_gone_on_with_and_can_be_run(
         assert (status, "it holds several runs" in err) == (2, True)
 
 
+@pytest.mark.usefixtures("without_pages")
+def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = ("--max-risk", 0.05, "--baseline-risk", 0.0025, "--trials", 4, "--out", out)
+    over = ("--over", "privacy.max-risk=0.02,0.05,0.2")
+    status, printed, err = fedsim("choose", tiny, *asked, *over, "--json")
+    assert status == 0, err
+    written = json.loads(printed)
+    assert (written["limit"]["risk"], written["limit"]["baseline"]) == (0.05, 0.0025)
+    chosen = load(out / "config.toml")
+    assert chosen.privacy.baseline_risk == 0.0025
+    for row in written["settings"]:
+        report = json.loads((out / row["run"] / "report.json").read_text())
+        # The trade-off curve of a Gaussian mechanism, by its closed form.
+        mu = float(norm.ppf(0.5 + report["bounds"]["rho_alpha"] / 2) * 2)
+        assert row["risk"] == pytest.approx(norm.cdf(norm.ppf(0.0025) + mu), rel=1e-6)
+        assert row["meets_limit"] == (row["risk"] <= 0.05 * (1 + 1e-8))
+        assert len(report["lowering"]) > 1, "no setting that would lower the risk was computed"
+    assert (
+        written["chosen"]
+        == max(
+            (row for row in written["settings"] if row["meets_limit"]), key=lambda row: row["risk"]
+        )["run"]
+    )
+    assert any("guesses right in at most" in each for each in written["sentences"])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_what_is_interrupted_goes_on_and_what_fails_is_named(
@@ -97,7 +128,7 @@ def test_what_is_interrupted_goes_on_and_what_fails_is_named(
             raise FloatingPointError("no numbers any more")
         return in_process(plan, console)
 
-    monkeypatch.setattr(choosing, "in_process", breaking)
+    monkeypatch.setattr(experiment, "in_process", breaking)
     over = ("--over", "privacy.rho-alpha=0.1,0.2,0.3")
     asked = ("choose", tiny, "--max-advantage", 0.2, "--trials", 4, "--out", out, *over)
     status, _, err = fedsim(*asked)
@@ -181,7 +212,7 @@ def test_more_trials_are_added_and_no_other_answer_is_overwritten(
     assert {row["evaluated_trials"] for row in found["settings"]} == {8}
     towards = {each["vantage"]: each["epsilon"] for each in found["towards"]}
     assert set(towards) == {"participant", "server", "released-model"}
-    assert found["sentences"][1].startswith("Under central trust: towards a participant")
+    assert found["sentences"][1].startswith("Trust is central. Towards a participant")
     assert "the operator of the server" in found["sentences"][1]
     assert found["sentences"][0].startswith("Take ε = ")
     assert "except in up to" in found["sentences"][0]
@@ -206,7 +237,8 @@ def test_more_trials_are_added_and_no_other_answer_is_overwritten(
     ("arguments", "complaint"),
     [
         ([], "the limit on the adversary is missing"),
-        (["--max-belief", 0.8, "--max-advantage", 0.2], "are both given; give one"),
+        (["--max-belief", 0.8, "--max-advantage", 0.2], "several limits are given"),
+        (["--max-belief", 0.8, "--baseline-risk", 0.1], "--baseline-risk needs --max-risk"),
         (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
         (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a share"),
         (["--max-belief", 0.8, "--set", "privacy.epsilon=2"], "which fedsim choose searches for"),

@@ -165,7 +165,7 @@ def _elsewhere(client: Client) -> str:
 def test_what_is_held_back_is_the_clients_own_choice_in_every_training(client: Client) -> None:
     def held(context: Context) -> list[bytes]:
         received = preparation.prepared(_message("train", 1), context)
-        back = holding_back.held_back(received.whole, received.known, 1)
+        back = holding_back.held_back(received.whole, received.loaded, 1)
         rows = received.whole.split.members_records.take(back).features
         return sorted(row.tobytes() for row in rows)
 
@@ -187,8 +187,8 @@ def test_records_that_are_held_back_are_in_no_message(
     for node in ({}, {"consent": ""}):
         context = client(node | {"state-path": f"{_elsewhere(client)}-{len(node)}"})
         received = preparation.prepared(_message("train", 1), context)
-        back = holding_back.held_back(received.whole, received.known, 1)
-        own = received.known.owned_by(1)
+        back = holding_back.held_back(received.whole, received.loaded, 1)
+        own = received.loaded.owned_by(1)
         assert bool(len(back)) == (not node)
         monkeypatch.setattr(
             "fedsim.federation.client.training_node.noise",

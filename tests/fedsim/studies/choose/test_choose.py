@@ -9,7 +9,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, mean_interval
 from fedsim.config import Scalar
 from fedsim.studies.choose import choose, grid
-from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, Candidate, Limit
+from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, RISK, Candidate, Limit
 
 LIMIT = Limit(ADVANTAGE, 0.2)
 
@@ -25,6 +25,7 @@ def setting(rho_alpha: float, accuracy: float, reach: float = 0.01, **values: Sc
         rho_beta=0.5 + rho_alpha / 2,
         rho_alpha=rho_alpha,
         tail_limit=0.01,
+        risk=0.01,
         meets=rho_alpha <= LIMIT.value,
         accuracy=accuracy,
         accuracy_interval=Interval(accuracy - reach, accuracy + reach, 0.95),
@@ -119,14 +120,16 @@ def test_where_the_trials_show_no_cost_of_noise_it_is_not_noise_that_limits() ->
     assert not choose.noise_costs_nothing(flat[:1])
 
 
-@pytest.mark.parametrize(("key", "value"), [(BELIEF, 0.75), (ADVANTAGE, 0.2), (BELIEF, 0.999)])
+@pytest.mark.parametrize(
+    ("key", "value"), [(BELIEF, 0.75), (ADVANTAGE, 0.2), (BELIEF, 0.999), (RISK, 0.0011)]
+)
 def test_noise_is_varied_around_the_limit_which_is_among_what_is_tried(
     key: str, value: float
 ) -> None:
     alone = choose.varied(Limit(key, value), {})[key]
     assert value in alone
     assert list(alone) == sorted(set(alone))
-    coin = 0.5 if key == BELIEF else 0
+    coin = {BELIEF: 0.5, ADVANTAGE: 0, RISK: 0.001}[key]
     assert all(coin < float(each) < 1 for each in alone)
     beside = choose.varied(Limit(key, value), {"training.rounds": [1, 2]})
     assert len(beside[key]) < len(alone)
@@ -136,11 +139,20 @@ def test_noise_is_varied_around_the_limit_which_is_among_what_is_tried(
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [(BELIEF, 0.5), (BELIEF, 1.0), (ADVANTAGE, 0.0), (ADVANTAGE, math.nan)]
+    ("key", "value"),
+    [(BELIEF, 0.5), (BELIEF, 1.0), (ADVANTAGE, 0.0), (ADVANTAGE, math.nan), (RISK, 0.001)],
 )
 def test_a_limit_that_limits_nothing_is_refused(key: str, value: float) -> None:
     with pytest.raises(InputError, match="give a number above"):
         Limit(key, value)
+
+
+def test_levels_of_a_risk_are_multiples_of_mu() -> None:
+    # From 1 in 1,000 to 5 in 1,000 by hand: mu = Φ⁻¹(.005) - Φ⁻¹(.001) = .5144.
+    levels = Limit(RISK, 0.005).levels((0.5, 1.0, 2.0))
+    assert levels == pytest.approx([0.002305, 0.005, 0.01963], rel=1e-3)
+    with pytest.raises(InputError, match="--baseline-risk is 0"):
+        Limit(RISK, 0.005, 0.0)
 
 
 def test_an_accuracy_has_the_interval_of_its_mean() -> None:
