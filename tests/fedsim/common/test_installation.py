@@ -7,15 +7,12 @@ import tomllib
 from importlib.metadata import metadata
 from pathlib import Path
 
-import pytest
-
 import fedsim
 from fedsim.common.installation import PACKAGES
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.source
 def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_line(
     strangers: Path,
 ) -> None:
