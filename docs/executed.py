@@ -20,8 +20,15 @@ EVERY_PAGE = ROOT / "tests" / "browser" / "every_page.py"
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 GALLERY = "start/gallery.md"
 
-ROW = re.compile(r"^\| ([A-Z][^|]*?) \|", re.M)
-"""A row of the gallery's table: the name of a kind of page in its first cell."""
+ROW = re.compile(r"^\| ([A-Z][^|]*?) \|(?: ([^|]*?) \|)?", re.M)
+"""A row of the gallery's table: the name of a kind of page, and the question that it answers."""
+
+CARD = """\
+<figure class="sample"><div>
+<iframe src="../gallery/{kind}.html" title="{name}, in small" loading="lazy" tabindex="-1"></iframe>
+</div><figcaption><a href="../gallery/{kind}.html">{name}</a>: {question}</figcaption></figure>
+"""
+"""A sample, shown small, and its question."""
 
 PAGE = re.compile(r"^([a-z-]+) (samples/\S+)$", re.M)
 """A line of what `every_page.py` prints: a kind, and where its page lies."""
@@ -61,7 +68,14 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Link the gallery's kinds to their samples, and other pages to notebooks as they are shown."""
     if page.file.src_uri == GALLERY:
-        return ROW.sub(lambda row: f"| [{row[1]}](../gallery/{kind_of(row[1])}.html) |", markdown)
+        cards = (
+            CARD.format(kind=kind_of(name), name=name, question=question)
+            for name, question in ROW.findall(markdown)
+        )
+        table = ROW.sub(
+            lambda row: f"| [{row[1]}](../gallery/{kind_of(row[1])}.html) | {row[2]} |", markdown
+        )
+        return "\n".join([table, "\n## Every page in small\n", *cards])
     return re.sub(r"(\]\([^)#:]*)\.ipynb\)", r"\1.md)", markdown)
 
 

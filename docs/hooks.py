@@ -7,8 +7,10 @@ they write is kept, so that no page is older than the code that it describes.
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +22,8 @@ from fedsim.cli.main import app
 from fedsim.config import Config
 from fedsim.config.documentation import every_key
 
+ROOT = Path(__file__).parents[1]
+
 OUTSIDE = re.compile(r"\[([^]]+)\]\((?:\.\./)+(?!docs/)([^)#]+)(?:#[^)]*)?\)")
 """A link from a page to a file of the repository that is no page of the site."""
 
@@ -29,7 +33,11 @@ WHOLE = re.compile(r"\A(?:\.\./)+")
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages of the commands into the site's navigation, below the list of them."""
+    """Name the repository, if its owner is known, and list the pages of the commands."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    if not hook["owner"].startswith("_"):  # the placeholder of RELEASING.md
+        config.repo_url = hook["urls"]["Source"].replace("{owner}", hook["owner"])
     for chapter in config.nav:
         for pages in chapter.values():
             for page in pages if isinstance(pages, list) else ():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module, util
 from pathlib import Path
 from textwrap import dedent
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import click
 import nbformat
@@ -36,6 +36,7 @@ def _script(path: str) -> ModuleType:
 
 
 EXECUTED, DRAWINGS = _script("docs/executed.py"), _script("docs/drawings.py").DRAWINGS
+GALLERY = SimpleNamespace(src_uri=EXECUTED.GALLERY)
 GENERATED = {
     f"docs/{path}": page for path, page in _script("docs/hooks.py").generated_pages().items()
 }
@@ -103,8 +104,13 @@ def test_a_picture_says_in_words_what_it_shows(page: Path) -> None:
 
 def test_the_gallery_has_a_row_for_every_kind_of_page() -> None:
     page = (ROOT / "docs" / EXECUTED.GALLERY).read_text()
-    kinds = [EXECUTED.kind_of(name) for name in EXECUTED.ROW.findall(page)]
+    rows = EXECUTED.ROW.findall(page)
+    kinds = [EXECUTED.kind_of(name) for name, _ in rows]
     assert sorted(kinds) == sorted(_script("tests/browser/every_page.py").KINDS)
+    assert all(question.endswith("?") for _, question in rows)
+    shown = EXECUTED.on_page_markdown(page, SimpleNamespace(file=GALLERY), None, None)
+    assert shown.count("<iframe") == len(rows)
+    assert all(f'<iframe src="../gallery/{kind}.html"' in shown for kind in kinds)
 
 
 def test_a_notebook_becomes_a_page_with_its_output(tmp_path: Path) -> None:

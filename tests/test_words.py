@@ -34,7 +34,8 @@ DOCS = [
         for path in sorted(ROOT.glob("docs/**/*.md"))
         if not path.relative_to(ROOT).as_posix().startswith(GENERATED)
     ),
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("changelog.d/*.md")),
 ]
 SOURCES = [*sorted(ROOT.glob("fedsim/**/*.py")), *sorted(ROOT.glob("adversaries/**/*.py"))]
 

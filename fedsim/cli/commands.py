@@ -352,6 +352,11 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
             ),
         ),
         Command(
+            "plugins",
+            "plugins:plugins",
+            "List the plug-ins of installed packages, and whether this machine allows them.",
+        ),
+        Command(
             "reproduce",
             "reproduce:reproduce",
             "Reproduce the tables and figures of the papers behind fedsim, and compare the values.",

@@ -28,6 +28,11 @@ def complaint() -> str:
     )
 
 
+def command(extra: str) -> str:
+    """Return the command that installs an extra of pyproject.toml."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
 def installed(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of those distributions that are installed, by name."""
     versions = {}

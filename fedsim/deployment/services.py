@@ -68,14 +68,12 @@ def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the program's files of a machine's folder, by name. An upgrade replaces them."""
     own = of(machine)
     is_server = machine == "server"
-    listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
-    needs = {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
     texts = {
         "start.sh": templates.SCRIPT_HEAD
         + (templates.SERVER_SCRIPT if is_server else templates.NODE_SCRIPT),
         "stop.sh": templates.STOP_SCRIPT,
         "install.sh": templates.INSTALL_SCRIPT,
-        "Dockerfile": templates.DOCKERFILE,
+        "Dockerfile": dockerfile(values["WHEEL"], values["FLOWER"]),
         ".dockerignore": templates.DOCKERIGNORE,
         "compose.yaml": templates.COMPOSE_HEAD + "".join(map(_container, own)),
         **{f"{one.unit}.service": _filled(templates.UNIT, one) for one in own},
@@ -88,13 +86,26 @@ def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
         "OWN": "" if is_server else " and node.toml",
         "SERVICES": " ".join(one.name for one in reversed(own)),
         "UNITS": " ".join(one.unit for one in own),
-        "LIGHT": _quoted(
-            [f"flwr=={values['FLOWER']}"]
-            + [need for name, need in needs.items() if name not in HEAVY | {"flwr"}]
-        ),
-        "TORCH": _quoted([needs[name] for name in TORCH]),
     }
     return {name: templates.fill(text, values) for name, text in texts.items()}
+
+
+def dockerfile(wheel: str, flower: str) -> str:
+    """Return the Dockerfile of both images, which lies beside the wheel.
+
+    Args:
+        wheel: name of the wheel's file.
+        flower: version of Flower.
+    """
+    listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
+    needs = {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
+    light = [need for name, need in needs.items() if name not in HEAVY | {"flwr"}]
+    values = {
+        "WHEEL": wheel,
+        "LIGHT": _quoted([f"flwr=={flower}", *light]),
+        "TORCH": _quoted([needs[name] for name in TORCH]),
+    }
+    return templates.fill(templates.DOCKERFILE, values)
 
 
 def _container(service: Service) -> str:

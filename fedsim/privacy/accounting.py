@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from adversaries.plugins import code_of
 from adversaries.registry import lookup
 from adversaries.statistics import gaussian
 from fedsim.privacy import loss_distribution, renyi
@@ -303,10 +304,10 @@ ACCOUNTANTS: dict[str, Accountant] = {
 def accountant(name: str) -> Accountant:
     """Return the accountant of this name.
 
-    name: one of `ACCOUNTANTS`, or a user's own "package.module:name".
+    name: one of `ACCOUNTANTS`, a user's own "package.module:name", or "plugin:NAME".
     Raises InputError if the name is unknown, or the user did not allow this code.
     """
-    return lookup(ACCOUNTANTS, name, "the accountant")
+    return lookup(ACCOUNTANTS, code_of(name, "privacy.accountant"), "the accountant")
 
 
 def _fallback(mechanism: Mechanism, delta: float) -> tuple[Accountant, Mechanism]:

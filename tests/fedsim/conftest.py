@@ -35,6 +35,9 @@ def strangers(tmp_path: Path) -> Path:
     """Lay down a folder of installed packages in which another project has our import name."""
     information = tmp_path / "packages" / "fedsim-0.9.0.dist-info"
     information.mkdir(parents=True)
+    # From Python 3.12 on, a file that is listed and missing does not count.
+    (information.parent / "fedsim").mkdir()
+    (information.parent / "fedsim" / "__init__.py").touch()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: fedsim\nVersion: 0.9.0\n")
     (information / "RECORD").write_text("fedsim/__init__.py,,\nfedsim-0.9.0.dist-info/RECORD,,\n")
     return information.parent

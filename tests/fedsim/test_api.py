@@ -68,6 +68,7 @@ def test_type_checkers_are_told_of_the_same_names() -> None:
     assert dir(fedsim) == sorted([*told, "__version__"])
 
 
+@pytest.mark.source
 def test_every_command_has_a_function_or_a_reason_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text("utf-8")
     named = set(re.findall(r"`fedsim ([a-z -]+)`", page.partition("## A run")[0]))
@@ -359,6 +360,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.source
 def test_answers_are_what_the_commands_print(
     printed: Callable[..., object], tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from adversaries.errors import InputError
+from fedsim.common import installation
 from fedsim.config import Scalar
 from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes.pools import Given, Result
@@ -23,7 +24,7 @@ PATIENCE = 60.0
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
 """File names in a folder of certificates."""
 
-HOW_TO_INSTALL = 'install it with pip install "fedsim-identifiability[cluster]"'
+HOW_TO_INSTALL = f"install it with {installation.command('cluster')}"
 
 
 @dataclass(frozen=True)

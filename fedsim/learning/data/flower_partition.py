@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
+from fedsim.common import installation
 from fedsim.learning.data.splitting import Division
 
 BY, POSITION = "by", "position"
@@ -35,7 +36,7 @@ def divide(
         from flwr_datasets import partitioner as flower  # noqa: PLC0415
     except ImportError as error:
         raise InputError(
-            f"{scheme}, which flwr-datasets makes: pip install flwr-datasets ({error})"
+            f"{scheme}, which flwr-datasets makes: {installation.command('hf')} ({error})"
         ) from None
     made = getattr(flower, made_by)
     arguments = _arguments(scheme, made, division, generator)

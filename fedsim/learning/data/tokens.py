@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.common import installation, reading
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
-EXTRA = "pip install 'transformers>=5,<6'"
+EXTRA = installation.command("text")
 
 
 def settings(directory: str) -> dict[str, Any]:

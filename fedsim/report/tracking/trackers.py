@@ -1,4 +1,4 @@
-"""Experiment trackers: a new tracker is a class and a line of TRACKERS."""
+"""Experiment trackers: a new tracker is a class and a line of TRACKERS, or a plug-in."""
 
 import logging
 import math
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from adversaries import plugins, registry
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.results import report as results
 from fedsim.audits.results.numbers import OfClass
-from fedsim.common import private_files
+from fedsim.common import installation, private_files
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
@@ -72,7 +73,8 @@ class MlflowTracker:
         try:
             from mlflow import MlflowClient  # noqa: PLC0415
         except ImportError:
-            raise InputError('mlflow is not installed; pip install -e ".[mlflow]"') from None
+            why = f"mlflow is not installed; {installation.command('mlflow')}"
+            raise InputError(why) from None
         for name in ("mlflow", "alembic"):  # which tell of every table that they make
             logging.getLogger(name).setLevel(logging.WARNING)
         self._artifacts, uri = None, place
@@ -133,9 +135,8 @@ class TensorBoardTracker:
         try:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
         except ImportError:
-            raise InputError(
-                'tensorboard is not installed; pip install -e ".[tensorboard]"'
-            ) from None
+            why = f"tensorboard is not installed; {installation.command('tensorboard')}"
+            raise InputError(why) from None
         threading.excepthook = _unless_told_anyway
         self._writers = SummaryWriter
         self._folder = folder(place)
@@ -169,7 +170,20 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 
 
 def opened(target: str) -> Tracker:
-    name, _, place = target.partition(":")
+    """Return the tracker of one --track.
+
+    Args:
+        target: such as "tensorboard:DIR".
+
+    Raises:
+        InputError: there is no such tracker, it lacks a place, its package is not installed, or it
+            is a plug-in that this machine does not allow.
+    """
+    plugin = plugins.PREFIX if target.startswith(plugins.PREFIX) else ""
+    name, _, place = target.removeprefix(plugin).partition(":")
+    if plugin and place:
+        made: Callable[[str], Tracker] = registry.lookup(TRACKERS, plugin + name, "--track")
+        return made(place)
     if name not in TRACKERS or not place:
         names = ", ".join(TRACKERS)
         raise InputError(

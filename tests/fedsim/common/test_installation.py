@@ -1,8 +1,10 @@
 """The program knows its own distribution from one that took its name."""
 
+import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import metadata
 from pathlib import Path
 
 import fedsim
@@ -31,3 +33,14 @@ def test_the_distribution_is_that_of_the_project_file() -> None:
     assert project["project"]["name"] == fedsim.DISTRIBUTION
     assert tuple(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == PACKAGES
     assert project["project"]["version"] == fedsim.__version__
+
+
+def test_every_extra_that_a_message_names_exists() -> None:
+    root = Path(fedsim.__file__).parent
+    named = {
+        extra
+        for path in root.rglob("*.py")
+        for extra in re.findall(r"installation\.command\([\"'](\w+)[\"']\)", path.read_text())
+    }
+    assert {"hf", "mlflow", "parquet", "text"} <= named
+    assert named <= set(metadata(fedsim.DISTRIBUTION).get_all("Provides-Extra", []))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.common import configurations
 from fedsim.config import Config, Scalar, from_run_config, load, parse_override, to_run_config
 
 ROOT = Path(__file__).parents[3]
@@ -115,7 +116,9 @@ def test_a_delta_that_nobody_gives_is_a_tenth_of_one_over_the_records(
     assert from_run_config(to_run_config(config)) == config
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(configurations.folder().glob("*.toml")), ids=lambda p: p.stem
+)
 def test_every_example_is_valid(path: Path) -> None:
     assert load(path).run.name == path.stem
 

@@ -96,6 +96,7 @@ def _row(need: Need) -> str:
     return f"| {' | '.join([*settings, need.why, need.instead])} |"
 
 
+@pytest.mark.source
 def test_the_page_shows_the_table() -> None:
     rows = [_row(need) for need in REFUSED]
     shown = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]

@@ -120,6 +120,7 @@ def test_every_machine_is_given_the_program_and_told_its_hash(written: Path) -> 
     assert f"COPY {program.name} /opt/" in image
 
 
+@pytest.mark.source
 def test_the_server_is_given_the_training_that_clients_allow_at_first(written: Path) -> None:
     held = (written / "server" / "deployment.toml").read_text()
     assert held == (Path(__file__).parents[3] / "configs" / "deployment.toml").read_text()

@@ -17,6 +17,7 @@ from fedsim.deployment import wheel
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.source
 def test_what_is_installed_from_the_wheel_is_this_program(tmp_path: Path) -> None:
     program = wheel.running()
     path = tmp_path / program.name

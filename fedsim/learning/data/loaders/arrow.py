@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.common import installation, reading
 
 
 @contextmanager
@@ -41,7 +41,8 @@ def parquet_columns(path: Path) -> dict[str, list[Any]]:
     try:
         from pyarrow import parquet  # noqa: PLC0415  (an extra)
     except ImportError:
-        raise InputError(f"'{path}' is Parquet, which pyarrow reads: pip install pyarrow") from None
+        command = installation.command("parquet")
+        raise InputError(f"'{path}' is Parquet, which pyarrow reads: {command}") from None
 
     def refusal(reason: str) -> InputError:
         return InputError(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.common import installation, reading
 from fedsim.learning.data.loaders import arrow, image_folder, npz, table
 from fedsim.learning.data.loaders.dataset import Dataset
 from fedsim.learning.data.loaders.source import Source
@@ -95,8 +95,9 @@ def _files(path: Path) -> list[Path]:
         from PIL import Image  # noqa: F401, PLC0415  (import before memory is limited)
         from pyarrow import parquet  # noqa: F401, PLC0415
     except ImportError as error:
+        command = installation.command("hf")
         raise InputError(
-            f"data.name is 'hf', which the library datasets reads: pip install datasets ({error})"
+            f"data.name is 'hf', which the library datasets reads: {command} ({error})"
         ) from None
     if not path.is_dir():
         raise InputError(f"there is no folder '{path}'; name one with data.root=PATH")

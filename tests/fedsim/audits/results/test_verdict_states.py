@@ -40,6 +40,7 @@ def test_every_state_has_words_of_the_table_and_one_alone_is_good() -> None:
     assert {words_of("above", over=over) for over in (True, False)} == {ABOVE, CONTRADICTS}
 
 
+@pytest.mark.source
 @pytest.mark.parametrize(
     "page", [DOCS / "README.md", TUTORIAL, READING], ids=lambda page: page.stem
 )
@@ -49,6 +50,7 @@ def test_a_page_prints_states_of_the_table_alone(page: Path) -> None:
     assert {*printed} <= {words.text for words in TABLE}
 
 
+@pytest.mark.source
 def test_the_page_on_reports_explains_every_state_in_the_words_of_the_table() -> None:
     rows = [f"| **{one.text}** | {one.means} | {one.advice} |" for one in TABLE]
     assert "\n".join(rows) in READING.read_text()

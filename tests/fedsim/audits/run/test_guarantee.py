@@ -60,6 +60,7 @@ def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(sma
     assert bare.note == "Epsilon is infinite towards this vantage."
 
 
+@pytest.mark.source
 def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     tmp_path: Path,
 ) -> None:

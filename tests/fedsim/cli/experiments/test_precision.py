@@ -72,6 +72,7 @@ def test_trials_promise_no_bound_that_the_report_would_refuse(
     assert "leads with trade_off" in " ".join(out.split())
 
 
+@pytest.mark.source
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

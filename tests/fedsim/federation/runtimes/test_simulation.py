@@ -83,6 +83,7 @@ def test_clients_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
     assert found["client-resources-num-gpus"] == given
 
 
+@pytest.mark.source
 def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
     write_app(tmp_path)
     written = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["flwr"]["app"]

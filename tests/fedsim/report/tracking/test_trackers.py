@@ -122,7 +122,6 @@ def test_a_package_that_is_missing_is_named_with_what_installs_it(
 ) -> None:
     for module in (name, "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        InputError, match=rf'{name} is not installed; pip install -e "\.\[{name}\]"'
-    ):
+    command = rf'pip install "fedsim-identifiability\[{name}\]"'
+    with pytest.raises(InputError, match=f"{name} is not installed; {command}"):
         opened(f"{name}:somewhere")
