@@ -18,7 +18,7 @@ from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.evidence import digests
+from fedsim.report.evidence import statement
 from fedsim.report.page import Pictures, all_sections, render_html
 from fedsim.report.tracking.trackers import Subject, opened
 
@@ -92,7 +92,7 @@ def test_a_run_uses_plugins_of_every_kind_that_it_names(
     page = render_html(report, Pictures(report, {}))
     assert f"Every trial had {report.rounds} rounds." in page
     # Evidence has the digest of a plug-in's file, as of a user's own code.
-    assert f"{PACKAGE}:tanh" in digests.own_code(to_run_config(directory.config))
+    assert f"{PACKAGE}:tanh" in statement.own_code(to_run_config(directory.config))
 
 
 def test_a_tracker_and_an_accountant_are_named_on_the_command_line(tmp_path: Path) -> None:
