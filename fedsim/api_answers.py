@@ -249,10 +249,14 @@ def trials(
     return Answer(report, None, [tabulated(["trials are played", "needed", "at most"], rows)])
 
 
+RECORDS = 100
+"""Number of candidates where none is given."""
+
+
 def reconstruct(
     config: Given,
     *,
-    candidates: int = 100,
+    candidates: int | None = None,
     column: str | None = None,
     prior: Literal["uniform", "data"] = "uniform",
     trials: int = 1000,
@@ -264,7 +268,8 @@ def reconstruct(
 
     Args:
         config: path of an experiment's file, a configuration, or dotted keys over the defaults.
-        candidates: number of records, one of which the training uses; without a column.
+        candidates: number of records, one of which the training uses; None for 100. Give this or a
+            column.
         column: column whose value of the target is guessed instead: "label", or one of a table.
         prior: of the column's values: "uniform", or "data" for their shares outside D.
         trials: number of trials.
@@ -273,7 +278,8 @@ def reconstruct(
         progress: whether to show a bar; None: only in a terminal or a notebook.
 
     Raises:
-        InputError: the candidates do not exist, or the configuration cannot be played.
+        InputError: the candidates do not exist, options exclude each other, or the configuration
+            cannot be played.
     """
     from fedsim.federation.server import plan  # noqa: PLC0415
     from fedsim.game import challenge, federation  # noqa: PLC0415
@@ -282,6 +288,13 @@ def reconstruct(
     from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
     from fedsim.studies.reconstruction.candidates import of_column, of_records  # noqa: PLC0415
 
+    if column is not None and candidates is not None:
+        raise InputError(
+            "candidates and column are both given; give a number of records, or a column whose "
+            "values are the candidates"
+        )
+    if column is None and prior != "uniform":
+        raise InputError(f"prior is {prior}, which needs a column; records are all equally likely")
     if out is not None:
         report_directory.check_new(Path(out))
     start = time.perf_counter()
@@ -290,7 +303,7 @@ def reconstruct(
     loaded, record = federation.load(chosen), challenge.choose(chosen).record
     assert record is not None  # the target is a record
     if column is None:
-        these = of_records(loaded, record, candidates, chosen.run.seed)
+        these = of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
     else:
         these = of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen.scheme)

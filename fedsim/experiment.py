@@ -6,7 +6,6 @@ them.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +75,7 @@ def several(
     try:
         runs = WholeRuns(
             pool,
-            partial(_in_worker, workers),
+            _in_worker,
             lambda text: console.print(text, highlight=False, markup=False),
         )
         runs.begin(plans)
@@ -85,10 +84,13 @@ def several(
         pool.stop()
 
 
-def _in_worker(workers: int, run_config: dict[str, Scalar]) -> None:
-    """Carry out a run in one of several processes."""
-    plan = prepare(configuration.from_run_config(run_config), processes=workers)
-    in_process(plan, Console(quiet=True))
+def _in_worker(task: tuple[dict[str, Scalar], int]) -> None:
+    """Carry out a run in one of several processes, with its share of the memory."""
+    from fedsim.common import memory  # noqa: PLC0415  (torch)
+
+    run_config, share = task
+    memory.grant(share)
+    in_process(prepare(configuration.from_run_config(run_config)), Console(quiet=True))
 
 
 def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":

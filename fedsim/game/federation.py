@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.common.memory import spare
+from fedsim.common.memory import granted, spare
 from fedsim.config import Config
 from fedsim.config.federation import OWN
 from fedsim.config.objects import GameRules
@@ -327,5 +327,8 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
 
 
 def memory_limit(limit: int | None, where: torch.device) -> int:
-    """Return the bytes that may be used: the configured limit, or the device's free memory."""
+    """Return the bytes that may be used: a granted share, the configured limit, or what is free."""
+    share = granted()
+    if share is not None:
+        return share
     return spare(where) if limit is None else limit

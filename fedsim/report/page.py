@@ -261,8 +261,8 @@ LIMITS = (
     "record was used?",
     "Results for other people or other attacks. The limits of theory hold for every record, if the "
     "software ran as configured.",
-    "Extracted texts, reconstructed records, links with other data, breaches, and further releases "
-    "about the same people, whose epsilons add up.",
+    "Extracted texts, records that are reconstructed without candidates, links with other data, "
+    "breaches, and further releases about the same people, whose epsilons add up.",
 )
 
 

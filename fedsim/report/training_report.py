@@ -127,10 +127,12 @@ def render_html(report: Report, card: ModelCard) -> str:
 
 def first(report: Report, card: ModelCard) -> FirstScreen:
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
-    spent = " or ".join(f"{number(value)} ({name})" for name, value in server.epsilon.items())
+    (_, spent), *others = server.epsilon.items()
+    looser = "".join(f" ({number(value)} by the looser {name})" for name, value in others)
     answer = [
         f"{words.text}. {card.clients} clients trained a model ({card.network}) in {card.rounds} "
-        f"rounds. Towards the {server.vantage} epsilon is {spent} at delta {privacy.delta:g}."
+        f"rounds. Towards the {server.vantage} epsilon is {number(spent)}{looser} at delta "
+        f"{privacy.delta:g}."
     ]
     if not privacy.guaranteed:
         answer.append(f"No guarantee of differential privacy. {privacy.note}")
@@ -171,6 +173,8 @@ def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
         words = verdicts.NO_PROTECTION
     name, mark = towards.vantage.replace("-", " ").capitalize(), Mark(words.kind, words.text)
     if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
+        if words is verdicts.NOT_CONTRADICTED:  # the noise was measured, and no adversary
+            mark = Mark("open", "Limit by theory")
         return Bar(name, mark, limit=limit)
     right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
     return Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")

@@ -84,7 +84,7 @@ NOT_CONTRADICTED = StateWords(
     "Not contradicted",
     "open",
     "the measurement agrees with what theory allows, and does not prove it",
-    "read which deviation the audit would have detected; more trials would detect a smaller one",
+    "read which deviation the audit would have detected; a longer audit detects a smaller one",
 )
 NOT_MEASURED = StateWords(
     "Not measured",

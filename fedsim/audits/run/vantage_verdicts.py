@@ -127,7 +127,8 @@ def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
 
 
 FIRST = {"above": 0, "no-limit": 1}
-ELSEWHERE = "advantage_"
+ELSEWHERE = ("advantage_", "trade_off_")
+"""Beginnings of the names of alarms about another vantage; its name follows."""
 
 
 def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
@@ -182,7 +183,7 @@ def state(
     report: Report, vantage: str, measured: MeasuredThere | None, allowed: AllowedThere
 ) -> State:
     mine = vantage == report.vantage
-    alarmed = any(name == f"{ELSEWHERE}{vantage}" for name in report.contradictions) or (
+    alarmed = any(f"{prefix}{vantage}" in report.contradictions for prefix in ELSEWHERE) or (
         mine and any(not name.startswith(ELSEWHERE) for name in report.contradictions)
     )
     # A weak attack says nothing about a better one.

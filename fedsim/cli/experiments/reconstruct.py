@@ -17,9 +17,11 @@ CONTRADICTED = 4
 def reconstruct(
     config_file: ConfigFile,
     candidates: Annotated[
-        int,
-        typer.Option(help="Number of records, of which the training uses one. At most 1000."),
-    ] = 100,
+        int | None,
+        typer.Option(
+            help="Number of records, of which the training uses one. At most 1000. Default: 100."
+        ),
+    ] = None,
     column: Annotated[
         str | None,
         typer.Option(

@@ -70,14 +70,21 @@ class LocalPool:
         self._executor = self._start()
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
-        where, sharing = device.resolve(run.device), self.workers
-        if where.type == "cuda":
-            sharing = -(-self.workers // torch.cuda.device_count())
         threads = run.threads or max(1, device.threads(0) // self.workers)
         own: dict[str, Scalar] = {"run.threads": threads}
-        if sharing > 1:
-            own["run.max-memory"] = f"{memory_limit(run.memory_limit, where) // sharing}B"
+        if self._sharing(run) > 1:
+            own["run.max-memory"] = f"{self.memory_share(run)}B"
         return own
+
+    def memory_share(self, run: RunConfig) -> int:
+        """Return the bytes that each worker may use."""
+        return memory_limit(run.memory_limit, device.resolve(run.device)) // self._sharing(run)
+
+    def _sharing(self, run: RunConfig) -> int:
+        """Return the number of workers that share a device."""
+        if device.resolve(run.device).type == "cuda":
+            return -(-self.workers // torch.cuda.device_count())
+        return self.workers
 
     def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
         try:

@@ -161,8 +161,8 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} would have noticed less than half of the claimed noise."
-    missed = f"{what} might not have noticed it if half of the claimed noise had been missing."
+    text = f"{what} would have noticed if more than half of the claimed noise were missing."
+    missed = f"{what} might not have noticed if more than half of the claimed noise were missing."
     return check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
 
 

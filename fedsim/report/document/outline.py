@@ -121,8 +121,8 @@ TERMS = (
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "The small probability that is added to ε's factor. It is not the share of trainings "
-        "whose belief exceeds ρβ, which is larger and stated beside ρβ.",
+        "A small probability that is added to the result of ε's factor, since the factor alone "
+        "need not hold for every outcome.",
     ),
     Term(
         "epsilon-prime",
@@ -135,14 +135,13 @@ TERMS = (
         "ρβ",
         r"ρβ",
         "The bound on belief: how sure the adversary may become that one person's record was "
-        "trained on, starting from even odds.",
+        "trained on, starting from even odds, except in a small, stated share of trainings.",
     ),
     Term(
         "rho-alpha",
         "ρα",
         r"ρα",
-        "The bound on advantage: how far above a coin's the adversary's rate of right answers "
-        "may be on average.",
+        "The bound on the advantage: twice the largest share of right answers, less one.",
     ),
     Term(
         "delta-prime",

@@ -90,6 +90,10 @@ def plain(value: Any) -> str:
     return str(value)
 
 
+HALF = 0.5
+"""Share of the claimed noise below which a loss is named that an audit would miss."""
+
+
 def at_least(epsilon: float) -> str:
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
@@ -102,7 +106,8 @@ def would_have_noticed(share: float | None, what: str = "audit") -> str:
         return f"This {what} might have missed any shortfall of the noise."
     # Rounded down, so that the sentence promises no more than what was computed.
     rounded = math.floor(share * 1000) / 1000
+    missed = f" A loss of {percent(1 - rounded)} of the noise could pass unseen." * (rounded < HALF)
     return (
         f"If the noise had been less than {rounded:.3f} of the claim, this {what} would have "
-        "noticed it with 95% probability."
+        f"noticed it with 95% probability.{missed}"
     )

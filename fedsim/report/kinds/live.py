@@ -78,6 +78,7 @@ def state(report: Report) -> StateWords:
 
 def verdict(report: Report) -> str:
     bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
+    empirical = report["empirical"]
     sentences = [f"{state(report).text}.", *stated(report)]
     if bounds is not None and belief is not None:
         what = "all data of a client" if report["unit"] == "client" else "the challenge record"
@@ -104,6 +105,14 @@ def verdict(report: Report) -> str:
             f"noise ({percent(noise['confidence'])} confidence), for any records."
         )
     measured = state(report)
+    if empirical is not None and bounds is not None and measured.text == "Not contradicted":
+        low, high = empirical["advantage_interval"]
+        if low <= bounds["rho_alpha"] < empirical["advantage"]:
+            sentences.append(
+                "The measured advantage is above the limit. Chance alone can explain the "
+                f"difference: the interval is {number(low)} to {number(high)}, the limit "
+                f"{number(bounds['rho_alpha'])}."
+            )
     if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
         sentences.append(would_have_noticed(report["seen_below"]))
     if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
@@ -218,7 +227,13 @@ def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
         if np.isfinite(bounds["epsilon"]):
             text = "Everything released costs no more than one training."
             limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
-            checks.append(check(text, limit, report))
+            failed = (
+                f"All that was released costs ε = {number(report['released']['epsilon'])}; one "
+                f"training costs {number(bounds['epsilon'])}."
+                if report["released"]
+                else ""
+            )
+            checks.append(check(text, limit, report, failed=failed))
     return FirstScreen(
         answer=[verdict(report)],
         alarming=bool(report["alarms"]),

@@ -336,7 +336,9 @@ def _least_protected(report: Report) -> Table | None:
         ]
         for one in clients
     ]
-    return tabulated(("Least protected", f"ε at δ = {report['delta']:g}", "Belief", "ρβ"), rows)
+    return tabulated(
+        ("Clients", f"ε at δ = {report['delta']:g}", "Belief in this recording alone", "ρβ"), rows
+    )
 
 
 def _checks(report: Report) -> list[Check]:

@@ -12,6 +12,9 @@ from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 Risks = Sequence[tuple[float, float]]
 """Success of an attack without the model, and its largest success with it."""
 
+NEARLY = 0.01
+"""Distance from a whole number of cases that a sentence neglects."""
+
 EXAMPLE = 0.001
 """The baseline that the sentence is about."""
 
@@ -24,8 +27,9 @@ MEANING = (
 
 
 def in_cases(baseline: float) -> str:
-    """Return a share as text, such as "1 in 1,000"."""
-    return f"1 in {round(1 / baseline):,}"
+    """Return a share as text, such as "1 in 1,000"; as a percentage where it is not 1 in n."""
+    cases = 1 / baseline
+    return f"1 in {round(cases):,}" if abs(cases - round(cases)) < NEARLY else percent(baseline)
 
 
 def sentence(risks: Mapping[str, Risks]) -> str:

@@ -104,7 +104,7 @@ class AuditorCheck:
 
     def _answer(self) -> str:
         allowed, level = percent(1 - self.confidence), percent(VERDICT_CONFIDENCE)
-        claim = f"bounds may be above the truth in {allowed} of games"
+        claim = f"at most {allowed} of its bounds may be above the truth"
         worst = max(self.results, key=lambda each: each.share)
         where = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
         sentences = {

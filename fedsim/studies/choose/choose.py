@@ -69,7 +69,11 @@ class Limit:
             )
         if not self._lowest < self.value < 1:
             by = "success without the model" if self.key == RISK else "a coin's"
-            example = {BELIEF: 0.75, ADVANTAGE: 0.2, RISK: min(5 * self._lowest, 0.99)}[self.key]
+            example = {
+                BELIEF: 0.75,
+                ADVANTAGE: 0.2,
+                RISK: min(5 * self._lowest, (1 + self._lowest) / 2),
+            }[self.key]
             raise InputError(
                 f"--max-{self.kind} is {self.value:g}; give a number above {self._lowest:g} ({by}) "
                 f"and below 1 (certainty), for example {example:g}"

@@ -91,10 +91,12 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         yield "It is the least noise tried that meets the limit in theory."
     bound = result.request.limit
     if bound.key == RISK and chosen.risk is not None:
+        rare = in_cases(bound.baseline).startswith("1 in ")
+        cases = f"{1 / bound.baseline:,.0f}"
+        largest = f"{chosen.risk / bound.baseline:.3g} of {cases}" if rare else percent(chosen.risk)
         yield (
-            f"Somebody who would guess right in 1 of {1 / bound.baseline:,.0f} cases without the "
-            f"model guesses right in at most {chosen.risk / bound.baseline:.3g} of "
-            f"{1 / bound.baseline:,.0f} with it."
+            f"Somebody who would guess right in {in_cases(bound.baseline).replace(' in ', ' of ')} "
+            f"cases without the model guesses right in at most {largest} with it."
         )
     yield (
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "

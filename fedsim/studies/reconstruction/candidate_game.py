@@ -130,6 +130,7 @@ def check(rules: GameRules) -> None:
         ("privacy.unit", scheme.privacy.unit, "record"),
         ("privacy.noise", scheme.privacy.noise, "isotropic"),
         ("privacy.sensitivity", scheme.privacy.sensitivity, "global"),
+        ("privacy.stop-at", scheme.privacy.stop_at, 0.0),
         ("training.clipping", scheme.training.clipping, True),
         ("training.local-steps", scheme.training.local_steps, 1),
         ("federation.sampling-rate", scheme.federation.sampling_rate, 1.0),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,17 @@ def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_st
     assert server.allowed.epsilon == math.inf
     assert (released.state, released.basis) == ("untested", "theory")
     assert released.allowed.advantage == _towards(report, "participant").allowed.advantage
+
+
+@pytest.mark.parametrize("alarm", ["advantage_server", "trade_off_server"])
+def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm: str, of: Make) -> None:
+    report = replace(_report(of(2000), 0.3, 2000), contradictions={alarm: "Too many are right."})
+    states = {}
+    for vantage in ("participant", "server"):
+        verdict = _towards(report, vantage)
+        measured = _towards(report, "participant").measured
+        states[vantage] = vantage_verdicts.state(report, vantage, measured, verdict.allowed)
+    assert (states["participant"], states["server"]) == ("below", "above")
 
 
 def test_trials_of_one_world_and_a_single_training_are_no_test(of: Make) -> None:

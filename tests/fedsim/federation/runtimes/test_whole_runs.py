@@ -48,6 +48,9 @@ class Fragile:
     def restart(self) -> None:
         self.lost -= 1
 
+    def memory_share(self, run: object) -> int:
+        return 1
+
 
 @pytest.fixture
 def plans(small: Callable[..., Config], tmp_path: Path) -> list[Any]:
@@ -68,11 +71,22 @@ def test_runs_of_lost_processes_go_on_and_say_so(plans: list[Any]) -> None:
     assert said == ["a process was lost; these runs go on from their last finished batch: a, b"] * 2
 
 
-def test_a_search_ends_where_processes_are_lost_again_and_again(plans: list[Any]) -> None:
-    runs = WholeRuns(Fragile(lost=9), lambda _: None, lambda _: None)  # type: ignore[arg-type]
+def test_a_run_that_kills_its_processes_fails_and_the_others_go_on(plans: list[Any]) -> None:
+    class Poisoned(Fragile):
+        """A pool that breaks whenever the first run is in it."""
+
+        def submit(self, work: Callable[[Any], None], task: Any, name: str) -> Future[None]:
+            self.lost = 1 if name == "a" else self.lost
+            return super().submit(work, task, name)
+
+        def restart(self) -> None:
+            self.lost = 0
+
+    runs = WholeRuns(Poisoned(lost=0), lambda _: None, lambda _: None)  # type: ignore[arg-type]
     runs.begin(plans)
-    with pytest.raises(RuntimeError, match="processes were lost 4 times"):
+    with pytest.raises(RuntimeError, match="processes were lost 4 times while this run"):
         runs.finish(plans[0])
+    assert runs.finish(plans[1]).path == plans[1].path
 
 
 def test_a_run_that_cannot_be_carried_out_is_an_error_of_its_own(plans: list[Any]) -> None:
