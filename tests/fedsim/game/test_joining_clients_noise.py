@@ -292,7 +292,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trust", ["local", "distributed"])
+@pytest.mark.parametrize("trust", [pytest.param("local", marks=pytest.mark.long), "distributed"])
 def test_the_advantage_is_that_of_the_noise_that_was_there(
     trust: str, small: Make, run: Run
 ) -> None:

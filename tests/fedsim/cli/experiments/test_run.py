@@ -466,7 +466,7 @@ def test_more_trials_on_the_same_people_than_the_budget_affords_are_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ["system", "seed"])
+@pytest.mark.parametrize("source", ["system", pytest.param("seed", marks=pytest.mark.long)])
 def test_what_a_killed_process_released_stays_in_the_account(
     source: str, experiment: Path, tmp_path: Path
 ) -> None:

@@ -401,7 +401,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["participant", "oracle"])
+@pytest.mark.parametrize("mode", ["participant", pytest.param("oracle", marks=pytest.mark.long)])
 def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
     mode: str, small: Callable[..., Config], run: Callable[[Config], Arrays]
 ) -> None:
