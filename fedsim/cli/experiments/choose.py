@@ -71,7 +71,11 @@ def choose(
     the chosen setting. Give the same command again to continue, or with more --trials to add
     trials. Exit status 1: no setting meets the limits, or more trials are needed to decide.
 
-    Example: fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
+    Examples:
+
+    fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
+
+    fedsim choose configs/digits.toml --max-risk 0.005 --baseline-risk 0.001
     """
     from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
     from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415

@@ -108,7 +108,7 @@ MutualInformation = Annotated[
 ]
 MaxRisk = Annotated[
     float | None,
-    typer.Option(help="Largest success of an attack that succeeds with --baseline-risk by itself."),
+    typer.Option(help="Largest success of any attack. Its success without is --baseline-risk."),
 ]
 BaselineRisk = Annotated[
     float | None,
