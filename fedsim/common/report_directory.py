@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ HELD = ("report.json", "config.toml", "ledger.jsonl")
 
 EVIDENCE = "evidence.json"
 """Ending of the name of a file with evidence of a report. Evidence does not cover such files."""
+
+
+def timed(name: str) -> Path:
+    """Return the path of a new directory under fedsim-runs/, named after something and the time."""
+    return Path("fedsim-runs") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def create(directory: Path) -> Path:

@@ -29,6 +29,9 @@ Floats = npt.NDArray[np.float64]
 BASELINES = (0.1, 0.01, 0.001, 0.0001)
 """Success without the release: naming one of 10, 100, 1,000 or 10,000 people."""
 
+BASELINE = 0.001
+"""The baseline if none is given: naming one of 1,000 people."""
+
 LARGEST_EPSILON, EPSILONS = 20.0, 257
 """The grid of epsilons of a mechanism without a loss distribution."""
 

@@ -1,6 +1,5 @@
 """`fedsim membership`: membership inference attacks on a federation's models."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -54,9 +53,7 @@ def membership(
     options = {"run.seed": seed, "audit.attacks": attacks}
     overrides |= {key: value for key, value in options.items() if value is not None}
     name = configuration.load(config_file, overrides).run.name
-    directory = out or (
-        Path("fedsim-runs") / f"{name}-membership-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    )
+    directory = out or report_directory.timed(f"{name}-membership")
 
     from fedsim import api_studies  # noqa: PLC0415  (torch)
     from fedsim.studies.membership import membership_report  # noqa: PLC0415

@@ -1,6 +1,5 @@
 """`fedsim reconstruct`: which record, or which value of a column, did the training use?"""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +8,7 @@ import typer
 from fedsim import config as configuration
 from fedsim.cli.options import TRIALS, AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
+from fedsim.common import report_directory
 
 CONTRADICTED = 4
 """Exit status where the measurement contradicts theory, on the scale of audits."""
@@ -69,9 +69,7 @@ def reconstruct(
     overrides = configuration.parse_overrides(set_)
     overrides |= {} if seed is None else {"run.seed": seed}
     name = configuration.load(config_file, overrides).run.name
-    directory = out or (
-        Path("fedsim-runs") / f"{name}-reconstruction-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    )
+    directory = out or report_directory.timed(f"{name}-reconstruction")
     answer = api_answers.reconstruct(
         config_file,
         candidates=candidates,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,9 +63,7 @@ def sensitivity(
     if measure is not None:
         overrides["challenge.dissimilarity"] = measure
     config = configuration.load(config_file, overrides)
-    directory = out or (
-        Path("fedsim-runs") / f"{config.run.name}-sensitivity-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    )
+    directory = out or report_directory.timed(f"{config.run.name}-sensitivity")
 
     from fedsim.studies.sensitivity import sensitivity_report, sensitivity_study, sensitivity_values  # noqa: PLC0415
 

@@ -7,12 +7,11 @@ directory or send a message. Later steps use the plan and repeat none of its wor
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.common import device
+from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
 from fedsim.config import Config
 from fedsim.config.campaign import RunConfig
@@ -133,9 +132,7 @@ def preflight(config: Config) -> Plan:
 
 def default_directory(run: RunConfig) -> Path:
     """Return `run.out`, or a new directory under fedsim-runs/ named after experiment and time."""
-    if run.out:
-        return Path(run.out)
-    return Path("fedsim-runs") / f"{run.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    return Path(run.out) if run.out else report_directory.timed(run.name)
 
 
 def check(config: Config) -> None:

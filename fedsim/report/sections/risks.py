@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import VantageBounds
+from fedsim.privacy.risks import BASELINE
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
 from fedsim.report.sections.section import Section, Transcript, confidence_of, is_pac
@@ -15,9 +16,6 @@ Risks = Sequence[tuple[float, float]]
 NEARLY = 0.01
 """Distance from a whole number of cases that a sentence neglects."""
 
-EXAMPLE = 0.001
-"""The baseline that the sentence is about."""
-
 MEANING = (
     "These are limits of theory for any attack on one person: re-identification, attribute "
     "inference or reconstruction. The first column is how often an attempt succeeds without what "
@@ -28,8 +26,18 @@ MEANING = (
 
 def in_cases(baseline: float) -> str:
     """Return a share as text, such as "1 in 1,000"; as a percentage where it is not 1 in n."""
-    cases = 1 / baseline
-    return f"1 in {round(cases):,}" if abs(cases - round(cases)) < NEARLY else percent(baseline)
+    return f"1 in {round(1 / baseline):,}" if _is_one_in(baseline) else percent(baseline)
+
+
+def of_cases(share: float, baseline: float) -> str:
+    """Return a share in cases of a baseline, such as "9.58 of 1,000"; else as a percentage."""
+    return (
+        f"{share / baseline:.3g} of {1 / baseline:,.0f}" if _is_one_in(baseline) else percent(share)
+    )
+
+
+def _is_one_in(baseline: float) -> bool:
+    return abs(1 / baseline - round(1 / baseline)) < NEARLY
 
 
 def sentence(risks: Mapping[str, Risks]) -> str:
@@ -40,20 +48,19 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     """
     limits: dict[float, list[str]] = {}
     for name, pairs in risks.items():
-        at_most = dict(pairs).get(EXAMPLE)
+        at_most = dict(pairs).get(BASELINE)
         if at_most is not None:
             limits.setdefault(at_most, []).append(name)
     if not limits:
         return ""
-    cases = f"{1 / EXAMPLE:,.0f}"
     sentences = [
         "Suppose that somebody guesses right about one person in "
-        f"1 of {cases} cases without what the training discloses."
+        f"{of_cases(BASELINE, BASELINE)} cases without what the training discloses."
     ]
     for at_most, names in sorted(limits.items()):
         who = " and ".join(names)
         sentences.append(
-            f"With it, at most {at_most / EXAMPLE:.3g} of {cases} guesses are right for {who}."
+            f"With it, at most {of_cases(at_most, BASELINE)} guesses are right for {who}."
             if at_most < 1
             else f"With it, nothing limits how many guesses are right for {who}."
         )

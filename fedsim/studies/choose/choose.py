@@ -20,6 +20,7 @@ from fedsim.audits.results.verdicts import Towards
 from fedsim.config import Scalar
 from fedsim.config.objects import Scheme
 from fedsim.config.targets import KEYS
+from fedsim.privacy import risks
 from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.privacy.trust import Trust
 from fedsim.studies.choose.grid import Outcome
@@ -59,7 +60,7 @@ class Limit:
 
     key: str
     value: float
-    baseline: float = 0.001
+    baseline: float = risks.BASELINE
 
     def __post_init__(self) -> None:
         if not 0 < self.baseline < 1:

@@ -7,7 +7,7 @@ from typing import Any
 from fedsim.common.foreign_text import shown
 from fedsim.privacy.private_selection import SearchCost
 from fedsim.report.document.wording import beside_accuracy, number, percent, plain, span
-from fedsim.report.sections.risks import in_cases
+from fedsim.report.sections.risks import in_cases, of_cases
 from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose.choose import (
     ADVANTAGE,
@@ -91,12 +91,10 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         yield "It is the least noise tried that meets the limit in theory."
     bound = result.request.limit
     if bound.key == RISK and chosen.risk is not None:
-        rare = in_cases(bound.baseline).startswith("1 in ")
-        cases = f"{1 / bound.baseline:,.0f}"
-        largest = f"{chosen.risk / bound.baseline:.3g} of {cases}" if rare else percent(chosen.risk)
+        without = of_cases(bound.baseline, bound.baseline)
         yield (
-            f"Somebody who would guess right in {in_cases(bound.baseline).replace(' in ', ' of ')} "
-            f"cases without the model guesses right in at most {largest} with it."
+            f"Somebody who would guess right in {without} cases without the model guesses right in "
+            f"at most {of_cases(chosen.risk, bound.baseline)} with it."
         )
     yield (
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from adversaries.errors import InputError
-from fedsim.privacy import calibration, identifiability, pac
+from fedsim.privacy import calibration, identifiability, pac, risks
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.accounting import accountant as find_accountant
 from fedsim.privacy.calibration import Requirement
@@ -26,9 +26,6 @@ from fedsim.studies.guarantees.statements import Guarantee, Row, chosen
 Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 
 DEFAULT_ACCOUNTANT = "pld"
-
-BASELINE_RISK = 0.001
-"""Success of an attack without the release, if none is given: naming one of 1,000 people."""
 
 REPEATED = (
     *("noise_multiplier", "rounds", "sampling_rate"),
@@ -230,7 +227,7 @@ def calibrate(
     if rho_alpha is not None:
         return _met(sought, calibration.advantage_at_most(rho_alpha), at)
     if max_risk is not None:
-        baseline = BASELINE_RISK if baseline_risk is None else baseline_risk
+        baseline = risks.BASELINE if baseline_risk is None else baseline_risk
         return _met(sought, calibration.success_at_most(max_risk, baseline), at)
     if mutual_information is not None:
         required = calibration.information_at_most(mutual_information)
