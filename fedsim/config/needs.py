@@ -14,12 +14,13 @@ refuses a configuration with `privacy.noise = "pac"` and `training.clipping = fa
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
+from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
 from fedsim.privacy.noise import Noise
 from fedsim.privacy.noise.mechanism import NoiseMechanism
@@ -176,3 +177,19 @@ def as_toml(value: Scalar) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def require(rows: Iterable[tuple[str, Scalar, Scalar]], why: str) -> None:
+    """Check settings that a study takes as given.
+
+    Args:
+        rows: key, value and needed value of each.
+        why: what the study does, as the reason.
+
+    Raises:
+        InputError: a value differs; the first one is named, with the value to set.
+    """
+    for key, value, needed in rows:
+        if value != needed:
+            current = str(value).lower() if isinstance(value, bool) else value
+            raise InputError(f"{key} is {current}, but {why}; set {key} = {as_toml(needed)}")

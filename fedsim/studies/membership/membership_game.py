@@ -25,6 +25,7 @@ from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import DataConfig
+from fedsim.config.needs import require
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import refuse_unless_classified
 from fedsim.federation.server import plan
@@ -163,23 +164,21 @@ def check(rules: GameRules) -> None:
     Settings of a single challenge are refused too, since the game treats every record alike.
     """
     refuse_unless_classified(rules.model.task, "fedsim membership")
-    for key, value, needed in (
-        ("privacy.unit", rules.scheme.privacy.unit, "record"),
-        ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
-        ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
-        ("training.local-steps", rules.scheme.training.local_steps, 1),
-        ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
-        ("challenge.kind", rules.challenge.kind, "record"),
-        ("challenge.copies", rules.scheme.copies, 1),
-        ("canaries.count", rules.canaries.count, 0),
-        ("trials.pairing", rules.trials.pairing, "independent"),
-    ):
-        if value != needed:
-            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed)
-            raise InputError(
-                f"{key} is {value}, but fedsim membership treats all records alike, in "
-                f"independent models and DP-SGD with one step in a round; set {key} = {wanted}"
-            )
+    require(
+        (
+            ("privacy.unit", rules.scheme.privacy.unit, "record"),
+            ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
+            ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
+            ("training.local-steps", rules.scheme.training.local_steps, 1),
+            ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
+            ("challenge.kind", rules.challenge.kind, "record"),
+            ("challenge.copies", rules.scheme.copies, 1),
+            ("canaries.count", rules.canaries.count, 0),
+            ("trials.pairing", rules.trials.pairing, "independent"),
+        ),
+        "fedsim membership treats all records alike, in independent models and DP-SGD with one "
+        "step in a round",
+    )
     if rules.model.initialisation == "worst-case":
         raise InputError(
             'model.initialisation is "worst-case", which fits the first model to all records of D '

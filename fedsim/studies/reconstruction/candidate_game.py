@@ -24,6 +24,7 @@ from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.common.randomness import Role, gaussian_noise, generator
+from fedsim.config.needs import require
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.game import federation
 from fedsim.game.federation import Federation
@@ -126,30 +127,27 @@ def _towards_participant(scheme: Scheme, nominal: float) -> Mechanism:
 def check(rules: GameRules) -> None:
     """Raise InputError unless a round is one sum of clipped records with noise of known size."""
     scheme = rules.scheme
-    for key, value, needed in (
-        ("privacy.unit", scheme.privacy.unit, "record"),
-        ("privacy.noise", scheme.privacy.noise, "isotropic"),
-        ("privacy.sensitivity", scheme.privacy.sensitivity, "global"),
-        ("privacy.stop-at", scheme.privacy.stop_at, 0.0),
-        ("training.clipping", scheme.training.clipping, True),
-        ("training.local-steps", scheme.training.local_steps, 1),
-        ("federation.sampling-rate", scheme.federation.sampling_rate, 1.0),
-        ("federation.adversary-rounds", scheme.federation.adversary_rounds, "every"),
-        ("federation.vantage", scheme.federation.vantage.value, "participant"),
-        ("federation.colluding", scheme.federation.colluding, 0),
-        ("federation.dropout-rate", scheme.federation.dropout_rate, 0.0),
-        ("federation.tolerated-dropouts", scheme.federation.tolerated_dropouts, 0),
-        ("challenge.kind", rules.challenge.kind, "record"),
-        ("challenge.copies", scheme.copies, 1),
-        ("canaries.count", rules.canaries.count, 0),
-        ("trials.pairing", rules.trials.pairing, "independent"),
-    ):
-        if value != needed:
-            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
-            raise InputError(
-                f"{key} is {value}, but fedsim reconstruct plays a curious participant against "
-                f"DP-SGD on single records; set {key} = {wanted}"
-            )
+    require(
+        (
+            ("privacy.unit", scheme.privacy.unit, "record"),
+            ("privacy.noise", scheme.privacy.noise, "isotropic"),
+            ("privacy.sensitivity", scheme.privacy.sensitivity, "global"),
+            ("privacy.stop-at", scheme.privacy.stop_at, 0.0),
+            ("training.clipping", scheme.training.clipping, True),
+            ("training.local-steps", scheme.training.local_steps, 1),
+            ("federation.sampling-rate", scheme.federation.sampling_rate, 1.0),
+            ("federation.adversary-rounds", scheme.federation.adversary_rounds, "every"),
+            ("federation.vantage", scheme.federation.vantage.value, "participant"),
+            ("federation.colluding", scheme.federation.colluding, 0),
+            ("federation.dropout-rate", scheme.federation.dropout_rate, 0.0),
+            ("federation.tolerated-dropouts", scheme.federation.tolerated_dropouts, 0),
+            ("challenge.kind", rules.challenge.kind, "record"),
+            ("challenge.copies", scheme.copies, 1),
+            ("canaries.count", rules.canaries.count, 0),
+            ("trials.pairing", rules.trials.pairing, "independent"),
+        ),
+        "fedsim reconstruct plays a curious participant against DP-SGD on single records",
+    )
 
 
 def play(

@@ -18,6 +18,7 @@ from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.config.federation import FederationConfig
+from fedsim.config.needs import require
 from fedsim.config.objects import GameRules
 from fedsim.federation.server import plan
 from fedsim.game import federation
@@ -129,22 +130,19 @@ def follow(
 
 def check(rules: GameRules) -> None:
     """Raise InputError unless the training's steps are those of Algorithm 1."""
-    for key, value, needed in (
-        ("privacy.unit", rules.scheme.privacy.unit, "record"),
-        ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
-        ("training.clipping", rules.scheme.training.clipping, True),
-        ("training.local-steps", rules.scheme.training.local_steps, 1),
-        ("training.sampling-rate", rules.scheme.training.sampling_rate, 1.0),
-        ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
-        ("challenge.kind", rules.challenge.kind, "record"),
-        ("challenge.copies", rules.scheme.copies, 1),
-    ):
-        if value != needed:
-            wanted = f'"{needed}"' if isinstance(needed, str) else str(needed).lower()
-            raise InputError(
-                f"{key} is {str(value).lower()}, but fedsim sensitivity measures full "
-                f"batches of all clients' records with clipped gradients; set {key} = {wanted}"
-            )
+    require(
+        (
+            ("privacy.unit", rules.scheme.privacy.unit, "record"),
+            ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
+            ("training.clipping", rules.scheme.training.clipping, True),
+            ("training.local-steps", rules.scheme.training.local_steps, 1),
+            ("training.sampling-rate", rules.scheme.training.sampling_rate, 1.0),
+            ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
+            ("challenge.kind", rules.challenge.kind, "record"),
+            ("challenge.copies", rules.scheme.copies, 1),
+        ),
+        "fedsim sensitivity measures full batches of all clients' records with clipped gradients",
+    )
 
 
 def _check_request(
