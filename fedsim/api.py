@@ -18,7 +18,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
 from fedsim.audits.judgement.claim import claim_given
-from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport
+from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport, of_transcript
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VantageVerdict
@@ -367,7 +367,7 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
     with Reader(path) as reader:
         if reader.facts.recorder != AUDITOR:
             options.taken("a recorded transcript")
-            return transcript_audit.concluded(transcript_audit.audit(reader, options))
+            return of_transcript(transcript_audit.audit(reader, options))
     return live_report.audited(path, options)
 
 

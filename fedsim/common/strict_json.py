@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -48,4 +49,6 @@ def _encoded(value: Any, number: Callable[[float], Any]) -> Any:
         return [_encoded(item, number) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Enum):
+        return value.value
     return number(value) if isinstance(value, float) else value

@@ -17,7 +17,7 @@ Report = dict[str, Any]
 
 
 def report_of(transcript: Transcript) -> Report:
-    return audit(transcript, AuditOptions(delta=DELTA, confidence=CONFIDENCE))
+    return audit(transcript, AuditOptions(delta=DELTA, confidence=CONFIDENCE)).as_json()
 
 
 def alarms(report: Report) -> list[str]:

@@ -4,7 +4,9 @@ Each audit has a table. The first row whose conditions all hold decides, so that
 rows is the order of precedence. The test of an audit goes through every combination of evidence.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +16,22 @@ import pytest
 from adversaries.statistics.intervals import LowerBound
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.process import CentralNoise, Configuration
-from fedsim.audits.judgement.claim import Claim, Finding, Scope, Verdict, exit_status
+from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Scope, Verdict, exit_status
 from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
-from fedsim.audits.recorded.recorded_noise import Measured, Reported
+from fedsim.audits.recorded.recorded_noise import Measured
+from fedsim.audits.recorded.recorded_report import (
+    FilterReport,
+    Identified,
+    ProvenByCanaries,
+    ProvenOfFilter,
+    ProvenPrivacy,
+    Reported,
+    StepRelease,
+)
 from fedsim.audits.run import vantage_verdicts
 from fedsim.cli import gate
 from fedsim.config import Config
@@ -80,8 +91,9 @@ def _findings(broken: bool) -> tuple[Finding, ...]:
     return (Finding("alarm", "a-rule", "why", "mend"),) if broken else ()
 
 
-def _verdict_on(claim: Mapping[str, Any] | None) -> str:
-    return of_transcript({"claim": claim, "delta": DELTA}, None, None).verdict.value
+def _verdict_on(claim: JudgedClaim | None) -> str:
+    report = SimpleNamespace(claim=claim, delta=DELTA, epsilon=None, proven=None)
+    return of_transcript(report).verdict.value
 
 
 # Exit statuses, of every audit but runs
@@ -243,27 +255,33 @@ RECORDED: list[Row] = [
 def _recorded(evidence: Evidence) -> str:
     if not evidence["claim"]:
         return _verdict_on(None)
-    release = {
-        "noise": "measured",
-        "claimed_std": [1.0],
-        "clipped": True,
-        "count_known": True,
-        "proven": {
-            "node": None,
-            "epsilon": _epsilon(evidence["proven"]),
-            "epsilon_at_most": _epsilon(evidence["at most"]),
-        },
-        "unsure": "no reason" if evidence["doubt"] == "unsure" else "",
-        "independent": evidence["doubt"] != "alike",
-    }
     kind = evidence["release"]
-    release |= {"clipped": False} if kind == "unclipped" else {"noise": kind}
-    canary = {"proven": {"epsilon_all_rounds": _epsilon_or_none(evidence["canaries"])}}
-    filtered: dict[str, Any] = {"filter": "SVT"}
+    proven = ProvenPrivacy(
+        noise_multiplier=None,
+        node=None,
+        epsilon=_epsilon(evidence["proven"]),
+        unbounded=False,
+        epsilon_at_most=_epsilon(evidence["at most"]),
+    )
+    release = StepRelease(
+        **dict.fromkeys(each.name for each in fields(StepRelease))
+        | {
+            "noise": "measured" if kind == "unclipped" else kind,
+            "claimed_std": [1.0],
+            "clipped": kind != "unclipped",
+            "count_known": True,
+            "proven": proven,
+            "unsure": "no reason" if evidence["doubt"] == "unsure" else "",
+            "independent": evidence["doubt"] != "alike",
+        }
+    )
+    all_rounds = ProvenByCanaries(_epsilon_or_none(evidence["canaries"]))
+    canary: Any = SimpleNamespace(proven=all_rounds)
     if evidence["filter"] == "identified":
-        filtered["identified"] = {"by": "its threshold"}
+        filtered = FilterReport(filter="SVT", identified=Identified(math.inf, "its threshold"))
     else:
-        filtered["proven"] = {"epsilon": _epsilon_or_none(evidence["filter"])}
+        of_filter = ProvenOfFilter(_epsilon_or_none(evidence["filter"]))
+        filtered = FilterReport(filter="SVT", proven=of_filter)
     measured = Measured(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,

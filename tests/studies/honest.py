@@ -29,6 +29,7 @@ from fedsim.audits.judgement.report import AuditOptions, of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
+from fedsim.audits.recorded.recorded_report import RecordedReport
 from fedsim.audits.sandbox.channel import set_seeds
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -266,7 +267,7 @@ def _of_live(seed: int) -> Said:
     delta = config.privacy.delta
     claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)
-    return Said(report["contradictions"], verdict=of_transcript(report, None, None).verdict)
+    return Said(report.contradictions, verdict=of_transcript(report).verdict)
 
 
 def _of_membership(seed: int) -> Said:
@@ -292,7 +293,7 @@ def _of_recorded(app: App, seed: int) -> Said:
         claim = None if app.epsilon is None else Claim(app.epsilon, DELTA, unit=app.unit)
         delta = DELTA if claim is None else None
         report = transcript_audit.audit(read(path), AuditOptions(claim=claim, delta=delta))
-    return Said(_alarms(report), verdict=of_transcript(report, None, None).verdict)
+    return Said(_alarms(report), verdict=of_transcript(report).verdict)
 
 
 def _of_app(app: App, seed: int) -> Said:
@@ -305,8 +306,8 @@ def _of_app(app: App, seed: int) -> Said:
     return Said(broken, verdict=found.verdict)
 
 
-def _alarms(report: dict[str, Any]) -> list[str]:
-    return [one["why"][:60] for one in report["findings"] if one["severity"] == "alarm"]
+def _alarms(report: RecordedReport) -> list[str]:
+    return [one.why[:60] for one in report.findings if one.breaks]
 
 
 def _play_app(folder: str, changes: Changes, seed: int, reporting: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Claims of differential privacy and their judge: findings, evidence and verdicts of all audits."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -76,16 +76,6 @@ class Verdict(StrEnum):
     SUPPORTED = "supported"
     NOT_JUDGED = "not judged"
     NO_CLAIM = "no claim"
-
-
-def stated(report: Mapping[str, Any]) -> list[str]:
-    """Return the verdict on the claim of a transcript's report, as sentences; [] for no claim."""
-    claim = report["claim"]
-    if claim is None:
-        return []
-    why = f": {'; '.join(claim['reasons'])}" if claim["reasons"] else ""
-    subject = f"The claim of epsilon {claim['epsilon']:g} at delta {claim['delta']:g}"
-    return [f"{subject} is {IS[Verdict(claim['verdict'])]}{why}."]
 
 
 IS = {
@@ -192,13 +182,22 @@ def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
     )
 
 
-def judged_claim(claim: Claim, unit: str | None, evidence: Evidence) -> dict[str, Any]:
-    """Return a claim about a unit with its verdict, as the report of a transcript has it."""
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim about a unit with its verdict, as the report of a transcript has it."""
+
+    epsilon: float
+    delta: float
+    unit: str | None
+    verdict: Verdict
+    reasons: list[str]
+
+    def __str__(self) -> str:
+        why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        subject = f"The claim of epsilon {self.epsilon:g} at delta {self.delta:g}"
+        return f"{subject} is {IS[self.verdict]}{why}."
+
+
+def judged_claim(claim: Claim, unit: str | None, evidence: Evidence) -> JudgedClaim:
     judged = judge(claim, evidence)
-    return {
-        "epsilon": claim.epsilon,
-        "delta": claim.delta,
-        "unit": unit,
-        "verdict": judged.verdict.value,
-        "reasons": list(judged.reasons),
-    }
+    return JudgedClaim(claim.epsilon, claim.delta, unit, judged.verdict, list(judged.reasons))

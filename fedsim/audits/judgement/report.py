@@ -2,16 +2,17 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from adversaries.errors import InputError
 from adversaries.statistics.estimators import Advantage
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
-from fedsim.audits.judgement.claim import Claim, Finding, Judgement, Verdict, alarms
+from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Judgement, Verdict, alarms
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -97,6 +98,27 @@ class AuditOptions:
         return chosen
 
 
+class Documented(Protocol):
+    """The report of one kind of audit, with its findings and its form for JSON."""
+
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+    def as_json(self) -> dict[str, Any]: ...
+
+
+class OfTranscript(Documented, Protocol):
+    """The report of a transcript, a recorder's or an auditor's."""
+
+    @property
+    def claim(self) -> JudgedClaim | None: ...
+    @property
+    def epsilon(self) -> float | None: ...
+    @property
+    def proven(self) -> float | None: ...
+    @property
+    def delta(self) -> float | None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
     """The conclusion of an audit of a federation or a training loop.
@@ -108,7 +130,8 @@ class AuditReport:
             Infinite without noise, None where unknown.
         proven: lower bound on epsilon, at the confidence of a conviction; None where unmeasured.
         delta: at which both are stated; None where an auditor's node has seen no round.
-        report: JSON of `fedsim audit … --json`, but with infinite floats for a transcript.
+        of: the whole report, typed.
+        code: digests of the audited code's files, for an app or a loop.
     """
 
     verdict: Verdict
@@ -116,26 +139,30 @@ class AuditReport:
     epsilon: float | None
     proven: float | None
     delta: float | None
-    report: Mapping[str, Any] = field(repr=False)
+    of: Documented = field(repr=False)
+    code: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @cached_property
+    def report(self) -> Mapping[str, Any]:
+        """JSON of `fedsim audit … --json`, but with infinite floats for a transcript."""
+        code = {} if self.code is None else {"code": self.code}
+        return self.of.as_json() | code
 
     def _repr_html_(self) -> str:
-        findings = self.report.get("findings") or ()
-        lines = [*self.reasons, *(str(each["why"]) for each in findings)]
+        lines = [*self.reasons, *(each.why for each in self.of.findings)]
         reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
         return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
 
-def of_transcript(
-    report: Mapping[str, Any], epsilon: float | None, proven: float | None
-) -> AuditReport:
-    claim = report["claim"]
+def of_transcript(report: OfTranscript) -> AuditReport:
+    claim = report.claim
     return AuditReport(
-        verdict=Verdict.NO_CLAIM if claim is None else Verdict(claim["verdict"]),
-        reasons=() if claim is None else tuple(claim["reasons"]),
-        epsilon=epsilon,
-        proven=proven,
-        delta=report["delta"],
-        report=report,
+        verdict=Verdict.NO_CLAIM if claim is None else claim.verdict,
+        reasons=() if claim is None else tuple(claim.reasons),
+        epsilon=report.epsilon,
+        proven=report.proven,
+        delta=report.delta,
+        of=report,
     )
 
 
@@ -238,7 +265,8 @@ class Judged(ABC):
             epsilon=self.epsilon,
             proven=self.proven.epsilon,
             delta=self.delta,
-            report=self.as_json() | {"code": code},
+            of=self,
+            code=code,
         )
 
 

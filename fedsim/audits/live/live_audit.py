@@ -24,7 +24,14 @@ import torch
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.audits.live.live_rounds import Belief, Look, Looks, Training
+from fedsim.audits.live.live_rounds import (
+    Belief,
+    CanaryFindings,
+    Look,
+    Looks,
+    TextFindings,
+    Training,
+)
 from fedsim.audits.live.watches import CanaryWatch, TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
@@ -190,7 +197,7 @@ class LiveAudit:
     def challenged(self) -> bool:
         return self._challenge and not (self.config and self.config.run.job == "training")
 
-    def canary_findings(self, confidence: float) -> dict[str, Any] | None:
+    def canary_findings(self, confidence: float) -> CanaryFindings | None:
         """Return the results of the canaries; None without any.
 
         For a training with a look after every round, intervals hold at all looks together.
@@ -203,23 +210,21 @@ class LiveAudit:
         if effect is None:
             return None
         bound = watch.epsilon_at_least(config.privacy.delta, level)
-        return {
-            "mu": None if effect.reason else effect.mu,
-            "interval": [effect.interval.low, effect.interval.high],
-            "p_value": effect.p_value,
-            "reason": effect.reason,
-            "claimed_mu": watch.prediction(),
-            "canaries": sum(watch.sides),
-            "belief": watch.belief(),
-            "advantage": None if effect.reason else gaussian.advantage(max(0.0, effect.mu)),
-            "advantage_interval": [
-                gaussian.advantage(effect.interval.low),
-                gaussian.advantage(effect.interval.high),
-            ],
-            "epsilon_at_least": None if bound is None else bound.epsilon,
-        }
+        low, high = effect.interval.low, effect.interval.high
+        return CanaryFindings(
+            mu=None if effect.reason else effect.mu,
+            interval=[low, high],
+            p_value=effect.p_value,
+            reason=effect.reason,
+            claimed_mu=watch.prediction(),
+            canaries=sum(watch.sides),
+            belief=watch.belief(),
+            advantage=None if effect.reason else gaussian.advantage(max(0.0, effect.mu)),
+            advantage_interval=[gaussian.advantage(low), gaussian.advantage(high)],
+            epsilon_at_least=None if bound is None else bound.epsilon,
+        )
 
-    def text_findings(self, confidence: float) -> dict[str, Any] | None:
+    def text_findings(self, confidence: float) -> TextFindings | None:
         mechanisms = self.mechanisms()
         if self.texts is None or not mechanisms:
             return None

@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ from scipy.special import expit, logit
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
-from fedsim.audits.judgement.claim import Claim, Evidence, judged_claim
+from fedsim.audits.judgement.claim import Claim, Evidence, Finding, JudgedClaim, judged_claim
 from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import Belief
+from fedsim.audits.live.live_rounds import Belief, CanaryFindings, TextFindings
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
 from fedsim.config.campaign import TrialsConfig
@@ -33,7 +33,6 @@ from fedsim.game.observers import noise_watch
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
 
-Report = Mapping[str, Any]
 Bools = npt.NDArray[np.bool_]
 
 CANARIES = (
@@ -55,6 +54,115 @@ NOISE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LiveBounds(identifiability.Bounds):
+    """Limits of theory. `noise_multiplier`: the least of all rounds."""
+
+    noise_multiplier: float
+
+
+@dataclass(frozen=True)
+class EverythingReleased:
+    """Epsilon and rho_beta of everything that was released."""
+
+    epsilon: float
+    rho_beta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beliefs:
+    """Beliefs that D was used, of all trials at their end and of the last batch by round."""
+
+    mean: float
+    highest: float
+    log_odds: list[float]
+    rounds: list[int]
+    mean_by_round: list[float]
+    highest_by_round: list[float]
+
+
+@dataclass(frozen=True)
+class NoiseLimits:
+    """Largest noise over the claimed noise, of the sums and of each client's messages."""
+
+    at_most: Mapping[str, float]
+    confidence: float
+    note: str = NOISE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guesses:
+    """How often the auditor guesses the worlds; None of it is known without the worlds."""
+
+    trials: int
+    advantage: float
+    advantage_interval: list[float]
+    delta_prime: float
+    delta_prime_interval: list[float]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        low, high = self.advantage_interval
+        return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveReport:
+    """An auditor's report so far; None where the auditor cannot know or did not measure.
+
+    Attributes:
+        missed: number of rounds that the auditor did not see.
+        one_world: whether all trials are in one world.
+        trials: number of observed trials.
+        contradictions: alarms, in sentences.
+        seen_below: share of the claimed noise below which the auditor would raise an alarm.
+    """
+
+    facts: Facts
+    confidence: float
+    vantage: str
+    trust: str | None
+    neighbouring: str | None
+    unit: str | None
+    delta: float | None
+    rounds_planned: int | None
+    rounds: int
+    missed: int
+    one_world: bool
+    trials: int
+    bounds: LiveBounds | None
+    released: EverythingReleased | None
+    belief: Beliefs | None
+    noise: NoiseLimits | None
+    empirical: Guesses | None
+    canaries: CanaryFindings | None
+    texts: TextFindings | None
+    contradictions: Sequence[str]
+    seen_below: float | None
+    claim: JudgedClaim | None
+    kind: str = field(default="live audit", init=False)
+
+    findings: ClassVar[Sequence[Finding]] = ()
+    proven: ClassVar[float | None] = None
+
+    @property
+    def alarms(self) -> int:
+        return len(self.contradictions)
+
+    @property
+    def epsilon(self) -> float | None:
+        spent = self.released or self.bounds
+        return None if spent is None else spent.epsilon
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report for JSON, but with infinite floats."""
+        written = asdict(self) | {"alarms": self.alarms}
+        for name, note in (("canaries", CANARIES), ("texts", TEXTS)):
+            if written[name] is not None:
+                written[name]["note"] = note
+        return written
+
+
 def assemble(
     audit: LiveAudit,
     facts: Facts,
@@ -62,8 +170,8 @@ def assemble(
     worlds: Bools | None = None,
     claim: Claim | None = None,
     ended: bool = False,
-) -> dict[str, Any]:
-    """Return the report so far, with infinity as `math.inf`."""
+) -> LiveReport:
+    """Return the report so far."""
     config = audit.config
     reported = None if worlds is None else len(worlds)
     if config is not None and reported is not None:
@@ -72,40 +180,39 @@ def assemble(
     if config is not None and config.federation.auditor_sees == "messages":
         sees = "the aggregate and every client's message"
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
-    canaries, texts = audit.canary_findings(confidence), audit.text_findings(confidence)
     limits = None if audit.noise is None else audit.noise.limits(confidence)
-    report: dict[str, Any] = {
-        "kind": "live audit",
-        "facts": asdict(facts),
-        "confidence": confidence,
-        "vantage": f"auditor: {sees} of every round, none of the noise known",
-        "trust": None if config is None else config.federation.trust.value,
-        "neighbouring": None if config is None else config.privacy.neighbouring.value,
-        "unit": None if config is None else config.privacy.unit,
-        "delta": None if config is None else config.privacy.delta,
-        "rounds_planned": None if config is None else config.training.rounds,
-        "rounds": audit.rounds,
-        "missed": audit.missed,
-        "one_world": config is not None and config.trials.worlds == "d-only",
-        "trials": sum(len(belief.log_odds) for belief in last),
-        "bounds": _bounds(audit),
-        "released": _released(audit),
-        "belief": _beliefs(audit, last),
-        "noise": {"at_most": limits, "confidence": confidence, "note": NOISE} if limits else None,
-        "empirical": _empirical(audit, last, confidence, worlds),
-        "canaries": None if canaries is None else canaries | {"note": CANARIES},
-        "texts": None if texts is None else texts | {"note": TEXTS},
-    }
-    report["contradictions"] = _alarms(audit, last, report, worlds)
-    report["alarms"] = len(report["contradictions"])
-    scored, bounds = _scored(last, worlds), report["bounds"]
-    observed, bound = scored and scored[0], bounds and bounds["rho_alpha"]
-    report["seen_below"] = live_power.seen_below(audit, worlds, observed)
-    report["claim"] = None
+    bounds, scored = _bounds(audit), _scored(last, worlds)
+    bound = None if bounds is None else bounds.rho_alpha
+    observed = None if scored is None else scored[0]
+    contradictions = _alarms(audit, last, bound, worlds)
+    judged = None
     if claim is not None:
         unmeasured = live_power.lacking(audit, worlds, observed, bound)
-        report["claim"] = judge(audit, claim, report["contradictions"], unmeasured, reported, ended)
-    return report
+        judged = judge(audit, claim, contradictions, unmeasured, reported, ended)
+    return LiveReport(
+        facts=facts,
+        confidence=confidence,
+        vantage=f"auditor: {sees} of every round, none of the noise known",
+        trust=None if config is None else config.federation.trust.value,
+        neighbouring=None if config is None else config.privacy.neighbouring.value,
+        unit=None if config is None else config.privacy.unit,
+        delta=None if config is None else config.privacy.delta,
+        rounds_planned=None if config is None else config.training.rounds,
+        rounds=audit.rounds,
+        missed=audit.missed,
+        one_world=config is not None and config.trials.worlds == "d-only",
+        trials=sum(len(belief.log_odds) for belief in last),
+        bounds=bounds,
+        released=_released(audit),
+        belief=_beliefs(audit, last),
+        noise=NoiseLimits(limits, confidence) if limits else None,
+        empirical=_empirical(audit, last, confidence, worlds),
+        canaries=audit.canary_findings(confidence),
+        texts=audit.text_findings(confidence),
+        contradictions=contradictions,
+        seen_below=live_power.seen_below(audit, worlds, observed),
+        claim=judged,
+    )
 
 
 def _check_count(trials: TrialsConfig, reported: int) -> None:
@@ -118,45 +225,45 @@ def _check_count(trials: TrialsConfig, reported: int) -> None:
         )
 
 
-def _bounds(audit: LiveAudit) -> dict[str, Any] | None:
+def _bounds(audit: LiveAudit) -> LiveBounds | None:
     """Return the bounds of the least protected batch of trials, which hold for every batch."""
     mechanisms = audit.mechanisms()
     if audit.config is None or not mechanisms:
         return None
     delta = audit.config.privacy.delta
     worst = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
-    bounds = asdict(identifiability.bounds(worst, delta))
     # With sampled steps, different batches may have the largest epsilon and the largest advantage.
-    bounds["rho_alpha"] = max(map(identifiability.rho_alpha, mechanisms))
-    return bounds | {"noise_multiplier": min(one.noise_multiplier for one in worst.groups)}
+    own = {"rho_alpha": max(map(identifiability.rho_alpha, mechanisms))}
+    bounds = vars(identifiability.bounds(worst, delta)) | own
+    return LiveBounds(**bounds, noise_multiplier=min(one.noise_multiplier for one in worst.groups))
 
 
-def _released(audit: LiveAudit) -> dict[str, Any] | None:
+def _released(audit: LiveAudit) -> EverythingReleased | None:
     mechanism = audit.everything()
     if mechanism is None or audit.config is None or not adds_up(audit.config.privacy.noise_source):
         return None
     epsilon = PLD.epsilon(mechanism, audit.config.privacy.delta)
-    return {"epsilon": epsilon, "rho_beta": identifiability.rho_beta_of_epsilon(epsilon)}
+    return EverythingReleased(epsilon, identifiability.rho_beta_of_epsilon(epsilon))
 
 
-def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> dict[str, Any] | None:
+def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> Beliefs | None:
     if not last:
         return None
     final = np.concatenate([expit(belief.log_odds) for belief in last])
     course = audit.beliefs[last[-1].first_trial]
-    return {
-        "mean": float(final.mean()),
-        "highest": float(final.max()),
-        "log_odds": np.concatenate([belief.log_odds for belief in last]).tolist(),
-        "rounds": [belief.round for belief in course],
-        "mean_by_round": [float(expit(belief.log_odds).mean()) for belief in course],
-        "highest_by_round": [float(expit(belief.log_odds).max()) for belief in course],
-    }
+    return Beliefs(
+        mean=float(final.mean()),
+        highest=float(final.max()),
+        log_odds=np.concatenate([belief.log_odds for belief in last]).tolist(),
+        rounds=[belief.round for belief in course],
+        mean_by_round=[float(expit(belief.log_odds).mean()) for belief in course],
+        highest_by_round=[float(expit(belief.log_odds).max()) for belief in course],
+    )
 
 
 def _empirical(
     audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
-) -> dict[str, Any] | None:
+) -> Guesses | None:
     scored = _scored(last, worlds)
     if scored is None or worlds is None or audit.config is None:
         return None
@@ -169,13 +276,13 @@ def _empirical(
         [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
     )
     exceeded = estimators.delta_prime(bits, loss, allowed, played.level(confidence))
-    return {
-        "trials": len(bits),
-        "advantage": advantage.point,
-        "advantage_interval": [advantage.interval.low, advantage.interval.high],
-        "delta_prime": exceeded.point,
-        "delta_prime_interval": [exceeded.interval.low, exceeded.interval.high],
-    }
+    return Guesses(
+        trials=len(bits),
+        advantage=advantage.point,
+        advantage_interval=[advantage.interval.low, advantage.interval.high],
+        delta_prime=exceeded.point,
+        delta_prime_interval=[exceeded.interval.low, exceeded.interval.high],
+    )
 
 
 def _scored(
@@ -194,30 +301,31 @@ def _scored(
 
 
 def _alarms(
-    audit: LiveAudit, last: Sequence[Belief], report: Report, worlds: Bools | None
+    audit: LiveAudit, last: Sequence[Belief], bound: float | None, worlds: Bools | None
 ) -> list[str]:
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
-    if scored is not None and worlds is not None and audit.config is not None:
-        played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
+    if scored is not None and worlds is not None and bound is not None:
+        rules = audit.run
+        played = precision.design(rules.trials, rules.audit.confidence, len(worlds))
         low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
-        if low > report["bounds"]["rho_alpha"]:
+        if low > bound:
             alarms.append(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "
-                f"{report['bounds']['rho_alpha']:.3f}: the noise is not as claimed."
+                f"{bound:.3f}: the noise is not as claimed."
             )
     canaries = audit.canary_findings(ALARM_CONFIDENCE)
-    if canaries is not None and canaries["interval"][0] > canaries["claimed_mu"]:
+    if canaries is not None and canaries.over:
         alarms.append(
-            f"Canaries show a signal of at least {canaries['interval'][0]:.3f} standard deviations "
-            f"{sure}, but the claimed noise allows {canaries['claimed_mu']:.3f}: there is less "
+            f"Canaries show a signal of at least {canaries.interval[0]:.3f} standard deviations "
+            f"{sure}, but the claimed noise allows {canaries.claimed_mu:.3f}: there is less "
             "noise than claimed."
         )
     texts = audit.text_findings(ALARM_CONFIDENCE)
-    if texts is not None and texts["epsilon_at_least"] > texts["allowed"]:
+    if texts is not None and texts.epsilon_at_least > texts.allowed:
         alarms.append(
-            f"Planted texts prove epsilon of at least {texts['epsilon_at_least']:.3f} {sure}, but "
-            f"the claimed noise allows {texts['allowed']:.3f} for one text: there is less noise "
+            f"Planted texts prove epsilon of at least {texts.epsilon_at_least:.3f} {sure}, but "
+            f"the claimed noise allows {texts.allowed:.3f} for one text: there is less noise "
             "than claimed."
         )
     if audit.noise is not None:
@@ -234,7 +342,7 @@ def judge(
     unmeasured: Sequence[str],
     reported: int | None,
     ended: bool,
-) -> dict[str, Any]:
+) -> JudgedClaim:
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
     lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
@@ -306,16 +414,14 @@ class AuditorsTranscript:
                 "their seeds with --canary-seed-file, or leave --no-challenge out"
             )
 
-    def report(self) -> AuditReport:
+    def report(self) -> LiveReport:
         worlds: npt.NDArray[np.bool_] | None = None
         if self.run is not None:
             worlds = run_transcript.read(self.run)["worlds"]
         with Reader(self.path) as reader:
             facts = reader.facts
         options, ended = self.options, has_ended(self.path)
-        made = assemble(self.audit, facts, options.level, worlds, options.claim, ended)
-        spent = made["released"] or made["bounds"]
-        return of_transcript(made, spent and spent["epsilon"], None)
+        return assemble(self.audit, facts, options.level, worlds, options.claim, ended)
 
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
@@ -339,7 +445,7 @@ def audited(path: Path, options: AuditOptions) -> AuditReport:
         rounds: Iterable[ObservedRound] = iter(reader.rounds())
         for place, observed in enumerate(rounds):
             auditors.audit.observe(observed) if place else auditors.begin(observed)
-    return auditors.report()
+    return of_transcript(auditors.report())
 
 
 def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -92,6 +92,60 @@ class Belief:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class CanaryFindings:
+    """The signal of the clients' canaries, in standard deviations of all that hides it.
+
+    Attributes:
+        mu: signal of one canary in one training so far; None where `reason` says why not.
+        interval: ends of the interval of mu.
+        claimed_mu: what the claimed noise allows.
+        canaries: number of canaries.
+        belief: mean belief in a canary's true state.
+        epsilon_at_least: lower bound by guessing the canaries; None where it does not apply.
+    """
+
+    mu: float | None
+    interval: list[float]
+    p_value: float | None
+    reason: str | None
+    claimed_mu: float | None
+    canaries: int
+    belief: float | None
+    advantage: float | None
+    advantage_interval: list[float]
+    epsilon_at_least: float | None
+
+    @property
+    def over(self) -> bool:
+        """Whether the signal is larger than the claimed noise allows, at the confidence."""
+        return self.claimed_mu is not None and self.interval[0] > self.claimed_mu
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFindings:
+    """What guesses of planted texts prove.
+
+    Attributes:
+        texts: number of texts; `included` of them are in the training.
+        trial: the trial that is judged.
+        since: round before which the auditor first saw the model.
+        allowed: epsilon of one text under the claimed noise.
+        most: lower bound on epsilon if all guesses were right.
+        epsilon_at_least: lower bound on epsilon by the guesses.
+        fell: mean fall of the loss of included and of other texts, in nats; None if not finite.
+    """
+
+    texts: int
+    included: int
+    trial: int
+    since: int
+    allowed: float
+    most: float
+    epsilon_at_least: float
+    fell: list[float | None] | None
+
+
 @dataclass(frozen=True)
 class Look:
     """The results of an auditor without records after a round of a batch of trials.
@@ -108,11 +162,11 @@ class Look:
     rho_beta: float
     missed: int
     noise_at_most: Mapping[str, float]
-    canaries: Mapping[str, Any] | None
-    texts: Mapping[str, Any] | None = None
+    canaries: CanaryFindings | None
+    texts: TextFindings | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "trials": [self.trials.start, self.trials.stop]}
+        return asdict(self) | {"trials": [self.trials.start, self.trials.stop]}
 
 
 @dataclass

@@ -14,6 +14,7 @@ from torch import Tensor
 from adversaries.errors import InputError
 from adversaries.statistics import canaries, gaussian, one_run
 from adversaries.statistics.intervals import LowerBound
+from fedsim.audits.live.live_rounds import TextFindings
 from fedsim.common import device
 from fedsim.config.campaign import RunConfig
 from fedsim.config.federation import OWN, DataConfig
@@ -190,29 +191,29 @@ class TextWatch:
 
     def findings(
         self, noise: Mechanism, norm: float, delta: float, confidence: float
-    ) -> dict[str, Any]:
-        """Return what the texts of the first trial prove, as values with infinity as a float.
+    ) -> TextFindings:
+        """Return what the texts of the first trial prove.
 
         One trial is an audit of its own; the best of several would prove less than it states.
         """
         trial = min(self._trainings)
         texts = self._trainings[trial]
         coins, scores = texts.coins[0], texts.blind[0] - texts.latest[0]
-        result: dict[str, Any] = {
-            "texts": coins.size,
-            "included": int(coins.sum()),
-            "trial": trial,
-            "since": texts.since,
-            "allowed": _of_one_text(noise, norm, delta),
-            "most": _proven(coins, coins.astype(float), delta, confidence),
-            "epsilon_at_least": 0.0,
-            "fell": None,
-        }
+        proven, fell = 0.0, None
         if np.isfinite(scores).all():
-            result["epsilon_at_least"] = _proven(coins, scores, delta, confidence)
+            proven = _proven(coins, scores, delta, confidence)
             sides = (scores[coins], scores[~coins])
-            result["fell"] = [float(side.mean()) if side.size else None for side in sides]
-        return result
+            fell = [float(side.mean()) if side.size else None for side in sides]
+        return TextFindings(
+            texts=coins.size,
+            included=int(coins.sum()),
+            trial=trial,
+            since=texts.since,
+            allowed=_of_one_text(noise, norm, delta),
+            most=_proven(coins, coins.astype(float), delta, confidence),
+            epsilon_at_least=proven,
+            fell=fell,
+        )
 
     def _losses(self, parameters: npt.NDArray[np.floating]) -> Floats:
         labels = torch.zeros(len(self._texts), dtype=torch.int64, device=self._device)

@@ -18,13 +18,20 @@ mean has no change in place of this update, with the same weights and number of 
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Claim, Evidence, Finding, alarms, judged_claim
-from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
+from fedsim.audits.judgement.claim import (
+    Claim,
+    Evidence,
+    Finding,
+    JudgedClaim,
+    alarms,
+    judged_claim,
+)
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE
@@ -35,15 +42,18 @@ from fedsim.audits.recorded.recorded_noise import (
     Epsilon,
     Measured,
     Notes,
-    Reported,
     unbelievable,
 )
+from fedsim.audits.recorded.recorded_report import (
+    Ending,
+    RecordedReport,
+    ReleaseReport,
+    Reported,
+    StepRelease,
+)
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recorded.transcript_release import worst
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import LOOP, UNITS, Facts, ObservedRound, Transcript
-
-Part = Mapping[str, Any]
 
 RECORDS = (
     "it is about a record of a client's data, and a transcript measures what is learnt about a "
@@ -102,7 +112,7 @@ class Recorded:
     alarms: bool
 
 
-def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> dict[str, Any]:
+def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> JudgedClaim:
     """Return the claim with its verdict, and the reasons if it is not judged.
 
     findings: findings of the report; refutations of the claim are appended as alarms.
@@ -131,28 +141,31 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
         unjudged.append(CANARY_UNIT)
     elif canary is not None:
         unjudged.append(CANARIES)
-        refuted += _refutation(claim, canary["proven"]["epsilon_all_rounds"], "by canaries")
+        refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "by canaries")
     filtered = recorded.measured.filtered
-    if filtered is not None and "proven" in filtered:
-        refuted += _refutation(claim, filtered["proven"]["epsilon"], "of the upload's noise")
-    elif filtered is not None and "identified" in filtered:  # known by its code, not measured
-        refuted.append(UNBOUNDED_FILTER.format(filtered["filter"], filtered["identified"]["by"]))
+    if filtered is not None and filtered.proven is not None:
+        refuted += _refutation(claim, filtered.proven.epsilon, "of the upload's noise")
+    elif filtered is not None and filtered.identified is not None:
+        # Its code says so; nothing was measured.
+        refuted.append(UNBOUNDED_FILTER.format(filtered.filter, filtered.identified.by))
     if release is None:
         unjudged += [] if canary is not None else [recorded.measured.unmeasured]
     elif why := _unjudgeable(release):
         unjudged.append(why)
     else:
-        proven = release["proven"]
-        node = proven["node"]
-        whose = f"of a {recorded.measured.unit}" if node is None else f"of node {node}"
-        refuted += _refutation(claim, proven["epsilon"], whose)
+        proven = release.proven
+        whose = (
+            f"of a {recorded.measured.unit}" if proven.node is None else f"of node {proven.node}"
+        )
+        refuted += _refutation(claim, proven.epsilon, whose)
         missing = (
             [f"{recorded.missing}, and the claim is about all rounds"] if recorded.missing else []
         )
-        at_most = release["proven"]["epsilon_at_most"]
+        at_most = proven.epsilon_at_most
         kept = claim.allows(at_most)
         if kept:
-            unsure = release.get("unsure") or ("" if release["independent"] else ALIKE)
+            unsure = release.unsure if isinstance(release, StepRelease) else ""
+            unsure = unsure or ("" if release.independent else ALIKE)
         else:
             largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
             unsure = UNCERTAIN.format(largest)
@@ -161,21 +174,20 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
             broken=recorded.alarms,
             unknown=missing,
             # The configuration itself contradicts the claim.
-            exceeded=not kept and release["noise"] == "as claimed",
+            exceeded=not kept and release.noise == "as claimed",
             unsure=[unsure] if unsure else [],
         )
     return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
 
 
-def _unjudgeable(release: Part) -> str:
-    claimed = None not in release["claimed_std"] and 0 not in release["claimed_std"]
-    if release["noise"] == "none":
-        return "" if claimed else NOISE_ELSEWHERE
-    if release["noise"] == "hidden":
+def _unjudgeable(release: ReleaseReport) -> str:
+    if release.noise == "none":
+        return "" if all(release.claimed_std) else NOISE_ELSEWHERE
+    if release.noise == "hidden":
         return HIDDEN
-    if not release["clipped"]:
+    if not release.clipped:
         return UNBOUNDED
-    return "" if release["count_known"] else UNKNOWN_COUNT
+    return "" if release.count_known else UNKNOWN_COUNT
 
 
 def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
@@ -227,8 +239,8 @@ class Auditor:
             self._last_round = observed.round
         self._vantage.observe(observed)
 
-    def report(self, options: AuditOptions, missing: str = "the run goes on") -> dict[str, Any]:
-        """Return the report so far, with infinity as `math.inf`."""
+    def report(self, options: AuditOptions, missing: str = "the run goes on") -> RecordedReport:
+        """Return the report so far."""
         check(options)
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
@@ -241,24 +253,22 @@ class Auditor:
         if claim is not None:
             evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
             judged = _judged(claim, evidence, findings)
-        return {
-            "kind": "transcript audit",
-            "facts": asdict(self.facts),
-            "rounds": self.rounds,
-            "delta": delta,
-            "confidence": confidence,
-            "claim": judged,
-            "reported": None if reported is None else asdict(reported),
-            "mechanism": self._mechanism,
-            "release": measured.release,
-            "canary": measured.canary,
-            "filtered": measured.filtered,
-            "findings": [each.as_json() for each in findings],
-            "alarms": alarms(findings),
-        }
+        return RecordedReport(
+            facts=self.facts,
+            rounds=self.rounds,
+            delta=delta,
+            confidence=confidence,
+            claim=judged,
+            reported=reported,
+            mechanism=self._mechanism,
+            release=measured.release,
+            canary=measured.canary,
+            filtered=measured.filtered,
+            findings=findings,
+        )
 
 
-def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> dict[str, Any]:
+def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> RecordedReport:
     """Return the report of a whole transcript, as `Auditor.report`, with how its file ended."""
     check(options)
     auditor = Auditor(transcript.facts)
@@ -266,27 +276,15 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
     for observed in rounds:
         auditor.observe(observed)
     report = auditor.report(options, _missing(transcript))
-    report["transcript"] = {
-        "ended": transcript.ended,
-        "incomplete": transcript.incomplete,
-        "torn_bytes": transcript.torn,
-    }
+    findings = list(report.findings)
     if transcript.incomplete:
         text = f"the transcript is incomplete: {transcript.incomplete}"
-        report["findings"].insert(0, Finding("caution", "", text).as_json())
+        findings.insert(0, Finding("caution", "", text))
     if transcript.torn:
         text = "the recorder stopped during the last round, which was dropped"
-        report["findings"].append(Finding("note", "", text).as_json())
-    return report
-
-
-def concluded(report: dict[str, Any]) -> AuditReport:
-    release, canary = report["release"], report["canary"]
-    if release is not None:
-        # A training loop has one unit of privacy, a federation one for each client.
-        exposed = release if "steps" in release else worst(release)
-        return of_transcript(report, exposed["epsilon"]["point"], release["proven"]["epsilon"])
-    return of_transcript(report, None, canary and canary["proven"]["epsilon_all_rounds"])
+        findings.append(Finding("note", "", text))
+    ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
+    return replace(report, findings=findings, transcript=ending)
 
 
 def _missing(transcript: Transcript | Reader) -> str:

@@ -14,6 +14,7 @@ from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.recorded_noise import Step
+from fedsim.audits.recorded.recorded_report import Sampling
 from fedsim.audits.recorded.transcript_release import EXCESS
 
 Floats = npt.NDArray[np.float64]
@@ -101,7 +102,7 @@ class Checked:
     findings: list[Finding] = field(default_factory=list)
     amplified: bool = False
     unsure: str = ""
-    sampling: dict[str, float] | None = None
+    sampling: Sampling | None = None
     taken: tuple[tuple[int, ...], ...] | None = None
     favoured_rate: float = 0.0
     divisors: tuple[tuple[float, int], ...] = ()
@@ -196,7 +197,7 @@ def checked(steps: Sequence[Step]) -> Checked:
     return Checked(findings, amplified, unsure, sampling, members, favoured, divisors)
 
 
-def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Finding]]:
+def _sampling(steps: Sequence[Step]) -> tuple[Sampling | None, list[Finding]]:
     findings = []
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
@@ -206,20 +207,17 @@ def _sampling(steps: Sequence[Step]) -> tuple[dict[str, float] | None, list[Find
     if most > 1:
         findings.append(Finding("caution", "", ACCUMULATED.format(most)))
     kinds = _sizes(steps)
-    worst: dict[str, float] | None = None
+    worst: Sampling | None = None
     for (rate, records), listed in kinds.items():
         tests = _tests(np.array(listed, float), _possible(steps, rate, records), rate)
         if not tests:
             continue
         test = max(tests, key=lambda one: one.p_value)
         p_value = min(1.0, test.p_value * len(kinds))
-        if worst is None or p_value < worst["p_value"]:
-            worst = {"declared": rate, "rate": test.rate, "dispersion": test.dispersion}
-            worst["p_value"] = p_value
-    if worst is not None and worst["p_value"] < TAIL:
-        text = SIZES.format(
-            *(worst[name] for name in ("declared", "rate", "dispersion", "p_value"))
-        )
+        if worst is None or p_value < worst.p_value:
+            worst = Sampling(test.rate, rate, test.dispersion, p_value)
+    if worst is not None and worst.p_value < TAIL:
+        text = SIZES.format(worst.declared, worst.rate, worst.dispersion, worst.p_value)
         findings.append(Finding("alarm", "", text))
     return worst, findings
 

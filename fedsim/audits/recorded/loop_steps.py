@@ -9,19 +9,23 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import loop_checks, noise_level
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, Step, step_of
-from fedsim.audits.recorded.transcript_release import noise_multipliers, noise_values
+from fedsim.audits.recorded.recorded_noise import Asked, Charge, Measured, Notes, Step, step_of
+from fedsim.audits.recorded.recorded_report import (
+    Accountants,
+    Estimated,
+    ProvenPrivacy,
+    StepRelease,
+)
+from fedsim.audits.recorded.transcript_release import noise, noise_multipliers
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
@@ -88,7 +92,7 @@ class LoopSteps:
         findings += noise_level.findings_of(level, self._releases)
         if not any(release.noiseless for release in self._releases):
             compared = self._releases[:MOST_COMPARED]
-            stds = [ends["point"] for ends in level.stds(self._releases)]
+            stds = [spread.point for spread in level.stds(self._releases)]
             findings += noise_level.shape_findings(compared, stds, declared=False)
             if len(compared) < len(self._releases):
                 findings.append(Finding("note", "", COMPARED))
@@ -120,43 +124,44 @@ class LoopSteps:
         delta: float,
         confidence: float,
         unit: str,
-    ) -> dict[str, Any]:
+    ) -> StepRelease:
         stated, sure = level.stds(self._releases), level.sure_stds(self._releases)
         least = level.least_stds()
         compared = self._releases[:MOST_COMPARED]
-        ends = {"point": "point", "low": "high", "high": "low"}
         account = _Account(self._steps, checked, delta)
         # Neighbours differ in one record's gradient, or in the scale alone.
         proven = max(
             account.at_least(self._multipliers(level.most_stds())), checked.scale_epsilon(delta)
         )
-        epsilon = {
-            name: account.of(self._multipliers([one[end] for one in stated]))
-            for name, end in ends.items()
-        }
-        return {
-            "unit": unit,
-            "towards": "an observer that sees every noisy gradient and knows all other data",
-            **noise_values(self._releases, level, stated, confidence),
-            "round_numbers": [release.round for release in self._releases],
-            "clients": [],
-            "steps": len(self._steps),
-            "epsilon": epsilon,
-            "amplified": checked.amplified,
-            "sampling": checked.sampling,
-            "accountants": account.recorded(self._multipliers([one["point"] for one in stated])),
-            "proven": {
-                "confidence": ALARM_CONFIDENCE,
-                "noise_multiplier": noise_multipliers(self._releases, sure),
-                "node": None,
-                "epsilon": proven,
-                "unbounded": math.isinf(proven),
-                "epsilon_at_most": account.at_most(self._multipliers(least)),
-            },
-            "empirical": None,
-            "unsure": checked.unsure,
-            "independent": noise_level.independent(compared),
-            "assumptions": [
+        multipliers = self._multipliers([one.point for one in stated])
+        # More noise gives less epsilon: the ends of the interval change places.
+        epsilon = Estimated(
+            point=account.of(multipliers),
+            low=account.of(self._multipliers([one.high for one in stated])),
+            high=account.of(self._multipliers([one.low for one in stated])),
+        )
+        return StepRelease(
+            **vars(noise(self._releases, level, stated, confidence)),
+            unit=unit,
+            towards="an observer that sees every noisy gradient and knows all other data",
+            round_numbers=[release.round for release in self._releases],
+            clients=[],
+            steps=len(self._steps),
+            epsilon=epsilon,
+            amplified=checked.amplified,
+            sampling=checked.sampling,
+            accountants=account.recorded(multipliers),
+            proven=ProvenPrivacy(
+                noise_multiplier=noise_multipliers(self._releases, sure),
+                node=None,
+                epsilon=proven,
+                unbounded=math.isinf(proven),
+                epsilon_at_most=account.at_most(self._multipliers(least)),
+            ),
+            empirical=None,
+            unsure=checked.unsure,
+            independent=noise_level.independent(compared),
+            assumptions=[
                 NEIGHBOURS.format(
                     "the divisor may change with it"
                     if checked.divisors
@@ -165,7 +170,7 @@ class LoopSteps:
                 SAMPLED if checked.amplified else UNSAMPLED,
                 "of a record's gradient only the clipping norm is known",
             ],
-        }
+        )
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
         """Return every step's noise over one record's largest change, a count's noise included."""
@@ -210,20 +215,25 @@ class _Account:
             proven = max(proven, (1 - GRID) * composed(multipliers, rates, self.delta))
         return proven
 
-    def recorded(self, multipliers: Sequence[float]) -> dict[str, Any] | None:
+    def recorded(self, multipliers: Sequence[float]) -> Accountants | None:
         """Return the accountants' epsilon: the last answer, and all steps together."""
         charged = [step.charged for step in self.steps]
         charges = [one for one in charged if one is not None]
         if len(charges) < len(charged):
             return None
         last = charges[max(0, len(charges) - charges[-1].steps) :]
-        words = {
-            name: composed([one[0] for one in part], [one[1] for one in part], self.delta)
-            for name, part in (("last_word", last), ("all_steps", charges))
-        }
-        words["at_measured_noise"] = composed(multipliers, [one[1] for one in charges], self.delta)
-        engines = len({step.engine for step in self.steps})
-        return {"engines": engines, "steps_of_last": charges[-1].steps, **words}
+        rates = [one.sample_rate for one in charges]
+        return Accountants(
+            engines=len({step.engine for step in self.steps}),
+            steps_of_last=charges[-1].steps,
+            last_word=self._charged(last),
+            all_steps=self._charged(charges),
+            at_measured_noise=composed(multipliers, rates, self.delta),
+        )
+
+    def _charged(self, charges: Sequence[Charge]) -> float:
+        multipliers = [one.noise_multiplier for one in charges]
+        return composed(multipliers, [one.sample_rate for one in charges], self.delta)
 
 
 def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:

@@ -14,6 +14,7 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
 from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.recorded.recorded_report import Estimated
 from fedsim.audits.run import detectable
 from fedsim.federation.transcripts.records import Arrays
 
@@ -161,8 +162,6 @@ def reduced(
     )
 
 
-Ends = Mapping[str, float]
-
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
     "model in this precision, so that the audit cannot tell whether it was added"
@@ -218,19 +217,19 @@ class NoiseLevel:
         """Whether all rounds are consistent with one multiple of their scales."""
         return all(one.low <= self.point <= one.high for one in self.sure_rounds)
 
-    def stds(self, releases: Sequence[Release]) -> list[Ends]:
+    def stds(self, releases: Sequence[Release]) -> list[Estimated]:
         """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
-            same = _ends(self.point, self.stated)
-            return [{name: end * scale for name, end in same.items()} for scale in self.scales]
+            same = Estimated(self.point, self.stated.low, self.stated.high)
+            return [same.times(scale) for scale in self.scales]
         return [
-            _ends(release.left_over, one, scale)
+            _spread(release.left_over, one, scale)
             for release, one, scale in zip(releases, self.rounds, self.scales, strict=True)
         ]
 
-    def sure_stds(self, releases: Sequence[Release]) -> list[Ends]:
+    def sure_stds(self, releases: Sequence[Release]) -> list[Estimated]:
         return [
-            _ends(release.left_over, one, scale)
+            _spread(release.left_over, one, scale)
             for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
         ]
 
@@ -361,8 +360,8 @@ def _together(releases: Sequence[Release], scales: Sequence[float], confidence: 
     return Interval(noisy_means.std_interval(least, freedom, confidence).low, high, confidence)
 
 
-def _ends(point: float, interval: Interval, scale: float = 1.0) -> Ends:
-    return {"point": point, "low": interval.low * scale, "high": interval.high * scale}
+def _spread(point: float, interval: Interval, scale: float) -> Estimated:
+    return Estimated(point, interval.low * scale, interval.high * scale)
 
 
 def independent(releases: Sequence[Release]) -> bool:

@@ -13,7 +13,7 @@ nor the ratio of their noises, so that epsilon is infinite.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,17 @@ from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding, believable
 from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_local_std, number
+from fedsim.audits.recorded.recorded_report import (
+    CanaryReport,
+    CanarySignal,
+    FilterReport,
+    Identified,
+    OpenEstimate,
+    ProvenByCanaries,
+    ProvenOfFilter,
+    Ratio,
+    ReleaseReport,
+)
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 GRID = 1e-4
@@ -95,7 +106,7 @@ class SvtRounds:
         self._rounds.append((float(np.abs(left).sum()), scale, left.size, gamma))
         self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
 
-    def measured(self, options: Asked) -> dict[str, Any] | None:
+    def measured(self, options: Asked) -> FilterReport | None:
         """Return noise and epsilon, None without rounds; append findings."""
         if not self._rounds:
             return None
@@ -117,19 +128,14 @@ class SvtRounds:
             options.delta,
         )
         options.findings.append(Finding("caution", "", text))
-        return {
-            "filter": "SVTPrivacy",
-            "rounds": len(self._rounds),
-            "uploads": total,
-            "scale_over_configured": {
-                "point": length / total,
-                "low": stated[0],
-                "high": stated[1],
-                "confidence": options.confidence,
-            },
-            "ledger_epsilon": self._epsilon,
-            "proven": {"confidence": ALARM_CONFIDENCE, "epsilon": proven},
-        }
+        return FilterReport(
+            filter="SVTPrivacy",
+            rounds=len(self._rounds),
+            uploads=total,
+            scale_over_configured=Ratio(length / total, *stated, options.confidence),
+            ledger_epsilon=self._epsilon,
+            proven=ProvenOfFilter(proven),
+        )
 
 
 def laplace_epsilon(reach: float, count: int, delta: float) -> float:
@@ -165,7 +171,7 @@ class ShareRounds:
         if scaled is not None:
             self._rounds.append((float(scaled @ scaled), scaled.size))
 
-    def measured(self) -> tuple[str, dict[str, Any]] | None:
+    def measured(self) -> tuple[str, FilterReport] | None:
         """Return meaning and measurement; None unless every round may have such noise.
 
         The measurement has "identified", with epsilon, only if other noise would not fit.
@@ -178,20 +184,14 @@ class ShareRounds:
             return None
         energy, size = (sum(part) for part in zip(*self._rounds, strict=True))
         sure = std_interval(energy, int(size), ALARM_CONFIDENCE)
-        measurement: dict[str, Any] = {
-            "filter": FILTER,
-            "rounds": len(intervals),
-            "scale_over_configured": {
-                "point": math.sqrt(energy / size),
-                "low": sure.low,
-                "high": sure.high,
-                "confidence": ALARM_CONFIDENCE,
-            },
-        }
+        ratio = Ratio(math.sqrt(energy / size), sure.low, sure.high, ALARM_CONFIDENCE)
+        measurement = FilterReport(
+            filter=FILTER, rounds=len(intervals), scale_over_configured=ratio
+        )
         if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in intervals):
             return TOO_FEW.format(sure.low, sure.high, len(intervals), NARROW), measurement
-        measurement["identified"] = {"epsilon": math.inf, "by": BY}
-        return NO_BOUND.format(len(intervals), sure.low, sure.high), measurement
+        why = NO_BOUND.format(len(intervals), sure.low, sure.high)
+        return why, replace(measurement, identified=Identified(math.inf, BY))
 
 
 def _scaled(observed: ObservedRound) -> Floats | None:
@@ -290,8 +290,9 @@ class ParticipantRounds:
             if share is not None:
                 why, filtered = share
             elif self._unread == {"PercentilePrivacy"}:
-                identified = {"epsilon": math.inf, "by": "the class's name"}
-                why, filtered = NO_NOISE, {"filter": "PercentilePrivacy", "identified": identified}
+                identified = Identified(math.inf, "the class's name")
+                why = NO_NOISE
+                filtered = FilterReport(filter="PercentilePrivacy", identified=identified)
             else:
                 why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
             findings.append(Finding("caution", "", why))
@@ -341,13 +342,13 @@ class ParticipantRounds:
         self._local.append(release)
 
 
-def _understated(release: Mapping[str, Any], mechanism: Mapping[str, Any]) -> list[Finding]:
+def _understated(release: ReleaseReport, mechanism: Mapping[str, Any]) -> list[Finding]:
     claimed = number(mechanism, "local_epsilon")
     delta = number(mechanism, "local_delta")
-    multiplier = release["proven"]["noise_multiplier"]
+    multiplier = release.proven.noise_multiplier
     if claimed is None or not delta or not 0 < delta < 1 or multiplier is None:
         return []
-    high = multiplier["high"]
+    high = multiplier.high
     real = gaussian.epsilon(1 / high if high else math.inf, delta)
     if real <= claimed:
         return []
@@ -365,50 +366,45 @@ class Scored:
     score: float
 
 
-def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> dict[str, Any]:
+def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> CanaryReport:
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
     effect = canaries.effect(coins, scores, confidence)
     odds = canaries.prequential_log_odds(coins, scores)
     right, guesses, proven = canaries.success_bound(coins, odds, delta, confidence)
-    one = {"point": effect.mu, "low": effect.interval.low, "high": effect.interval.high}
-    if effect.reason:
-        one["point"] = None  # type: ignore[assignment]
+    point = None if effect.reason else effect.mu
+    mu = CanarySignal(point, effect.interval.low, effect.interval.high, confidence)
     rounds = math.sqrt(len(scored))
     least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low * rounds
-    composed = {name: None if mu is None else max(0.0, mu) * rounds for name, mu in one.items()}
-    return {
-        "towards": "any observer of the global models, such as a participant",
-        "rounds": len(scored),
-        "loud": int(coins.sum()),
-        "mu": one | {"confidence": confidence},
-        "reason": effect.reason,
-        "p_value": effect.p_value,
-        "epsilon_one_round": _epsilons(one, delta),
-        "epsilon_all_rounds": _epsilons(composed, delta),
-        "guesses": guesses,
-        "right_guesses": right,
-        "epsilon_proven_one_round": proven,
-        "proven": {
-            "confidence": ALARM_CONFIDENCE,
-            "epsilon_all_rounds": gaussian.epsilon(max(0.0, least), delta),
-        },
-        "round_numbers": [one.round for one in scored],
-        "scores": scores.tolist(),
-        "coins": coins.tolist(),
-        "log_odds": odds.tolist(),
-        "belief": expit(odds).tolist(),
-        "assumptions": [
+    return CanaryReport(
+        towards="any observer of the global models, such as a participant",
+        rounds=len(scored),
+        loud=int(coins.sum()),
+        mu=mu,
+        reason=effect.reason,
+        p_value=effect.p_value,
+        epsilon_one_round=_epsilons(mu, 1.0, delta),
+        epsilon_all_rounds=_epsilons(mu, rounds, delta),
+        guesses=guesses,
+        right_guesses=right,
+        epsilon_proven_one_round=proven,
+        proven=ProvenByCanaries(gaussian.epsilon(max(0.0, least), delta)),
+        round_numbers=[one.round for one in scored],
+        scores=scores.tolist(),
+        coins=coins.tolist(),
+        log_odds=odds.tolist(),
+        belief=expit(odds).tolist(),
+        assumptions=[
             "mu: scores are normal with one variance. Other clients' updates hide the canary too, "
             "so that mu is what an outsider faces, at most that of the noise alone",
             "all rounds: each is as loud as the measured ones, and all are about one secret",
             "proven of one round: only that the coin is fair",
         ],
-    }
+    )
 
 
-def _epsilons(mu: Mapping[str, float | None], delta: float) -> dict[str, float | None]:
-    return {
-        name: None if value is None else gaussian.epsilon(max(0.0, value), delta)
-        for name, value in mu.items()
-    }
+def _epsilons(mu: CanarySignal, factor: float, delta: float) -> OpenEstimate:
+    """Return the epsilons of a signal-to-noise ratio and of its ends, each times a factor."""
+    point = None if mu.point is None else gaussian.epsilon(max(0.0, mu.point) * factor, delta)
+    low, high = (gaussian.epsilon(max(0.0, end) * factor, delta) for end in (mu.low, mu.high))
+    return OpenEstimate(point, low, high)

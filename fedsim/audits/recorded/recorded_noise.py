@@ -8,6 +8,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fedsim.audits.judgement.claim import Finding, Severity
+from fedsim.audits.recorded.recorded_report import (
+    CanaryReport,
+    FilterReport,
+    ReleaseReport,
+    Reported,
+)
 from fedsim.federation.transcripts.records import ObservedRound
 
 CONFIGURED = 1e-30, 1e30
@@ -195,41 +201,6 @@ def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]
     return {node: epsilon for node, epsilon in reported.items() if epsilon is not None}
 
 
-@dataclass(frozen=True)
-class Reported:
-    """The clients' own epsilons of a run.
-
-    Attributes:
-        total: largest epsilon of one client's reports over its rounds.
-        kept: whether that client's reports rise in every round, as those of one engine do. The last
-            is then its total; else the reports are summed.
-        metrics: names under which clients report, sorted.
-    """
-
-    clients: int
-    largest: float
-    total: float
-    kept: bool
-    metrics: tuple[str, ...]
-
-    @property
-    def named(self) -> str:
-        return ", ".join(map(repr, self.metrics))
-
-    def __str__(self) -> str:
-        basis = (
-            "its reports rise in every round, as one engine's do, so that the last one counts"
-            if self.kept
-            else "a new engine in every round counts only that round, so that reports and their "
-            "deltas add up (basic composition)"
-        )
-        return (
-            f"{self.clients} clients report an epsilon of their own ({self.named}) for their "
-            f"records: up to {self.largest:.4g} in one report, {self.total:.4g} in all rounds of a "
-            f"client ({basis}); this audit cannot check it"
-        )
-
-
 def composed(reports: Iterable[Sequence[Epsilon]]) -> Reported | None:
     clients, names = [], set[str]()
     for each in reports:
@@ -282,8 +253,8 @@ class Measured:
         filtered: for a filter that is not a Gaussian mechanism; else None.
     """
 
-    release: dict[str, Any] | None = None
-    canary: dict[str, Any] | None = None
+    release: ReleaseReport | None = None
+    canary: CanaryReport | None = None
     unmeasured: str = ""
     unit: str = "client"
-    filtered: dict[str, Any] | None = None
+    filtered: FilterReport | None = None

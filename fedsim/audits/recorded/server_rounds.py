@@ -16,6 +16,7 @@ from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level, transcript_release
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_std, number
+from fedsim.audits.recorded.recorded_report import MeanRelease
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
 
@@ -122,12 +123,13 @@ class ServerRounds:
         declared = options.mechanism.get("aggregation") == "declared"
         release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
         against = self._weighting.against
-        release |= {
-            "weighting": name,
-            "weighting_basis": basis,
-            "weighting_evidence": {f"against_{name}": against[name] for name in WEIGHTINGS},
-        }
-        if release["claimed_noise_multiplier"]:
+        release = MeanRelease(
+            **vars(release),
+            weighting=name,
+            weighting_basis=basis,
+            weighting_evidence={f"against_{name}": against[name] for name in WEIGHTINGS},
+        )
+        if release.claimed_noise_multiplier:
             findings += self._weighting.imbalance(name, options.mechanism)
         return Measured(release)
 

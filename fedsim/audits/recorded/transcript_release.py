@@ -1,9 +1,7 @@
 """Noise in the releases of a recorded run, and every client's privacy under it."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import expit
@@ -11,11 +9,19 @@ from scipy.special import expit
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian, lower_bounds
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding, alarms
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import SIMULATION_SEED, Ends, NoiseLevel
+from fedsim.audits.recorded.noise_level import SIMULATION_SEED, NoiseLevel
 from fedsim.audits.recorded.recorded_noise import Asked
+from fedsim.audits.recorded.recorded_report import (
+    ClientPrivacy,
+    Estimated,
+    ProvenPrivacy,
+    Ratio,
+    ReleasedNoise,
+    Scores,
+    UpdateRelease,
+)
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 BYSTANDERS = 20
@@ -39,12 +45,12 @@ NO_SCORES = (
 
 def measured(
     releases: Sequence[Release], towards: str, options: Asked, *, declared: bool = False
-) -> dict[str, Any]:
+) -> UpdateRelease:
     delta, confidence, findings = options.delta, options.confidence, options.findings
     level = noise_level.measured(releases, confidence)
     findings += noise_level.findings_of(level, releases)
     stated = level.stds(releases)
-    measured_stds = [ends["point"] for ends in stated]
+    measured_stds = [spread.point for spread in stated]
     # Beliefs use an uncontradicted claim, which is more exact than the measurement.
     hidden = level.verdict == "hidden"
     exact = hidden or level.verdict == "as claimed"
@@ -62,69 +68,71 @@ def measured(
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
             findings.append(Finding("note", "", NO_SCORES))
-    return {
-        "towards": towards,
-        **noise_values(releases, level, stated, confidence),
-        "round_numbers": [release.round for release in releases],
-        "clients": _clients(releases, stated, stds, delta),
-        "proven": _proven(releases, level, stds, delta),
-        "empirical": empirical,
-        "independent": noise_level.independent(releases),
-        "normality_p_value": noisy_means.normality(releases),
-        "assumptions": [
+    return UpdateRelease(
+        **vars(noise(releases, level, stated, confidence)),
+        towards=towards,
+        round_numbers=[release.round for release in releases],
+        clients=_clients(releases, stated, stds, delta),
+        proven=_proven(releases, level, stds, delta),
+        empirical=empirical,
+        independent=noise_level.independent(releases),
+        normality_p_value=noisy_means.normality(releases),
+        assumptions=[
             NEIGHBOURS,
             "every round counts in which the client took part; no amplification by sampling",
             "the weights of the mean are public",
             *([COUNT] if any(release.count_std is not None for release in releases) else []),
         ],
-    }
+    )
 
 
 def _claimed(releases: Sequence[Release]) -> bool:
     return all(release.claimed_std for release in releases)
 
 
-def noise_values(
-    releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Ends], confidence: float
-) -> dict[str, Any]:
+def noise(
+    releases: Sequence[Release],
+    level: NoiseLevel,
+    stated: Sequence[Estimated],
+    confidence: float,
+) -> ReleasedNoise:
     claimed = _claimed(releases)
-    ends = {"point": level.point, "low": level.stated.low, "high": level.stated.high}
-    return {
-        "parameters": releases[0].size,
-        "clipped": all(release.clipping_norm is not None for release in releases),
-        "count_known": all(release.count_std != 0 for release in releases),
-        "noise": level.verdict,
-        "seen_below": noise_level.seen_below(level, releases),
-        "claimed_std": [release.claimed_std for release in releases],
-        "left_over_std": [release.left_over for release in releases],
-        "left_over_interval": [
-            asdict(noisy_means.std_interval(release.energy, release.size, confidence))
+    ratio = Ratio(level.point, level.stated.low, level.stated.high, confidence)
+    return ReleasedNoise(
+        parameters=releases[0].size,
+        clipped=all(release.clipping_norm is not None for release in releases),
+        count_known=all(release.count_std != 0 for release in releases),
+        noise=level.verdict,
+        seen_below=noise_level.seen_below(level, releases),
+        claimed_std=[release.claimed_std for release in releases],
+        left_over_std=[release.left_over for release in releases],
+        left_over_interval=[
+            noisy_means.std_interval(release.energy, release.size, confidence)
             for release in releases
         ],
-        "rounding_std": [release.rounding for release in releases],
-        "realised_over_claimed": ends | {"confidence": confidence} if claimed else None,
-        "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
-        "noise_multiplier": noise_multipliers(releases, stated),
-    }
+        rounding_std=[release.rounding for release in releases],
+        realised_over_claimed=ratio if claimed else None,
+        claimed_noise_multiplier=_composed(releases, level.scales) if claimed else None,
+        noise_multiplier=noise_multipliers(releases, stated),
+    )
 
 
 def _proven(
     releases: Sequence[Release], level: NoiseLevel, stds: Sequence[float], delta: float
-) -> dict[str, Any]:
+) -> ProvenPrivacy:
     """Return what holds at the confidence of an alarm: ends of the noise, and the worst epsilon."""
     sure = level.sure_stds(releases)
-    least = [dict.fromkeys(("point", "low", "high"), std) for std in level.least_stds()]
+    least = [Estimated(std, std, std) for std in level.least_stds()]
     clients = _clients(releases, sure, stds, delta)
     under_least = _clients(releases, least, stds, delta)
-    worst = max(clients, key=lambda client: client["epsilon"]["low"])
-    return {
-        "confidence": ALARM_CONFIDENCE,
-        "noise_multiplier": noise_multipliers(releases, sure),
-        "node": worst["node"],
-        "epsilon": worst["epsilon"]["low"],
-        "unbounded": math.isinf(worst["epsilon"]["low"]),
-        "epsilon_at_most": max(client["epsilon"]["point"] for client in under_least),
-    }
+    worst = max(clients, key=lambda client: client.epsilon.low)
+    return ProvenPrivacy(
+        noise_multiplier=noise_multipliers(releases, sure),
+        node=worst.node,
+        epsilon=worst.epsilon.low,
+        unbounded=math.isinf(worst.epsilon.low),
+        epsilon_at_most=max(client.epsilon.point for client in under_least),
+    )
 
 
 def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | None:
@@ -138,16 +146,19 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
     return math.sqrt(len(releases) / inverse)
 
 
-def noise_multipliers(
-    releases: Sequence[Release], noises: Sequence[Ends]
-) -> dict[str, float | None] | None:
-    multipliers = {end: _composed(releases, [one[end] for one in noises]) for end in noises[0]}
-    return None if None in multipliers.values() else multipliers
+def noise_multipliers(releases: Sequence[Release], noises: Sequence[Estimated]) -> Estimated | None:
+    point = _composed(releases, [one.point for one in noises])
+    low = _composed(releases, [one.low for one in noises])
+    high = _composed(releases, [one.high for one in noises])
+    return None if point is None or low is None or high is None else Estimated(point, low, high)
 
 
 def _clients(
-    releases: Sequence[Release], noises: Sequence[Ends], stds: Sequence[float], delta: float
-) -> list[dict[str, Any]]:
+    releases: Sequence[Release],
+    noises: Sequence[Estimated],
+    stds: Sequence[float],
+    delta: float,
+) -> list[ClientPrivacy]:
     nodes = sorted({node for release in releases for node in release.contributions})
     return [_client(node, releases, noises, stds, delta) for node in nodes]
 
@@ -155,10 +166,10 @@ def _clients(
 def _client(
     node: int,
     releases: Sequence[Release],
-    noises: Sequence[Ends],
+    noises: Sequence[Estimated],
     stds: Sequence[float],
     delta: float,
-) -> dict[str, Any]:
+) -> ClientPrivacy:
     # More noise gives less epsilon, so that the ends of the interval change places.
     ends = {"point": "point", "low": "high", "high": "low"}
     mu, realised, bounded, steps, counts = dict.fromkeys(ends, 0.0), 0.0, True, 0, 0.0
@@ -171,7 +182,8 @@ def _client(
             # An update longer than the clipping norm must itself be hidden.
             reach = max(part.weight * (release.clipping_norm or 0.0), part.norm / (1 + EXCESS))
             for name, end in ends.items():
-                loudest = reach / noise[end] if noise[end] else math.inf
+                std_at_end = getattr(noise, end)
+                loudest = reach / std_at_end if std_at_end else math.inf
                 mu[name] = math.hypot(mu[name], loudest)
             loudness = part.norm / std if std else (math.inf if part.norm else 0.0)
             realised = math.hypot(realised, loudness)
@@ -186,25 +198,25 @@ def _client(
     mu = {name: math.hypot(value, math.sqrt(of_count[name])) for name, value in mu.items()}
     if not bounded:
         mu = dict.fromkeys(mu, math.inf)
-    epsilon = {name: gaussian.epsilon(value, delta) for name, value in mu.items()}
-    return {
-        "node": node,
-        "rounds": steps,
-        "largest_weight": max(
+    epsilon = Estimated(**{name: gaussian.epsilon(value, delta) for name, value in mu.items()})
+    return ClientPrivacy(
+        node=node,
+        rounds=steps,
+        largest_weight=max(
             release.contributions[node].weight
             for release in releases
             if node in release.contributions
         ),
-        "mu": mu,
-        "realised_mu": realised,
-        "epsilon": epsilon,
-        "unbounded": math.isinf(epsilon["point"]),
-        "rho_beta": rho_beta_of_epsilon(epsilon["point"]),
-        "rho_alpha": gaussian.advantage(mu["point"]),
-        "log_odds": log_odds,
-        "belief": expit(np.array(log_odds)).tolist(),
-        "round_numbers": rounds,
-    }
+        mu=Estimated(**mu),
+        realised_mu=realised,
+        epsilon=epsilon,
+        unbounded=math.isinf(epsilon.point),
+        rho_beta=rho_beta_of_epsilon(epsilon.point),
+        rho_alpha=gaussian.advantage(mu["point"]),
+        log_odds=log_odds,
+        belief=expit(np.array(log_odds)).tolist(),
+        round_numbers=rounds,
+    )
 
 
 def _empirical(
@@ -214,7 +226,7 @@ def _empirical(
     confidence: float,
     *,
     normal: bool,
-) -> dict[str, Any] | None:
+) -> Scores | None:
     """Return lower bounds on one release, from scores of one client a round and of bystanders.
 
     Clients that changed the model take turns, since projections of one noise on several updates are
@@ -240,30 +252,10 @@ def _empirical(
     kinds = lower_bounds.MechanismKind
     kind = kinds.GAUSSIAN if normal else kinds.OTHER
     bounds = lower_bounds.lower_bounds(worlds, scores, delta, confidence, kind, names=names)
-    return {
-        "unit": "one release",
-        "members": len(members),
-        "bystanders": len(bystanders),
-        "true_positives": sum(score > 0 for score in members),
-        "false_positives": sum(score > 0 for score in bystanders),
-        "lower_bounds": {name: asdict(bound) for name, bound in bounds.items()},
-    }
-
-
-def worst(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    return least_protected(release)[0]
-
-
-def least_protected(release: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the clients, the one with the largest epsilon first; of equals, by belief."""
-    clients: Sequence[Mapping[str, Any]] = release["clients"]
-    return sorted(
-        clients,
-        key=lambda client: (
-            client["unbounded"],
-            float(f"{client['epsilon']['point']:.6g}"),  # clients differ by rounding
-            client["belief"][-1],
-            client["log_odds"][-1],
-        ),
-        reverse=True,
+    return Scores(
+        members=len(members),
+        bystanders=len(bystanders),
+        true_positives=sum(score > 0 for score in members),
+        false_positives=sum(score > 0 for score in bystanders),
+        lower_bounds=bounds,
     )

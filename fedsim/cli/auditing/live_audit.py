@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.errors import InputError
+from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, Look
 from fedsim.audits.recorded import audit as transcript_audit
@@ -56,16 +57,15 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
                     print(line, flush=True)
                 beliefs.append(belief)
                 show(live_words.table(beliefs))
-        concluded = live.report()
-        report = concluded.report
+        report = live.report()
         page = live_words.write(report, directory, beliefs)
     if streaming:
-        print(json.dumps(report_json(report), allow_nan=False), flush=True)
+        print(json.dumps(report_json(report.as_json()), allow_nan=False), flush=True)
     elif every.as_json:
-        print_json(report_json(report))
+        print_json(report_json(report.as_json()))
     console.print(live_words.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(concluded)
+    return every.exit_status(of_transcript(report))
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:
@@ -106,11 +106,11 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     with report_directory.refusing(directory):
         page = transcript_report.write(report, directory)
     if every.as_json:
-        print_json(report_json(report))
+        print_json(report_json(report.as_json()))
     else:
         console.print(transcript_report.summary(report))
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(transcript_audit.concluded(report))
+    return every.exit_status(of_transcript(report))
 
 
 def _check_unsigned(path: Path, directory: Path) -> None:

@@ -199,7 +199,7 @@ def _of_transcript(path: Path, report: Report) -> Made:
         options = AuditOptions(claim=claim, confidence=confidence)
     with Reader(path) as reader:
         made = transcript_audit.audit(reader, options)
-    return Made(report_json(made), {PAGE: [transcript_report.render_html(made).encode()]})
+    return Made(report_json(made.as_json()), {PAGE: [transcript_report.render_html(made).encode()]})
 
 
 _WAYS: Mapping[str, Callable[[Path, Report], Made]] = {

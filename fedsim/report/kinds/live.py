@@ -3,16 +3,16 @@
 It words and draws the report of `fedsim.audits.live.live_report`; it computes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
 from scipy.special import expit
 
-from fedsim.audits.judgement.claim import stated
-from fedsim.audits.live.live_rounds import Belief, Look
+from fedsim.audits.live.live_report import CANARIES, NOISE, TEXTS, LiveBounds
+from fedsim.audits.live.live_report import LiveReport as Report
+from fedsim.audits.live.live_rounds import Belief, CanaryFindings, Look, TextFindings
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
     CONTRADICTS,
@@ -50,72 +50,73 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
 
-Report = Mapping[str, Any]
 SHOWN = 15
 Seen = Belief | Look
 
 
 def write(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
     return report_directory.write_report(
-        directory, report_json(report), render_html(report, rounds)
+        directory, report_json(report.as_json()), render_html(report, rounds)
     )
 
 
 def state(report: Report) -> StateWords:
-    bounds, empirical, canaries = report["bounds"], report["empirical"], report["canaries"]
-    interval = None if empirical is None else tuple(empirical["advantage_interval"])
-    limit = 0.0 if bounds is None else bounds["rho_alpha"]
-    standing_now = standing(interval, limit, exact=True, alarmed=bool(report["alarms"]))
+    bounds, empirical, canaries = report.bounds, report.empirical, report.canaries
+    measured = None if empirical is None else empirical.ends
+    limit = 0.0 if bounds is None else bounds.rho_alpha
+    standing_now = standing(measured, limit, exact=True, alarmed=bool(report.alarms))
     if standing_now != "untested":
         return words_of(standing_now)
-    if canaries is not None and canaries["reason"] is None:
-        over = canaries["interval"][0] > canaries["claimed_mu"]
-        return words_of("within-chance" if over else "not-contradicted")
-    if report["noise"] is not None:
+    if canaries is not None and canaries.reason is None:
+        return words_of("within-chance" if canaries.over else "not-contradicted")
+    if report.noise is not None:
         return words_of("not-contradicted")
-    return words_of(standing_now, measured=report["belief"] is not None)
+    return words_of(standing_now, measured=report.belief is not None)
 
 
 def verdict(report: Report) -> str:
-    bounds, belief, canaries = report["bounds"], report["belief"], report["canaries"]
-    empirical = report["empirical"]
-    sentences = [f"{state(report).text}.", *stated(report)]
+    bounds, belief, canaries = report.bounds, report.belief, report.canaries
+    empirical = report.empirical
+    sentences = [f"{state(report).text}."]
+    if report.claim is not None:
+        sentences.append(str(report.claim))
     if bounds is not None and belief is not None:
-        what = "all data of a client" if report["unit"] == "client" else "the challenge record"
+        what = "all data of a client" if report.unit == "client" else "the challenge record"
         sentences.append(
-            f"After {report['rounds']} rounds, the auditor's mean belief that {what} was used is "
-            f"{percent(belief['mean'])} (highest of {report['trials']} trials: "
-            f"{percent(belief['highest'])}). The noise allows {percent(bounds['rho_beta'])}"
-            f"{_but_for(bounds)}, by epsilon {number(bounds['epsilon'])} at delta "
-            f"{report['delta']:g}."
+            f"After {report.rounds} rounds, the auditor's mean belief that {what} was used is "
+            f"{percent(belief.mean)} (highest of {report.trials} trials: "
+            f"{percent(belief.highest)}). The noise allows {percent(bounds.rho_beta)}"
+            f"{_but_for(bounds)}, by epsilon {number(bounds.epsilon)} at delta "
+            f"{report.delta:g}."
         )
-    if canaries is not None and canaries["reason"] is not None:
-        sentences.append(f"Canaries measured nothing yet: {canaries['reason']}.")
+    if canaries is not None and canaries.reason is not None:
+        sentences.append(f"Canaries measured nothing yet: {canaries.reason}.")
     elif canaries is not None:
         sentences.append(
-            f"Canaries measured a signal of {number(canaries['mu'])} standard deviations "
-            f"({number(canaries['interval'][0])} to {number(canaries['interval'][1])}) in one "
-            f"training so far; the noise allows {number(canaries['claimed_mu'])}."
+            f"Canaries measured a signal of {number(canaries.mu)} standard deviations "
+            f"({number(canaries.interval[0])} to {number(canaries.interval[1])}) in one "
+            f"training so far; the noise allows {number(canaries.claimed_mu)}."
         )
-    if report["texts"] is not None:
-        sentences.append(_said_of_texts(report["texts"], report["confidence"]))
-    if (noise := report["noise"]) is not None and not report["alarms"]:
+    if report.texts is not None:
+        sentences.append(_said_of_texts(report.texts, report.confidence))
+    if (noise := report.noise) is not None and not report.alarms:
         sentences.append(
-            f"The released sums have at most {number(noise['at_most'][SUM])} times the claimed "
-            f"noise ({percent(noise['confidence'])} confidence), for any records."
+            f"The released sums have at most {number(noise.at_most[SUM])} times the claimed "
+            f"noise ({percent(noise.confidence)} confidence), for any records."
         )
     measured = state(report)
     if empirical is not None and bounds is not None and measured.text == "Not contradicted":
-        low, high = empirical["advantage_interval"]
-        if low <= bounds["rho_alpha"] < empirical["advantage"]:
+        low, high = empirical.advantage_interval
+        if low <= bounds.rho_alpha < empirical.advantage:
             sentences.append(
                 "The measured advantage is above the limit. Chance alone can explain the "
                 f"difference: the interval is {number(low)} to {number(high)}, the limit "
-                f"{number(bounds['rho_alpha'])}."
+                f"{number(bounds.rho_alpha)}."
             )
-    if measured not in (CONTRADICTS, NOT_MEASURED) and report["seen_below"] is not None:
-        sentences.append(would_have_noticed(report["seen_below"]))
-    if all(report[name] is None for name in ("bounds", "canaries", "texts", "noise")):
+    if measured not in (CONTRADICTS, NOT_MEASURED) and report.seen_below is not None:
+        sentences.append(would_have_noticed(report.seen_below))
+    seen = (report.bounds, report.canaries, report.texts, report.noise)
+    if all(each is None for each in seen):
         sentences.append("The auditor has not yet seen a whole round.")
     return " ".join(sentences)
 
@@ -133,7 +134,7 @@ def table(rounds: Sequence[Seen]) -> RenderableType:
             str(look.round),
             so_far(look).text,
             *(number(look.noise_at_most.get(name)) for name in series),
-            *(number((look.canaries or {}).get(name)) for name in ("mu", "claimed_mu")),
+            *_signal(look.canaries),
             number(look.epsilon),
             str(look.missed),
         ]
@@ -143,9 +144,16 @@ def table(rounds: Sequence[Seen]) -> RenderableType:
     if looks and looks[-1].texts is not None:
         names.append("texts' ε ≥")
         for row, look in zip(cells, looks, strict=True):
-            row.append(number((look.texts or {}).get("epsilon_at_least")))
+            row.append(number(None if look.texts is None else look.texts.epsilon_at_least))
     block = tabulated(names, cells)
     return terminal.table(block, "noise divided by the claimed noise, at most")
+
+
+def _signal(canaries: CanaryFindings | None) -> list[str]:
+    """Return the measured and the allowed signal of canaries, as cells of a table."""
+    if canaries is None:
+        return [number(None), number(None)]
+    return [number(canaries.mu), number(canaries.claimed_mu)]
 
 
 def _belief_cells(belief: Belief) -> list[str]:
@@ -163,16 +171,16 @@ def _belief_cells(belief: Belief) -> list[str]:
 
 
 def summary(report: Report) -> RenderableType:
-    alarms = [Label("Alarm:", text, alarming=True) for text in report["contradictions"]]
+    alarms = [Label("Alarm:", text, alarming=True) for text in report.contradictions]
     return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
 
 
 def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
     drawn: list[Block] = []
-    if report["belief"] is not None:
-        rounds = np.array(report["belief"]["rounds"])
-        series = {"mean": np.array(report["belief"]["mean_by_round"])}
-        series["highest trial"] = np.array(report["belief"]["highest_by_round"])
+    if report.belief is not None:
+        rounds = np.array(report.belief.rounds)
+        series = {"mean": np.array(report.belief.mean_by_round)}
+        series["highest trial"] = np.array(report.belief.highest_by_round)
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = run_figures.client_beliefs(rounds, series)
         drawn.append(Figure("beliefs", figure, "", caption))
@@ -180,16 +188,16 @@ def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
     if len(course) > MOST:
         every = Part("Every round", [_by_round(course)], folded=True, heads=False)
         drawn.append(every)
-    noted = ("noise", "canaries", "texts")
-    notes = [Prose(report[name]["note"]) for name in noted if report[name]]
+    noted = ((report.noise, NOISE), (report.canaries, CANARIES), (report.texts, TEXTS))
+    notes = [Prose(note) for measured, note in noted if measured is not None]
     return render(
         Document(
-            title=f"Live audit of run {report['facts']['run']}",
+            title=f"Live audit of run {report.facts.run}",
             kind="Live audit",
-            heading=f"Run {report['facts']['run']}",
+            heading=f"Run {report.facts.run}",
             first=first(report, course),
             blocks=[
-                *(Label("", text, alarming=True) for text in report["contradictions"]),
+                *(Label("", text, alarming=True) for text in report.contradictions),
                 *drawn,
                 Heading("Observations"),
                 Listing(_rows(report), several=True),
@@ -203,53 +211,54 @@ MOST = 5
 
 
 def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
-    words, facts = state(report), report["facts"]
+    words, facts = state(report), report.facts
+    document = report.as_json()
     checks = [
         check(
             "Nothing contradicts the noise that the server states.",
             "alarms > 0",
-            report,
+            document,
             failed="The observations contradict the noise that the server states.",
         ),
         check(
             "The auditor saw every round.",
             "missed > 0",
-            report,
+            document,
             failed="The auditor missed rounds.",
         ),
-        power(report, "seen_below"),
+        power(document, "seen_below"),
     ]
-    if (bounds := report["bounds"]) is not None:
-        if bounds["rho_alpha"] < 1:
+    if (bounds := report.bounds) is not None:
+        if bounds.rho_alpha < 1:
             text = "The measured advantage lies below the limit of theory."
-            limit = f"advantage.high > {bounds['rho_alpha']:.4g}"
-            checks.append(check(text, limit, report, fails=""))
-        if np.isfinite(bounds["epsilon"]):
+            limit = f"advantage.high > {bounds.rho_alpha:.4g}"
+            checks.append(check(text, limit, document, fails=""))
+        if np.isfinite(bounds.epsilon):
             text = "Everything released costs no more than one training."
-            limit = f"released.epsilon > {1.001 * bounds['epsilon']:.4g}"
+            limit = f"released.epsilon > {1.001 * bounds.epsilon:.4g}"
             failed = (
-                f"All that was released costs ε = {number(report['released']['epsilon'])}; one "
-                f"training costs {number(bounds['epsilon'])}."
-                if report["released"]
+                f"All that was released costs ε = {number(report.released.epsilon)}; one "
+                f"training costs {number(bounds.epsilon)}."
+                if report.released
                 else ""
             )
-            checks.append(check(text, limit, report, failed=failed))
+            checks.append(check(text, limit, document, failed=failed))
     return FirstScreen(
         answer=[verdict(report)],
-        alarming=bool(report["alarms"]),
+        alarming=bool(report.alarms),
         figure=Bars(
             _bars(report),
-            f"How often the auditor is right ({percent(report['confidence'])} intervals).",
+            f"How often the auditor is right ({percent(report.confidence)} intervals).",
         ),
         table=_by_round(rounds[-MOST:]) if rounds else None,
         checks=checks,
         steps=_steps(report, words),
         sign_off=first_screen.sign_off(
-            data=f"what {facts['recorder']} saw of run {facts['run']}",
+            data=f"what {facts.recorder} saw of run {facts.run}",
             date="",
             limits=(
-                f"The audit is about the {report['rounds']} rounds that the auditor saw, with "
-                f"{report['missed']} missed. It is not a guarantee."
+                f"The audit is about the {report.rounds} rounds that the auditor saw, with "
+                f"{report.missed} missed. It is not a guarantee."
             ),
         ),
     )
@@ -260,27 +269,27 @@ def _steps(report: Report, words: StateWords) -> list[Words]:
     if words is not CANNOT_TELL:
         return [f"{words.advice.capitalize()}."]
     steps: list[Words] = []
-    if report["empirical"] is None and report["trials"]:
+    if report.empirical is None and report.trials:
         steps.append(
             'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
-            if report["one_world"]
+            if report.one_world
             else "Repeat the audit with --worlds RUN after the run: the worlds of its trials show "
             "how often the auditor was right."
         )
-    if report["bounds"] is None:
+    if report.bounds is None:
         steps.append("Ask the server for the noise of every round: without it theory has no limit.")
     return steps or ["Watch more rounds, or more trials."]
 
 
 def _bars(report: Report) -> list[Bar]:
-    words, bounds, empirical = state(report), report["bounds"], report["empirical"]
-    mark, limit = Mark(words.kind, words.text), bounds and share(bounds["rho_alpha"])
+    words, bounds, empirical = state(report), report.bounds, report.empirical
+    mark, limit = Mark(words.kind, words.text), None if bounds is None else share(bounds.rho_alpha)
     bars = []
     if empirical is not None:
-        right, ends = share(empirical["advantage"]), shares(empirical["advantage_interval"])
+        right, ends = share(empirical.advantage), shares(empirical.advantage_interval)
         bars.append(Bar("Auditor, about the target", mark, right, ends, limit))
-    if (canaries := report["canaries"]) is not None and canaries["reason"] is None:
-        right, ends = share(canaries["advantage"]), shares(canaries["advantage_interval"])
+    if (canaries := report.canaries) is not None and canaries.advantage is not None:
+        right, ends = share(canaries.advantage), shares(canaries.advantage_interval)
         bars.append(Bar("Auditor, about canaries", mark, right, ends, limit))
     return bars or [Bar("Auditor", mark, limit=limit)]
 
@@ -318,44 +327,44 @@ def _by_round(rounds: Sequence[Seen]) -> Table:
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
-    bounds, empirical = report["bounds"], report["empirical"]
+    bounds, empirical = report.bounds, report.empirical
     rows = [
-        ("trust", str(report["trust"])),
-        ("vantage", report["vantage"]),
-        ("rounds", f"{report['rounds']} of {report['rounds_planned']}, {report['missed']} missed"),
+        ("trust", str(report.trust)),
+        ("vantage", report.vantage),
+        ("rounds", f"{report.rounds} of {report.rounds_planned}, {report.missed} missed"),
     ]
     if bounds is not None:
         rows += [
-            ("noise multiplier", number(bounds["noise_multiplier"])),
+            ("noise multiplier", number(bounds.noise_multiplier)),
             (
                 "epsilon of one training",
-                f"{number(bounds['epsilon'])} at delta {bounds['delta']:g}",
+                f"{number(bounds.epsilon)} at delta {bounds.delta:g}",
             ),
-            ("ρβ, ρα", f"{percent(bounds['rho_beta'])}, {number(bounds['rho_alpha'])}"),
+            ("ρβ, ρα", f"{percent(bounds.rho_beta)}, {number(bounds.rho_alpha)}"),
         ]
-    if released := report["released"]:
-        together = f"{number(released['epsilon'])} at delta {report['delta']:g}"
+    if released := report.released:
+        together = f"{number(released.epsilon)} at delta {report.delta:g}"
         rows.append(("epsilon of everything released", together))
     if empirical is not None:
-        low, high = empirical["advantage_interval"]
+        low, high = empirical.advantage_interval
         rows.append(
             (
                 "advantage",
-                f"{number(empirical['advantage'])} ({number(low)} to {number(high)}, "
-                f"{percent(report['confidence'])})",
+                f"{number(empirical.advantage)} ({number(low)} to {number(high)}, "
+                f"{percent(report.confidence)})",
             )
         )
-    if report["noise"] is not None:
+    if report.noise is not None:
         rows += [
             (f"noise of {_whose(name)}", f"at most {number(limit)} times the claimed")
-            for name, limit in report["noise"]["at_most"].items()
+            for name, limit in report.noise.at_most.items()
         ]
-    if (canaries := report["canaries"]) is not None and canaries["reason"] is None:
+    if (canaries := report.canaries) is not None and canaries.reason is None:
         rows += _canary_rows(canaries, bounds, report)
-    if report["texts"] is not None:
-        rows += _text_rows(report["texts"], report["confidence"])
-    if empirical is None and report["trials"]:
-        if report["one_world"]:
+    if report.texts is not None:
+        rows += _text_rows(report.texts, report.confidence)
+    if empirical is None and report.trials:
+        if report.one_world:
             unknown = "not measured: all trials of the run are in one world"
         else:
             unknown = "unknown without the worlds (--worlds RUN)"
@@ -364,58 +373,58 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _canary_rows(
-    canaries: Mapping[str, Any], bounds: Mapping[str, Any] | None, report: Report
+    canaries: CanaryFindings, bounds: LiveBounds | None, report: Report
 ) -> list[tuple[str, str]]:
-    low, high = canaries["advantage_interval"]
-    allowed = "" if bounds is None else f"; the noise allows {number(bounds['rho_alpha'])}"
+    low, high = canaries.advantage_interval
+    allowed = "" if bounds is None else f"; the noise allows {number(bounds.rho_alpha)}"
     rows = [
         (
-            f"advantage about {canaries['canaries']} canaries",
-            f"{number(canaries['advantage'])} ({number(low)} to {number(high)}, "
-            f"{percent(report['confidence'])}){allowed}",
+            f"advantage about {canaries.canaries} canaries",
+            f"{number(canaries.advantage)} ({number(low)} to {number(high)}, "
+            f"{percent(report.confidence)}){allowed}",
         ),
-        ("belief in the true coin of a canary", percent(canaries["belief"])),
+        ("belief in the true coin of a canary", percent(canaries.belief)),
     ]
-    if (proven := canaries["epsilon_at_least"]) is not None:
+    if (proven := canaries.epsilon_at_least) is not None:
         rows.append(("epsilon, by guessed canaries", f"at least {number(proven)}"))
     return rows
 
 
-def _said_of_texts(texts: Mapping[str, Any], confidence: float) -> str:
+def _said_of_texts(texts: TextFindings, confidence: float) -> str:
     proven, most, allowed = (
-        number(texts[name]) for name in ("epsilon_at_least", "most", "allowed")
+        number(value) for value in (texts.epsilon_at_least, texts.most, texts.allowed)
     )
-    what = f"{texts['texts']} planted texts"
-    if texts["epsilon_at_least"] > 0:
+    what = f"{texts.texts} planted texts"
+    if texts.epsilon_at_least > 0:
         sentences = [
             f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"
         ]
     else:
         sentences = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
     sentences[0] += f"; the noise allows {allowed}."
-    if texts["most"] <= texts["allowed"]:
+    if texts.most <= texts.allowed:
         sentences.append(
             f"Even with all guesses right, they would have proven {most}: so few texts cannot "
             "contradict the claimed noise."
         )
-    if texts["since"] > 1:
+    if texts.since > 1:
         sentences.append(
-            f"The auditor first saw the model before round {texts['since']}. What the model had "
+            f"The auditor first saw the model before round {texts.since}. What the model had "
             "learnt about the texts by then is not visible."
         )
     return " ".join(sentences)
 
 
-def _text_rows(texts: Mapping[str, Any], confidence: float) -> list[tuple[str, str]]:
+def _text_rows(texts: TextFindings, confidence: float) -> list[tuple[str, str]]:
     rows = [
         (
-            f"epsilon, by guesses of {texts['texts']} texts",
-            f"at least {number(texts['epsilon_at_least'])} ({percent(confidence)}); all right would"
-            f" prove {number(texts['most'])}, the noise allows {number(texts['allowed'])}",
+            f"epsilon, by guesses of {texts.texts} texts",
+            f"at least {number(texts.epsilon_at_least)} ({percent(confidence)}); all right would"
+            f" prove {number(texts.most)}, the noise allows {number(texts.allowed)}",
         )
     ]
-    if texts["fell"] is not None:
-        those, others = (number(mean) for mean in texts["fell"])
+    if texts.fell is not None:
+        those, others = (number(mean) for mean in texts.fell)
         rows.append(("fall of a text's loss, in and out", f"{those} and {others} nats"))
     return rows
 
@@ -439,13 +448,13 @@ def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
         figure = training_figures.noise_limits(rounds, limits)
         drawn.append(Figure("noise", figure, "", caption))
     if looks[-1].canaries is not None:
-        beliefs = np.array([look.canaries["belief"] if look.canaries else 0.5 for look in looks])
+        beliefs = np.array([look.canaries.belief if look.canaries else 0.5 for look in looks])
         caption = "The auditor's belief in the true coin of a canary, after every round."
         figure = run_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
         drawn.append(Figure("canaries", figure, "", caption))
     return drawn
 
 
-def _but_for(bounds: Mapping[str, Any]) -> str:
-    tail = bounds["tail_probability"]
+def _but_for(bounds: LiveBounds) -> str:
+    tail = bounds.tail_probability
     return f" (the worst pair passes this with probability {number(tail)})" if tail else ""

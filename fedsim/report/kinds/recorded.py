@@ -4,18 +4,26 @@ It words the report of `fedsim.audits.recorded.audit`; it computes nothing.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
 from adversaries.statistics import gaussian
-from fedsim.audits.judgement.claim import stated
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.recorded.recorded_report import (
+    CanarySignal,
+    ClientPrivacy,
+    Estimated,
+    MeanRelease,
+    ReleaseReport,
+    StepRelease,
+)
+from fedsim.audits.recorded.recorded_report import RecordedReport as Report
 from fedsim.audits.recorded.server_rounds import TOWARDS
-from fedsim.audits.recorded.transcript_release import least_protected, worst
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
@@ -44,88 +52,90 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
 
-Report = Mapping[str, Any]
-
 
 def write(report: Report, directory: Path) -> Path:
-    return report_directory.write_report(directory, report_json(report), render_html(report))
+    return report_directory.write_report(
+        directory, report_json(report.as_json()), render_html(report)
+    )
 
 
 def state(report: Report) -> StateWords:
-    release = report["release"]
-    if any(one["severity"] == "alarm" for one in report["findings"]):
+    release = report.release
+    if any(one.breaks for one in report.findings):
         return verdicts.CONTRADICTS_CLAIM
     if release is None:
-        return verdicts.NOT_MEASURED if report["canary"] is None else verdicts.CANNOT_TELL
-    if release["noise"] == "none":
+        return verdicts.NOT_MEASURED if report.canary is None else verdicts.CANNOT_TELL
+    if release.noise == "none":
         return verdicts.NO_PROTECTION
-    if not release["clipped"]:
+    if not release.clipped:
         return verdicts.NO_GUARANTEE
-    supported = release["noise"] in ("as claimed", "more")
+    supported = release.noise in ("as claimed", "more")
     return verdicts.NOT_CONTRADICTED if supported else verdicts.CANNOT_TELL
 
 
 def verdict(report: Report) -> str:
-    release, canary, delta = report["release"], report["canary"], report["delta"]
-    sentences = [f"{state(report).text}.", *stated(report)]
-    if release is not None and release["noise"] == "none":
+    release, canary, delta = report.release, report.canary, report.delta
+    sentences = [f"{state(report).text}."]
+    if report.claim is not None:
+        sentences.append(str(report.claim))
+    if release is not None and release.noise == "none":
         sentences.append(
             "No noise was added to the updates after they were sent, so epsilon is infinite "
-            f"towards {release['towards']}. Noise that clients add themselves is not visible from "
+            f"towards {release.towards}. Noise that clients add themselves is not visible from "
             "this vantage point."
         )
-    elif release is not None and "steps" in release:
-        how = "with batches as declared" if release["amplified"] else "without amplification"
+    elif isinstance(release, StepRelease):
+        how = "with batches as declared" if release.amplified else "without amplification"
         sentences.append(
-            f"The {release['steps']} steps cost a {release['unit']} at most epsilon "
-            f"{number(release['epsilon']['point'])} at delta {delta:g} towards "
-            f"{release['towards']}, {how}."
+            f"The {release.steps} steps cost a {release.unit} at most epsilon "
+            f"{number(release.epsilon.point)} at delta {delta:g} towards "
+            f"{release.towards}, {how}."
         )
     elif release is not None:
-        client = worst(release)
-        epsilon = number(client["epsilon"]["point"])
-        alike = [one for one in release["clients"] if number(one["epsilon"]["point"]) == epsilon]
-        who = f"The least protected client, node {client['node']}, has"
-        if len(alike) == len(release["clients"]) > 1:
+        client = release.least_protected[0]
+        epsilon = number(client.epsilon.point)
+        alike = [one for one in release.clients if number(one.epsilon.point) == epsilon]
+        who = f"The least protected client, node {client.node}, has"
+        if len(alike) == len(release.clients) > 1:
             who = f"Each of the {len(alike)} clients has"
         sentences.append(
-            f"{who} epsilon {epsilon} at delta {delta:g} after {client['rounds']} rounds, towards "
-            f"{release['towards']}. In this recording, the observer's belief that a client took "
-            f"part is largest for node {client['node']}: {_belief(client['belief'][-1], release)}."
+            f"{who} epsilon {epsilon} at delta {delta:g} after {client.rounds} rounds, towards "
+            f"{release.towards}. In this recording, the observer's belief that a client took "
+            f"part is largest for node {client.node}: {_belief(client.belief[-1], release)}."
         )
     if canary is not None:
-        low, high = (number(canary["mu"][end]) for end in ("low", "high"))
+        low, high = number(canary.mu.low), number(canary.mu.high)
         sentences.append(
-            f"Canaries measured mu {low} to {high} of one round, towards {canary['towards']}."
+            f"Canaries measured mu {low} to {high} of one round, towards {canary.towards}."
         )
-    if state(report) is verdicts.NOT_CONTRADICTED:
-        sentences.append(would_have_noticed(release["seen_below"]))
+    if release is not None and state(report) is verdicts.NOT_CONTRADICTED:
+        sentences.append(would_have_noticed(release.seen_below))
     if release is None and canary is None:
         sentences.append("Nothing could be measured from this vantage point.")
     return " ".join(sentences)
 
 
 def _client_rows(report: Report) -> list[list[str]]:
-    release = report["release"]
+    release = report.release
     if release is None:
         return []
     return [
         [
-            str(client["node"]),
-            str(client["rounds"]),
-            number(client["largest_weight"]),
-            number(client["epsilon"]["point"]),
-            f"{number(client['epsilon']['low'])} to {number(client['epsilon']['high'])}",
-            _belief(client["belief"][-1], release),
-            _belief(client["rho_beta"], None if client["unbounded"] else release),
+            str(client.node),
+            str(client.rounds),
+            number(client.largest_weight),
+            number(client.epsilon.point),
+            f"{number(client.epsilon.low)} to {number(client.epsilon.high)}",
+            _belief(client.belief[-1], release),
+            _belief(client.rho_beta, None if client.unbounded else release),
         ]
-        for client in release["clients"]
+        for client in release.clients
     ]
 
 
-def _belief(value: float, release: Report | None) -> str:
+def _belief(value: float, release: ReleaseReport | None) -> str:
     """Return a belief as text; with noise it is below 1, even where it rounds to 1."""
-    if value == 1 and release is not None and release["noise"] != "none":
+    if value == 1 and release is not None and release.noise != "none":
         return ">99.9%"
     return percent(value)
 
@@ -134,73 +144,70 @@ CLIENT_HEADINGS = ["node", "rounds", "weight", "ε", "interval", "belief", "ρβ
 
 
 def _noise_rows(report: Report) -> list[tuple[str, str]]:
-    release = report["release"]
+    release = report.release
     if release is None:
         return []
-    rows = [("noise", release["noise"]), ("parameters", plain(release["parameters"]))]
-    if ends := release["noise_multiplier"]:
-        rows.append(("noise multiplier, configured", number(release["claimed_noise_multiplier"])))
-        rows.append(("noise multiplier, measured", number(ends["point"])))
-        rows.append(("its interval", f"{number(ends['low'])} to {number(ends['high'])}"))
-    if "steps" in release:
+    rows = [("noise", NOISE[release.noise]), ("parameters", plain(release.parameters))]
+    if ends := release.noise_multiplier:
+        rows.append(("noise multiplier, configured", number(release.claimed_noise_multiplier)))
+        rows.append(("noise multiplier, measured", number(ends.point)))
+        rows.append(("its interval", f"{number(ends.low)} to {number(ends.high)}"))
+    if isinstance(release, StepRelease):
         rows += _step_rows(release)
-    if "weighting" in release:
-        rows.append(
-            ("weights of the mean", f"{release['weighting']} ({release['weighting_basis']})")
-        )
-    if release["empirical"]:
-        scores = release["empirical"]
+    if isinstance(release, MeanRelease):
+        rows.append(("weights of the mean", f"{release.weighting} ({release.weighting_basis})"))
+    if release.empirical:
+        scores = release.empirical
         rows.append(
             (
                 "one release, clients found",
-                f"{scores['true_positives']} of {scores['members']}; false alarms "
-                f"{scores['false_positives']} of {scores['bystanders']}",
+                f"{scores.true_positives} of {scores.members}; false alarms "
+                f"{scores.false_positives} of {scores.bystanders}",
             )
         )
-        for name, bound in scores["lower_bounds"].items():
+        for name, bound in scores.lower_bounds.items():
             title = f"one release, ε at least ({name.replace('_', '-')})"
-            rows.append((title, DASH if bound["reason"] else number(bound["epsilon"])))
+            rows.append((title, DASH if bound.reason else number(bound.epsilon)))
     return rows
 
 
-def _step_rows(release: Report) -> list[tuple[str, str]]:
-    ends, sampling, accountants = release["epsilon"], release["sampling"], release["accountants"]
+def _step_rows(release: StepRelease) -> list[tuple[str, str]]:
+    ends, sampling, accountants = release.epsilon, release.sampling, release.accountants
     rows = [
-        ("steps", plain(release["steps"])),
-        ("ε of all steps", number(ends["point"])),
-        ("its interval ", f"{number(ends['low'])} to {number(ends['high'])}"),
+        ("steps", plain(release.steps)),
+        ("ε of all steps", number(ends.point)),
+        ("its interval ", f"{number(ends.low)} to {number(ends.high)}"),
     ]
     if sampling is not None:
-        rate = f"{sampling['rate']:.4g}, declared {sampling['declared']:.4g}"
+        rate = f"{sampling.rate:.4g}, declared {sampling.declared:.4g}"
         rows.append(("sampling rate", rate))
-        rows.append(("variance of batch sizes", f"{sampling['dispersion']:.3g} × Poisson's"))
-        rows.append(("sizes as declared, p", number(sampling["p_value"])))
+        rows.append(("variance of batch sizes", f"{sampling.dispersion:.3g} × Poisson's"))
+        rows.append(("sizes as declared, p", number(sampling.p_value)))
     if accountants is not None:
-        rows.append(("engines", plain(accountants["engines"])))
-        rows.append(("ε by the accountant's last word", number(accountants["last_word"])))
-        rows.append(("ε of all steps that the accountants noted", number(accountants["all_steps"])))
-        rows.append(("the same, at the noise measured", number(accountants["at_measured_noise"])))
+        rows.append(("engines", plain(accountants.engines)))
+        rows.append(("ε by the accountant's last word", number(accountants.last_word)))
+        rows.append(("ε of all steps that the accountants noted", number(accountants.all_steps)))
+        rows.append(("the same, at the noise measured", number(accountants.at_measured_noise)))
     return rows
 
 
 def _canary_rows(report: Report) -> list[tuple[str, str]]:
-    canary = report["canary"]
+    canary = report.canary
     if canary is None:
         return []
-    rows = [("rounds scored", f"{canary['rounds']}, {canary['loud']} of them loud")]
-    if canary["reason"]:
-        rows.append(("no estimate", canary["reason"]))
-    for title, name in (
-        ("μ of one round", "mu"),
-        ("ε of one round", "epsilon_one_round"),
-        ("ε of all rounds", "epsilon_all_rounds"),
+    rows = [("rounds scored", f"{canary.rounds}, {canary.loud} of them loud")]
+    if canary.reason:
+        rows.append(("no estimate", canary.reason))
+    for title, one in (
+        ("μ of one round", canary.mu),
+        ("ε of one round", canary.epsilon_one_round),
+        ("ε of all rounds", canary.epsilon_all_rounds),
     ):
-        point, low, high = (canary[name][end] for end in ("point", "low", "high"))
-        stated = DASH if canary["reason"] else number(point)
-        rows.append((title, f"{stated} ({number(low)} to {number(high)})"))
-    rows.append(("rank test, p", number(canary["p_value"])))
-    proven = number(canary["epsilon_proven_one_round"])
-    guessed = f"{canary['right_guesses']} of {canary['guesses']} coins guessed"
+        stated = DASH if canary.reason else number(one.point)
+        rows.append((title, f"{stated} ({number(one.low)} to {number(one.high)})"))
+    rows.append(("rank test, p", number(canary.p_value)))
+    proven = number(canary.epsilon_proven_one_round)
+    guessed = f"{canary.right_guesses} of {canary.guesses} coins guessed"
     rows.append(("ε of one round, proven", f"at least {proven}: {guessed}"))
     return rows
 
@@ -208,35 +215,33 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
 def summary(report: Report) -> RenderableType:
     parts: list[Block | RenderableType] = [Prose(verdict(report))]
     if rows := _client_rows(report):
-        title = f"epsilon at delta {report['delta']:g}"
+        title = f"epsilon at delta {report.delta:g}"
         parts.append(terminal.table(tabulated(CLIENT_HEADINGS, rows), title))
     if measured := [*_noise_rows(report), *_canary_rows(report)]:
-        level = percent(report["confidence"])
+        level = percent(report.confidence)
         caption = f"intervals and bounds at {level}"
         parts.append(terminal.listing(Listing(measured), caption))
-    for finding in report["findings"]:
-        parts.append(Text(_sentence(finding), terminal.COLOURS[finding["severity"]]))
+    for finding in report.findings:
+        parts.append(Text(_sentence(finding), terminal.COLOURS[finding.severity]))
     return terminal.shown(*parts)
 
 
-def _sentence(finding: Report) -> str:
-    rounds = finding["rounds"]
+def _sentence(finding: Finding) -> str:
+    rounds = finding.rounds
     numbers = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
     where = f" (round {numbers})" if rounds else ""
-    return f"{finding['severity'].capitalize()}: {finding['why']}{where}."
+    return f"{finding.severity.capitalize()}: {finding.why}{where}."
 
 
 def render_html(report: Report) -> str:
-    release, facts = report["release"] or {}, report["facts"]
-    steps = "steps" in release
-    length = f"{report['rounds']} {'steps' if steps else 'rounds'}"
-    unit = release["unit"] if steps else "client's update"
+    facts = report.facts
+    length = f"{report.rounds} {'steps' if isinstance(report.release, StepRelease) else 'rounds'}"
     return render(
         Document(
-            title=f"{facts['app'] or 'Flower app'} – audit of a transcript",
+            title=f"{facts.app or 'Flower app'} – audit of a transcript",
             kind="Audit of a transcript",
-            heading=facts["app"] or "A Flower app",
-            note=f"Vantage: {facts['vantage']}; {length}. The unit of privacy is a {unit}.",
+            heading=facts.app or "A Flower app",
+            note=f"Vantage: {facts.vantage}; {length}. The unit of privacy is a {_unit(report)}.",
             first=first(report),
             blocks=list(_blocks(report)),
         )
@@ -247,10 +252,10 @@ MOST = 5
 
 
 def first(report: Report) -> FirstScreen:
-    words, facts = state(report), report["facts"]
-    mends = [one["mend"] for one in report["findings"] if one["mend"]]
-    app = facts["app"] or "a Flower app"
-    versions = "".join(f", {name} {version}" for name, version in facts["versions"].items())
+    words, facts = state(report), report.facts
+    mends = [one.mend for one in report.findings if one.mend]
+    app = facts.app or "a Flower app"
+    versions = "".join(f", {name} {version}" for name, version in facts.versions.items())
     return FirstScreen(
         answer=[verdict(report)],
         alarming=words is verdicts.CONTRADICTS_CLAIM,
@@ -258,7 +263,7 @@ def first(report: Report) -> FirstScreen:
             _bars(report),
             "Largest share of right answers about one "
             f"{_unit(report)}, of an adversary who knows everything else: by the measured noise "
-            f"({percent(report['confidence'])} intervals), and by the claimed noise.",
+            f"({percent(report.confidence)} intervals), and by the configured noise.",
         ),
         table=_least_protected(report),
         checks=_checks(report),
@@ -266,118 +271,128 @@ def first(report: Report) -> FirstScreen:
             f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], words.advice])
         ],
         sign_off=first_screen.sign_off(
-            data=f"what {facts['recorder']} recorded of {app}{versions}",
+            data=f"what {facts.recorder} recorded of {app}{versions}",
             date="",
             limits=(
-                f"The audit is about the {report['rounds']} recorded rounds, seen from the vantage "
-                f"{facts['vantage']}. Rounds that were not recorded cost more."
+                f"The audit is about the {report.rounds} recorded rounds, seen from the vantage "
+                f"{facts.vantage}. Rounds that were not recorded cost more."
             ),
         ),
     )
 
 
 def _unit(report: Report) -> str:
-    release = report["release"] or {}
-    return str(release["unit"]) if "steps" in release else "client's update"
+    release = report.release
+    return release.unit if isinstance(release, StepRelease) else "client's update"
 
 
 def _bars(report: Report) -> list[Bar]:
-    words, release, canary = state(report), report["release"], report["canary"]
+    words, release, canary = state(report), report.release, report.canary
     mark, bars = Mark(words.kind, words.text), list[Bar]()
-    if release is not None and release["towards"] == TOWARDS:
+    if release is not None and release.towards == TOWARDS:
         open_ = verdicts.NO_PROTECTION
         bars.append(Bar("Server", Mark(open_.kind, open_.text), limit=1.0, remark=UNSEEN))
-    for one in least_protected(release)[:MOST] if release is not None else ():
-        mu, ends = one["mu"], release["noise_multiplier"]
-        claimed, limit = release["claimed_noise_multiplier"], None
-        if (
-            claimed and ends and math.isfinite(mu["point"])
-        ):  # what the claimed noise would allow the same node
-            limit = share(gaussian.advantage(mu["point"] * ends["point"] / claimed))
-        name, right, between = f"Node {one['node']}", _right(mu["point"]), _between(mu)
-        bars.append(Bar(name, mark, right, between, limit, how=AT_MOST, by=CLAIMED))
-    if release is not None and "steps" in release:
-        at = {
-            end: share(advantage_of_epsilon(value, report["delta"]))
-            for end, value in release["epsilon"].items()
-        }
-        bars.append(
-            Bar(f"A {release['unit']}", mark, at["point"], (at["low"], at["high"]), how=AT_MOST)
+    if release is not None:
+        bars += [_client_bar(one, release, mark) for one in release.least_protected[:MOST]]
+    if isinstance(release, StepRelease):
+        ends = release.epsilon
+        right, low, high = (
+            share(advantage_of_epsilon(value, report.delta))
+            for value in (ends.point, ends.low, ends.high)
         )
-    if canary is not None and canary["reason"] is None:
-        mu = canary["mu"]
-        bars.append(Bar("Canary, one round", mark, _right(mu["point"]), _between(mu)))
+        bars.append(Bar(f"A {release.unit}", mark, right, (low, high), how=AT_MOST))
+    if canary is not None and (mu := canary.mu.point) is not None:
+        bars.append(Bar("Canary, one round", mark, _right(mu), _between(canary.mu)))
     return bars or [Bar("From this vantage point", mark)]
+
+
+def _client_bar(one: ClientPrivacy, release: ReleaseReport, mark: Mark) -> Bar:
+    mu, ends = one.mu, release.noise_multiplier
+    claimed, limit = release.claimed_noise_multiplier, None
+    if claimed and ends and math.isfinite(mu.point):
+        # The configured noise would allow the same node this much.
+        limit = share(gaussian.advantage(mu.point * ends.point / claimed))
+    name = f"Node {one.node}"
+    return Bar(name, mark, _right(mu.point), _between(mu), limit, how=AT_MOST, by=CONFIGURED)
 
 
 def _right(mu: float) -> float:
     return share(gaussian.advantage(mu))
 
 
-def _between(mu: Report) -> tuple[float, float]:
-    return _right(mu["low"]), _right(mu["high"])
+def _between(mu: Estimated | CanarySignal) -> tuple[float, float]:
+    return _right(mu.low), _right(mu.high)
 
 
 UNSEEN = "it sees every update; noise that clients add themselves is not visible here"
 AT_MOST = "the measured noise allows"
-CLAIMED = "the claimed noise"
+CONFIGURED = "the configured noise"
+NOISE = {
+    "none": "none",
+    "hidden": "hidden by rounding",
+    "unclaimed": "not configured",
+    "less": "less than configured",
+    "more": "more than configured",
+    "as claimed": "as configured",
+}
 
 
 def _least_protected(report: Report) -> Table | None:
-    release = report["release"]
-    if release is None or not (clients := least_protected(release)[:MOST]):
+    release = report.release
+    if release is None or not (clients := release.least_protected[:MOST]):
         return None
     rows = [
         [
-            f"node {one['node']}",
-            number(one["epsilon"]["point"]),
-            _belief(one["belief"][-1], release),
-            _belief(one["rho_beta"], None if one["unbounded"] else release),
+            f"node {one.node}",
+            number(one.epsilon.point),
+            _belief(one.belief[-1], release),
+            _belief(one.rho_beta, None if one.unbounded else release),
         ]
         for one in clients
     ]
     return tabulated(
-        ("Clients", f"ε at δ = {report['delta']:g}", "Belief in this recording alone", "ρβ"), rows
+        ("Clients", f"ε at δ = {report.delta:g}", "Belief in this recording alone", "ρβ"), rows
     )
 
 
 def _checks(report: Report) -> list[Check]:
+    document = report.as_json()
     checks = [
         check(
-            "Nothing in the recording contradicts the stated noise, or the claim.",
+            "Nothing in the recording contradicts the configured noise or the claimed ε.",
             "alarms > 0",
-            report,
-            failed="The recording contradicts the stated noise, or the claim.",
+            document,
+            failed="The recording contradicts the configured noise or the claimed ε.",
         ),
         check(
-            "The noise is at least 90% of what is claimed.",
+            "The noise is at least 90% of the configured noise.",
             "release.realised_over_claimed.low < 0.9",
-            report,
+            document,
             fails="release.realised_over_claimed.high < 0.9",
-            failed="The noise is below 90% of what is claimed.",
+            failed="The noise is below 90% of the configured noise.",
         ),
-        power(report, "release.seen_below"),
+        power(document, "release.seen_below"),
         check(
             "The transcript is whole.",
             "transcript.torn_bytes > 0",
-            report,
+            document,
             failed="The end of the transcript is missing, as after a crash.",
         ),
     ]
-    release = report["release"]
-    if release is not None and release["towards"] == TOWARDS:
+    release = report.release
+    if release is not None and release.towards == TOWARDS:
         text = "No noise that was recorded protects a client's update from the server."
         checks.append(Check(FAILED, text))
-    if (claim := report["claim"]) is None:
+    if (claim := report.claim) is None:
         text = "No ε is claimed: give --claimed-epsilon to have it checked."
         checks.append(Check(OPEN, text))
     else:
-        limit = f"{claim['epsilon']:g}"
+        limit = f"{claim.epsilon:g}"
         checks.append(
             check(
                 f"The claim of ε = {limit} holds.",
                 f"epsilon > {limit}",
-                report,
+                document,
                 fails=f"epsilon.low > {limit}",
                 failed=f"The claim of ε = {limit} does not hold.",
             )
@@ -386,54 +401,55 @@ def _checks(report: Report) -> list[Check]:
 
 
 def _blocks(report: Report) -> Iterator[Block]:
-    for one in report["findings"]:
-        yield Label("", _sentence(one), alarming=one["severity"] == "alarm")
+    for one in report.findings:
+        yield Label("", _sentence(one), alarming=one.severity == "alarm")
     if clients := _client_rows(report):
         yield Heading("How identifiable is each client?")
         yield Prose(
-            f"Epsilon of all recorded rounds at delta {report['delta']}, under the measured noise. "
+            f"Epsilon of all recorded rounds at delta {report.delta}, under the measured noise. "
             "The belief is the adversary's in this run. ρβ is the limit that epsilon sets for it. "
             "A small share of trainings exceeds it."
         )
         yield tabulated(CLIENT_HEADINGS, clients)
     if noise := _noise_rows(report):
         yield Heading("The measured noise")
-        confidence = percent(report["confidence"])
+        confidence = percent(report.confidence)
         yield Prose(f"Intervals and lower bounds hold with {confidence} confidence.")
         yield Listing(noise, several=True)
     if canary := _canary_rows(report):
         yield Heading("Measurements by canaries")
         yield Listing(canary, several=True)
     yield from _figures(report)
-    measured = [report[name] for name in ("release", "canary") if report[name] is not None]
-    if assumptions := [text for one in measured for text in one.get("assumptions", [])]:
+    measured = [one for one in (report.release, report.canary) if one is not None]
+    if assumptions := [text for one in measured for text in one.assumptions]:
         yield Heading("Assumptions")
         yield Bullets(assumptions)
     yield Heading("The recording")
-    for name in ("facts", "mechanism"):
-        yield Listing([(key, plain(value)) for key, value in report[name].items()], several=True)
+    for recorded in (asdict(report.facts), report.mechanism):
+        yield Listing([(key, plain(value)) for key, value in recorded.items()], several=True)
 
 
 def _figures(report: Report) -> list[Block]:
     drawn = []
-    release, canary = report["release"], report["canary"]
+    release, canary = report.release, report.canary
     if release is not None:
-        rounds = np.array(release["round_numbers"])
-        beliefs = {f"node {one['node']}": np.array(one["belief"]) for one in release["clients"]}
+        rounds = np.array(release.round_numbers)
+        beliefs = {f"node {one.node}": np.array(one.belief) for one in release.clients}
         caption = "Belief that a client took part, of an adversary who knows all other updates."
         if beliefs:
             drawn.append((caption, run_figures.client_beliefs(rounds, beliefs)))
-        ends = [[one[end] for one in release["left_over_interval"]] for end in ("low", "high")]
-        claims = release["claimed_std"]
+        intervals = release.left_over_interval
+        ends = [[one.low for one in intervals], [one.high for one in intervals]]
+        claims = release.claimed_std
         claimed = None if None in claims else np.array(claims, float)
-        measured = np.array(release["left_over_std"])
+        measured = np.array(release.left_over_std)
         spread = np.array(ends, float)
         spread[np.isinf(spread)] = np.nan
         caption = "Standard deviation of the aggregate after subtracting all known updates."
         drawn.append((caption, training_figures.realised_noise(rounds, measured, spread, claimed)))
     if canary is not None:
-        rounds, belief = np.array(canary["round_numbers"]), np.array(canary["belief"])
-        right = np.where(canary["coins"], belief, 1 - belief)
+        rounds, belief = np.array(canary.round_numbers), np.array(canary.belief)
+        right = np.where(canary.coins, belief, 1 - belief)
         caption = "Belief in the true coin of the canary, from earlier rounds alone."
         drawn.append((caption, run_figures.client_beliefs(rounds, {"the canary": right})))
     return [

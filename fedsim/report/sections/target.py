@@ -21,7 +21,7 @@ from fedsim.report.document.blocks import (
     Prose,
     Table,
 )
-from fedsim.report.document.wording import number, percent
+from fedsim.report.document.wording import percent
 from fedsim.report.sections.section import is_client
 from fedsim.report.sections.vantage_words import holds_for
 
@@ -29,9 +29,9 @@ Shown = Mapping[str, Any]
 """A record of public data, as `fedsim.game.record_display.shown`."""
 
 CHOSEN = {
-    "max": "the most unusual by {}",
-    "min": "the least unusual by {}",
-    "median": "one of middling distance by {}",
+    "max": "the most unusual one, by the measure {}",
+    "min": "the least unusual one, by the measure {}",
+    "median": "one of median unusualness, by the measure {}",
     "given": "the record that the configuration names",
 }
 
@@ -50,8 +50,7 @@ def target(report: Report) -> str:
             if is_client(report)
             else f"Record {challenge.record}, of client {challenge.client},"
         )
-        distance = "" if challenge.distance is None else f" (distance {number(challenge.distance)})"
-        who = f"{whose} is the target: {how}{distance}."
+        who = f"{whose} is the target: {how}."
     return (
         f"{who} The measurements are about this target alone: other records may be easier or "
         f"harder to identify. {holds_for(report)}"

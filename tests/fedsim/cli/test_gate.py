@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -95,6 +96,11 @@ def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
     every = OfEvery(AuditOptions(), None, False, strict, checked)
     report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
     found = AuditReport(
-        verdict=verdict, reasons=(), epsilon=None, proven=None, delta=1e-5, report=report
+        verdict=verdict,
+        reasons=(),
+        epsilon=None,
+        proven=None,
+        delta=1e-5,
+        of=SimpleNamespace(as_json=lambda: report),
     )
     assert every.exit_status(found) == status

@@ -115,7 +115,7 @@ def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
     assert live_words.verdict(report).startswith("Not measured. The auditor has not yet seen")
-    assert report["belief"] is None
+    assert report.belief is None
     assert "1 &lt;b&gt;" in live_words.render_html(report)
 
 
@@ -124,22 +124,22 @@ def test_honest_noise_raises_no_alarm_and_is_bounded(
 ) -> None:
     rounds, worlds = seen
     report = _report(rounds, worlds)
-    assert report["alarms"] == 0
+    assert report.alarms == 0
     # rho-beta is the configuration's own target, for the noise of all rounds.
-    assert report["bounds"]["rho_beta"] == pytest.approx(0.9999, abs=1e-5)
-    low, high = report["empirical"]["advantage_interval"]
-    assert low <= report["bounds"]["rho_alpha"] <= high
+    assert report.bounds.rho_beta == pytest.approx(0.9999, abs=1e-5)
+    low, high = report.empirical.advantage_interval
+    assert low <= report.bounds.rho_alpha <= high
     page = live_words.render_html(report)
     assert "1 &lt;b&gt;" in page
     assert "1 <b>" not in page
-    json.dumps(report, allow_nan=False)
+    json.dumps(report.as_json(), allow_nan=False)
 
 
 def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bits]) -> None:
     rounds, worlds = seen
     report = _report(_claiming(rounds, 30.0), worlds)
-    assert report["alarms"] == 1
-    assert "the noise is not as claimed" in report["contradictions"][0]
+    assert report.alarms == 1
+    assert "the noise is not as claimed" in report.contradictions[0]
     assert "Alarm: The advantage is at least" in _summary(report)
 
 
@@ -157,11 +157,11 @@ def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
     expected = gaussian.epsilon(mu, audit.config.privacy.delta)
     assert half.epsilon == pytest.approx(expected, rel=0.01)
     assert half.epsilon > 1.3 * whole.epsilon
-    bounds = live_report.assemble(audit, FACTS, 0.95, worlds)["bounds"]
-    assert bounds["epsilon"] == pytest.approx(half.epsilon, rel=1e-9)
-    assert bounds["rho_beta"] == pytest.approx(half.rho_beta, rel=1e-9)
-    assert bounds["rho_alpha"] == pytest.approx(gaussian.advantage(mu), rel=0.01)
-    assert bounds["noise_multiplier"] == pytest.approx(nominal * np.sqrt(2))
+    bounds = live_report.assemble(audit, FACTS, 0.95, worlds).bounds
+    assert bounds.epsilon == pytest.approx(half.epsilon, rel=1e-9)
+    assert bounds.rho_beta == pytest.approx(half.rho_beta, rel=1e-9)
+    assert bounds.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=0.01)
+    assert bounds.noise_multiplier == pytest.approx(nominal * np.sqrt(2))
 
 
 def test_every_batch_is_believed_beyond_its_own_epsilon(
@@ -176,8 +176,8 @@ def test_every_batch_is_believed_beyond_its_own_epsilon(
         between = np.full(4, (audit.beliefs[0][-1].epsilon + audit.beliefs[4][-1].epsilon) / 2)
         audit.beliefs[first][-1] = replace(audit.beliefs[first][-1], log_odds=between)
     worlds = np.array([True, False] * 4)
-    found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
-    assert found["delta_prime"] == 0.5
+    found = live_report.assemble(audit, FACTS, 0.95, worlds).empirical
+    assert found.delta_prime == 0.5
 
 
 def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopped_at(
@@ -190,10 +190,10 @@ def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopp
     trials = audit.config.trials.model_copy(update=stopping)
     audit.config = audit.config.model_copy(update={"trials": trials})
     worlds = np.arange(20) % 2 == 0  # of which the first 8 were seen
-    found = live_report.assemble(audit, FACTS, 0.95, worlds)["empirical"]
+    found = live_report.assemble(audit, FACTS, 0.95, worlds).empirical
     final = np.concatenate([audit.beliefs[first][-1].log_odds for first in (0, 4)])
     ends = estimators.advantage(worlds[:8], final, 0.95, Design(share=0.75)).interval
-    assert found["advantage_interval"] == [ends.low, ends.high]
+    assert found.advantage_interval == [ends.low, ends.high]
     with pytest.raises(
         InputError, match="there are 24 trials, but interim analyses were planned at 16, 20"
     ):
@@ -225,8 +225,8 @@ def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
     audit.config = audit.config.model_copy(update=changes)
     claim = Claim(100, 1e-3, Scope.RUN, "a test")
     found = live_report.judge(audit, claim, [], [], told, ended=True)
-    assert found["verdict"] == ("not judged" if lacking else "supported"), found["reasons"]
-    assert "".join(found["reasons"]).startswith(lacking)
+    assert found.verdict == ("not judged" if lacking else "supported"), found.reasons
+    assert "".join(found.reasons).startswith(lacking)
 
 
 def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(
@@ -270,7 +270,7 @@ def test_without_the_worlds_nobody_says_who_was_right(
     seen: tuple[list[ObservedRound], Bits],
 ) -> None:
     report = _report(seen[0])
-    assert report["empirical"] is None
+    assert report.empirical is None
     assert "of 2, 0 missed" in _summary(report)
     assert live_words.state(report).text == "Cannot tell"
     [step] = live_words.first(report, []).steps
@@ -288,7 +288,7 @@ def test_infinity_is_written_as_in_the_report_of_a_run(
     audit = LiveAudit(challenge=False)
     _replay(audit, _claiming(seen[0], 0.0))
     report = live_report.assemble(audit, FACTS, 0.95)
-    assert report["bounds"]["epsilon"] == math.inf
+    assert report.bounds.epsilon == math.inf
     assert "∞ at delta" in _summary(report)
     page = live_words.write(report, tmp_path / "report")
     written = json.loads((page.parent / "report.json").read_text())
@@ -299,7 +299,7 @@ def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
     page = live_words.write(report, tmp_path / "report")
     assert page.parent.stat().st_mode & 0o077 == 0
-    assert json.loads((page.parent / "report.json").read_text()) == report
+    assert json.loads((page.parent / "report.json").read_text()) == report.as_json()
 
 
 def test_the_page_says_at_every_round_whether_all_is_well(

@@ -20,6 +20,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import CONFIGURED, NUMBERS
+from fedsim.audits.recorded.recorded_report import RecordedReport
 from fedsim.audits.recorded.server_rounds import EVIDENCE
 from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply, Transcript
 from fedsim.report.kinds import recorded as transcript_report
@@ -102,6 +103,15 @@ def report_of(
     delta: float = DELTA,
     confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
+    return audited(transcript, claimed_epsilon, delta, confidence).as_json()
+
+
+def audited(
+    transcript: Transcript,
+    claimed_epsilon: float | None = None,
+    delta: float = DELTA,
+    confidence: float = CONFIDENCE,
+) -> RecordedReport:
     options = AuditOptions(delta=delta, confidence=confidence)
     if claimed_epsilon is not None:
         options = AuditOptions(claim=Claim(claimed_epsilon, delta), confidence=confidence)
@@ -568,11 +578,11 @@ def test_rounds_may_be_taken_in_one_by_one() -> None:
     for observed in transcript.rounds[:4]:
         auditor.observe(observed)
     so_far = auditor.report(options)
-    shorter = report_of(replace(transcript, rounds=transcript.rounds[:4]))
-    assert so_far["release"] == shorter["release"]
+    shorter = audited(replace(transcript, rounds=transcript.rounds[:4]))
+    assert so_far.release == shorter.release
     for observed in transcript.rounds[4:]:
         auditor.observe(observed)
-    assert auditor.report(options)["release"] == report_of(transcript)["release"]
+    assert auditor.report(options).release == audited(transcript).release
 
 
 def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcript:
@@ -661,10 +671,11 @@ def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
 
 
 def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most() -> None:
-    release = report_of(federation())["release"]
-    believed = [client["belief"][-1] for client in release["clients"]]
-    assert len({client["epsilon"]["point"] for client in release["clients"]}) == 1
-    assert transcript_report.worst(release)["belief"][-1] == max(believed) > min(believed)
+    release = audited(federation()).release
+    assert release is not None
+    believed = [client.belief[-1] for client in release.clients]
+    assert len({client.epsilon.point for client in release.clients}) == 1
+    assert release.least_protected[0].belief[-1] == max(believed) > min(believed)
 
 
 @pytest.mark.parametrize(
@@ -676,13 +687,14 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
     ],
 )
 def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
-    assert transcript_report.verdict(report_of(federation(**options))).startswith(f"{text}. ")
+    assert transcript_report.verdict(audited(federation(**options))).startswith(f"{text}. ")
 
 
 def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm() -> None:
     """With 95 %: of 100 transcripts fewer than 87 would be an accident of one in 2,000."""
-    honest = report_of(federation(rounds=2))
-    share = honest["release"]["seen_below"]
+    honest = audited(federation(rounds=2))
+    share = honest.release.seen_below if honest.release else None
+    assert share is not None
     assert 0.5 < share < 1
     assert f"been less than {math.floor(1000 * share) / 1000:.3f}" in transcript_report.verdict(
         honest

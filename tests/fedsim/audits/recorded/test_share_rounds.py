@@ -28,7 +28,8 @@ def _identified(seed: int, numbers: int, fixed: float | None) -> bool:
             )
         )
     found = rounds.measured()
-    return found is not None and found[1].get("identified", {}).get("epsilon") == math.inf
+    identified = None if found is None else found[1].identified
+    return identified is not None and identified.epsilon == math.inf
 
 
 def test_fixed_noise_of_the_size_of_the_share_is_not_called_the_share() -> None:

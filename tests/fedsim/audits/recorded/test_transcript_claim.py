@@ -85,7 +85,7 @@ def recorded(
 
 
 def judged(transcript: Transcript, claim: float, unit: str | None = None) -> Report:
-    return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit)))
+    return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit))).as_json()
 
 
 def alarms(report: Report) -> list[str]:

@@ -67,7 +67,7 @@ def verdict(
     claimed = engine.get_epsilon(DELTA) * 1.05
     del optimizer, module, loader
     gc.collect()
-    report = audit(read(path), AuditOptions(claim=Claim(claimed, DELTA)))
+    report = audit(read(path), AuditOptions(claim=Claim(claimed, DELTA))).as_json()
     texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
     return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
 

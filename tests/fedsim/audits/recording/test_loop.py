@@ -67,7 +67,7 @@ def _alarms(report: dict[str, Any]) -> str:
 
 def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     _train(tmp_path / "right.fedt")
-    report = audit(read(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA)))
+    report = audit(read(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
     assert (report["claim"]["verdict"], report["findings"]) == ("supported", [])
     found = fedsim.audit(
         tmp_path / "right.fedt", claimed_epsilon=CLAIM, claimed_delta=DELTA, claimed_unit="record"
@@ -75,12 +75,12 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     assert found.verdict.value == "supported"
     assert found.epsilon == report["release"]["epsilon"]["point"]
     _train(tmp_path / "half.fedt", noise=0.5)
-    report = audit(read(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA)))
+    report = audit(read(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
     assert report["claim"]["verdict"] == "convicted"
     # Nothing here is of a client's whole update.
     report = audit(
         read(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA, unit="client"))
-    )
+    ).as_json()
     assert report["claim"]["verdict"] == "not judged"
 
 
@@ -93,7 +93,7 @@ def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
     for seed in range(loops):
         path = tmp_path / f"{seed}.fedt"
         _train(path, seed)
-        report = audit(read(path), AuditOptions(claim=Claim(CLAIM, DELTA)))
+        report = audit(read(path), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
         if report["claim"]["verdict"] != "supported":
             accused.append((seed, report["findings"]))
     # Six checks at one in ten thousand: 0.24 in 400, and more than 2 once in 500 studies.
@@ -104,7 +104,7 @@ def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: 
     _train(tmp_path / "parts.fedt", layers=4)
     _train(tmp_path / "own.fedt", own_size=True)
     parts, own = (
-        audit(read(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA)))
+        audit(read(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
         for name in ("parts.fedt", "own.fedt")
     )
     assert "clipped to more than the norm" in _alarms(parts)
@@ -151,7 +151,7 @@ def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path: Pa
             sample_rate=0.1,
             accounted=Accounted(1.0, 0.1, 1),
         )
-    report = audit(read(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA)))
+    report = audit(read(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA))).as_json()
     assert report["claim"]["verdict"] == "not judged"
     assert "few to tell them from batches of one size" in report["claim"]["reasons"][0]
 

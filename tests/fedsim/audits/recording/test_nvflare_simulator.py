@@ -39,7 +39,9 @@ def test_every_filter_of_a_simulated_job_is_judged_by_what_it_did(tmp_path: Path
         transcript = read(tmp_path / f"site-{site}.fedt")
         assert (transcript.facts.node, transcript.facts.run) == (site, "simulate_job")
         assert [observed.round for observed in transcript.rounds] == [*range(ROUNDS)]
-        reports[site] = report = audit(transcript, AuditOptions(claim=Claim(claimed, DELTA)))
+        reports[site] = report = audit(
+            transcript, AuditOptions(claim=Claim(claimed, DELTA))
+        ).as_json()
         assert report["claim"]["verdict"] == verdict, report["findings"]
     svt, share = reports[1]["filtered"], reports[3]["filtered"]
     # 0.1 for the choice and 0.1 for each of 65 numbers, a round.

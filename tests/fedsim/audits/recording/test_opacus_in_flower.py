@@ -80,9 +80,11 @@ def _audited(folder: Path) -> Iterator[dict[str, Any]]:
         transcript = read(folder / f"client-{client}.fedt")
         steps = Counter(str(step.mechanism["engine"]) for step in transcript.rounds)
         assert [*steps.values()] == [STEPS] * ROUNDS
-        told = audit(transcript, AuditOptions(delta=DELTA))["release"]["accountants"]
+        told = audit(transcript, AuditOptions(delta=DELTA)).as_json()["release"]["accountants"]
         # Opacus's own bound is looser than the loss distribution, by a hundredth.
-        yield audit(transcript, AuditOptions(claim=Claim(1.01 * told["last_word"], DELTA)))
+        yield audit(
+            transcript, AuditOptions(claim=Claim(1.01 * told["last_word"], DELTA))
+        ).as_json()
 
 
 @contextmanager

@@ -97,7 +97,7 @@ class Training:
 def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
     gc.collect()  # an optimiser that nobody holds any more has ended its transcript
     claim = None if claimed is None else Claim(claimed, DELTA)
-    return audit(read(path), AuditOptions(claim=claim, delta=None if claim else DELTA))
+    return audit(read(path), AuditOptions(claim=claim, delta=None if claim else DELTA)).as_json()
 
 
 def _texts(report: dict[str, Any], *severities: str) -> str:

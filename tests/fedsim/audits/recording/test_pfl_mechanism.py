@@ -79,7 +79,7 @@ def _train(
         )
     del mechanism
     gc.collect()
-    return audit(read(path), AuditOptions(claim=Claim(2.0, DELTA)))
+    return audit(read(path), AuditOptions(claim=Claim(2.0, DELTA))).as_json()
 
 
 def _alarms(report: dict[str, Any]) -> str:
@@ -178,7 +178,7 @@ def test_users_that_are_not_clipped_and_sums_of_something_else_are_an_alarm(
         monkeypatch.undo()
         del mechanism, central
         gc.collect()
-        return _alarms(audit(read(path), AuditOptions(claim=Claim(2.0, DELTA))))
+        return _alarms(audit(read(path), AuditOptions(claim=Claim(2.0, DELTA))).as_json())
 
     assert "clipped gradient" not in alarms("right", 1.0, 0.0)
     assert "clipped gradient" in alarms("longer", 1.5, 0.0)

@@ -25,7 +25,7 @@ def _trained(path: Path, sampler: str) -> dict[float, dict[str, Any]]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return {
-        claim: audit(read(path), AuditOptions(claim=Claim(claim, DELTA)))
+        claim: audit(read(path), AuditOptions(claim=Claim(claim, DELTA))).as_json()
         for claim in (EPSILON, 4.5)
     }
 

@@ -52,7 +52,7 @@ def test_a_report_lies_beside_the_transcript(
     assert printed.out == ""
     for words in (
         "noise multiplier, measured",
-        "as claimed",
+        "as configured",
         "the observer's belief that a client took part",
     ):
         assert words in " ".join(printed.err.split())

@@ -1,0 +1,385 @@
+"""The report of a recorded transcript, as one typed value that report.json holds.
+
+An infinite epsilon is `math.inf` here and "Infinity" in report.json.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, LowerBound
+from fedsim.audits.judgement.claim import Finding, JudgedClaim, alarms
+from fedsim.federation.transcripts.records import Facts
+
+
+@dataclass(frozen=True)
+class OpenEstimate:
+    """A number with the ends of its interval; its point is None where it cannot be estimated."""
+
+    point: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Estimated(OpenEstimate):
+    point: float
+
+    def times(self, scale: float) -> "Estimated":
+        return Estimated(self.point * scale, self.low * scale, self.high * scale)
+
+
+@dataclass(frozen=True)
+class Ratio(Estimated):
+    """Noise over its configured size. `confidence` is that of the interval, in (0, 1)."""
+
+    confidence: float
+
+
+@dataclass(frozen=True)
+class CanarySignal(OpenEstimate):
+    """Signal of a canary, in standard deviations of all that hides it."""
+
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientPrivacy:
+    """The privacy of one client's updates under the measured noise.
+
+    Attributes:
+        rounds: number of rounds in which the client took part.
+        largest_weight: of its updates in the mean, in (0, 1].
+        mu: signal-to-noise ratio of the largest update that the clipping norm allows.
+        realised_mu: the same for the updates as they were.
+        log_odds: that the client took part, after each round.
+        belief: the same as a probability.
+    """
+
+    node: int
+    rounds: int
+    largest_weight: float
+    mu: Estimated
+    realised_mu: float
+    epsilon: Estimated
+    unbounded: bool
+    rho_beta: float
+    rho_alpha: float
+    log_odds: list[float]
+    belief: list[float]
+    round_numbers: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvenPrivacy:
+    """What holds at the confidence of an alarm.
+
+    Attributes:
+        node: the client whose epsilon is proven; None for a training loop.
+        epsilon: lower bound on the largest epsilon.
+        epsilon_at_most: upper bound on it.
+    """
+
+    noise_multiplier: Estimated | None
+    node: int | None
+    epsilon: float
+    unbounded: bool
+    epsilon_at_most: float
+    confidence: float = ALARM_CONFIDENCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """An attack on one release: scores of clients, and of random directions as bystanders."""
+
+    members: int
+    bystanders: int
+    true_positives: int
+    false_positives: int
+    lower_bounds: Mapping[str, LowerBound]
+    unit: str = "one release"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedNoise:
+    """The noise in all releases.
+
+    Attributes:
+        noise: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
+        seen_below: share of the configured noise below which the audit would raise an alarm.
+        claimed_std: configured standard deviation of each round; None where unknown.
+        left_over_std: standard deviation of the aggregate without all known updates.
+        claimed_noise_multiplier: multiplier of equal steps that compose to these.
+    """
+
+    parameters: int
+    clipped: bool
+    count_known: bool
+    noise: str
+    seen_below: float | None
+    claimed_std: list[float | None]
+    left_over_std: list[float]
+    left_over_interval: list[Interval]
+    rounding_std: list[float]
+    realised_over_claimed: Ratio | None
+    claimed_noise_multiplier: float | None
+    noise_multiplier: Estimated | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseReport(ReleasedNoise):
+    """What all releases together reveal, towards one observer.
+
+    Attributes:
+        independent: whether no two rounds have the same noise.
+    """
+
+    towards: str
+    round_numbers: list[int]
+    clients: list[ClientPrivacy]
+    proven: ProvenPrivacy
+    empirical: Scores | None
+    independent: bool
+    assumptions: list[str]
+
+    @property
+    def least_protected(self) -> list[ClientPrivacy]:
+        """The clients, the one with the largest epsilon first; of equals, by belief."""
+        return sorted(
+            self.clients,
+            key=lambda client: (
+                client.unbounded,
+                float(f"{client.epsilon.point:.6g}"),  # clients differ by rounding
+                client.belief[-1],
+                client.log_odds[-1],
+            ),
+            reverse=True,
+        )
+
+    @property
+    def exposed(self) -> Estimated:
+        """Epsilon of the least protected client, or of a record of a training loop."""
+        return self.least_protected[0].epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateRelease(ReleaseReport):
+    """Releases of clients' updates: one client's, or a mean of all."""
+
+    normality_p_value: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanRelease(UpdateRelease):
+    """Releases of the server, with the weights of its mean and the evidence for them."""
+
+    weighting: str
+    weighting_basis: str
+    weighting_evidence: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sizes of a loop's batches, beside those of Poisson samples.
+
+    Attributes:
+        dispersion: variance over that of Poisson samples.
+        p_value: of the sizes, if they are Poisson samples at the declared rate.
+    """
+
+    rate: float
+    declared: float
+    dispersion: float
+    p_value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accountants:
+    """Epsilon of a loop's own accountants, one for each engine.
+
+    Attributes:
+        last_word: as the last engine states it.
+        all_steps: of the steps that all engines counted.
+        at_measured_noise: of these steps with the noise as measured.
+    """
+
+    engines: int
+    steps_of_last: int
+    last_word: float
+    all_steps: float
+    at_measured_noise: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRelease(ReleaseReport):
+    """Releases of a training loop's steps, each a noised sum of clipped gradients.
+
+    Attributes:
+        unit: unit of privacy, a record or a user of the loop.
+        amplified: whether sampling amplifies privacy here.
+        unsure: why no check could contradict that batches are Poisson samples; "" if one could.
+    """
+
+    unit: str
+    steps: int
+    epsilon: Estimated
+    amplified: bool
+    sampling: Sampling | None
+    accountants: Accountants | None
+    unsure: str
+
+    @property
+    def exposed(self) -> Estimated:
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class ProvenByCanaries:
+    epsilon_all_rounds: float
+    confidence: float = ALARM_CONFIDENCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryReport:
+    """What a participant's canaries measure through any server.
+
+    Attributes:
+        loud: number of rounds whose coin put the canary in.
+        reason: why there is no estimate; None if there is one.
+        belief: in the canary, from earlier rounds alone.
+    """
+
+    towards: str
+    rounds: int
+    loud: int
+    mu: CanarySignal
+    reason: str | None
+    p_value: float | None
+    epsilon_one_round: OpenEstimate
+    epsilon_all_rounds: OpenEstimate
+    guesses: int
+    right_guesses: int
+    epsilon_proven_one_round: float
+    proven: ProvenByCanaries
+    round_numbers: list[int]
+    scores: list[float]
+    coins: list[bool]
+    log_odds: list[float]
+    belief: list[float]
+    assumptions: list[str]
+
+
+@dataclass(frozen=True)
+class ProvenOfFilter:
+    epsilon: float
+    confidence: float = ALARM_CONFIDENCE
+
+
+@dataclass(frozen=True)
+class Identified:
+    """An epsilon that follows from the filter's code, and what the code was identified by."""
+
+    epsilon: float
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterReport:
+    """A filter that is not a Gaussian mechanism; None for what does not apply to it."""
+
+    filter: str
+    rounds: int | None = None
+    uploads: int | None = None
+    scale_over_configured: Ratio | None = None
+    ledger_epsilon: float | None = None
+    proven: ProvenOfFilter | None = None
+    identified: Identified | None = None
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The clients' own epsilons of a run.
+
+    Attributes:
+        total: largest epsilon of one client's reports over its rounds.
+        kept: whether that client's reports rise in every round, as those of one engine do. The last
+            is then its total; else the reports are summed.
+        metrics: names under which clients report, sorted.
+    """
+
+    clients: int
+    largest: float
+    total: float
+    kept: bool
+    metrics: tuple[str, ...]
+
+    @property
+    def named(self) -> str:
+        return ", ".join(map(repr, self.metrics))
+
+    def __str__(self) -> str:
+        basis = (
+            "its reports rise in every round, as one engine's do, so that the last one counts"
+            if self.kept
+            else "a new engine in every round counts only that round, so that reports and their "
+            "deltas add up (basic composition)"
+        )
+        return (
+            f"{self.clients} clients report an epsilon of their own ({self.named}) for their "
+            f"records: up to {self.largest:.4g} in one report, {self.total:.4g} in all rounds of a "
+            f"client ({basis}); this audit cannot check it"
+        )
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the transcript's file ends. `incomplete`: why rounds are missing, "" if none are."""
+
+    ended: bool
+    incomplete: str
+    torn_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedReport:
+    """What one vantage point of a federation or a loop reveals.
+
+    Attributes:
+        mechanism: as recorded; the last round that names a value counts.
+        transcript: None while the recorded run goes on.
+    """
+
+    facts: Facts
+    rounds: int
+    delta: float
+    confidence: float
+    claim: JudgedClaim | None
+    reported: Reported | None
+    mechanism: Mapping[str, Any]
+    release: ReleaseReport | None
+    canary: CanaryReport | None
+    filtered: FilterReport | None
+    findings: Sequence[Finding]
+    transcript: Ending | None = None
+    kind: str = field(default="transcript audit", init=False)
+
+    @property
+    def epsilon(self) -> float | None:
+        return None if self.release is None else self.release.exposed.point
+
+    @property
+    def proven(self) -> float | None:
+        if self.release is not None:
+            return self.release.proven.epsilon
+        return None if self.canary is None else self.canary.proven.epsilon_all_rounds
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report for JSON, but with infinite floats."""
+        written = asdict(self) | {"alarms": alarms(self.findings)}
+        written["findings"] = [each.as_json() for each in self.findings]
+        if self.filtered is not None:
+            own = written["filtered"].items()
+            written["filtered"] = {name: value for name, value in own if value is not None}
+        if self.transcript is None:
+            del written["transcript"]
+        return written
