@@ -310,6 +310,7 @@ def test_the_core_and_the_game_need_no_flower() -> None:
     assert _failing(core, ["flwr"]) == {}
 
 
+@pytest.mark.slow
 def test_nothing_needs_ray_to_be_imported() -> None:
     """Clients, auditors and whoever runs in process do not install it."""
     assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}

@@ -6,6 +6,7 @@ both were installed, one has overwritten the other.
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
 from fedsim import DISTRIBUTION
@@ -14,6 +15,7 @@ PACKAGES = ("fedsim", "adversaries")
 """The import packages of the distribution."""
 
 
+@cache  # reads the list of files of every distribution
 def complaint() -> str:
     """Return a complaint about a distribution that shares this program's files, or ""."""
     holders = packages_distributions()

@@ -298,6 +298,7 @@ def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path: Pat
         fedsim.run(OWN | changes, data=(features + 1e-3, labels), **given)
 
 
+@pytest.mark.slow
 def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_it_is(
     tmp_path: Path,
 ) -> None:

@@ -520,8 +520,8 @@ def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
     ("stage", "how"),
     [
         (Stage.SETUP, "silent"),
-        (Stage.SETUP, "failing"),
-        (Stage.SHARE_KEYS, "silent"),
+        pytest.param(Stage.SETUP, "failing", marks=pytest.mark.slow),
+        pytest.param(Stage.SHARE_KEYS, "silent", marks=pytest.mark.slow),
         (Stage.COLLECT_MASKED_VECTORS, "failing"),
     ],
 )

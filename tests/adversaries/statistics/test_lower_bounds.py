@@ -262,7 +262,12 @@ def test_few_games_prove_more_than_their_epsilon(name: str, mu: float) -> None:
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize(
     "mu",
-    [0.0, pytest.param(0.3426508180245408, marks=pytest.mark.long), 0.6535891631872568, 3.0],
+    [
+        0.0,
+        pytest.param(0.3426508180245408, marks=pytest.mark.long),
+        pytest.param(0.6535891631872568, marks=pytest.mark.long),
+        3.0,
+    ],
 )
 @pytest.mark.parametrize("trials", [8, 1001])
 def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, trials: int) -> None:

@@ -362,7 +362,10 @@ OF_LOOP = "loop", f"{APPS / 'loops' / 'own_loops.py'}:correct", *QUICK, "--recor
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "code"),
-    [((*OF_APP, "--run-config", "clients=2"), "dp_app/client_app.py"), (OF_LOOP, "own_loops.py")],
+    [
+        ((*OF_APP, "--run-config", "clients=2"), "dp_app/client_app.py"),
+        pytest.param(OF_LOOP, "own_loops.py", marks=pytest.mark.long),
+    ],
 )
 def test_an_audit_of_code_passes_a_gate_and_is_verified_elsewhere_by_a_process_of_its_own(
     fedsim: Fedsim, signer: Signer, tmp_path: Path, asked: tuple[object, ...], code: str

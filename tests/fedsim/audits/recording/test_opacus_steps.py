@@ -111,7 +111,9 @@ def _texts(report: dict[str, Any], *severities: str) -> str:
     [
         {},
         {"physical": 20},
-        {"clipping": "per_layer", "max_grad_norm": [0.8, 0.6]},
+        pytest.param(
+            {"clipping": "per_layer", "max_grad_norm": [0.8, 0.6]}, marks=pytest.mark.slow
+        ),
         {"grad_sample_mode": "ghost"},
     ],
     ids=["flat", "virtual steps", "per layer", "ghost"],
@@ -189,7 +191,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_
     assert told["all_steps"] == pytest.approx(total, rel=0.02)
 
 
-@pytest.mark.parametrize("factor", [0.9, 0.7, 0.5])
+@pytest.mark.parametrize("factor", [0.9, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_less_noise_than_the_accountant_was_told_is_convicted(
     tmp_path: Path, factor: float
 ) -> None:

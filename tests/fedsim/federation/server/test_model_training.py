@@ -241,9 +241,9 @@ def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -
     ("place", "name"),
     [
         (ResumableDPSGD, "configure_train"),  # of the third round, after two
-        (saved_model, "write"),
+        pytest.param(saved_model, "write", marks=pytest.mark.slow),
         (model_card, "write"),
-        (training_report, "write"),
+        pytest.param(training_report, "write", marks=pytest.mark.slow),
     ],
     ids=["between rounds", "before the model", "before its card", "before its report"],
 )
@@ -333,7 +333,9 @@ def own(small: Make, tmp_path: Path) -> Callable[..., Config]:
     [
         {},
         {"federation.trust": "local"},
-        {"federation.trust": "distributed", "privacy.unit": "client"},
+        pytest.param(
+            {"federation.trust": "distributed", "privacy.unit": "client"}, marks=pytest.mark.slow
+        ),
         {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},
     ],
 )

@@ -232,9 +232,16 @@ def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
     return Observations(along[:, -1], inside, along, others)
 
 
-@pytest.mark.parametrize("name", ["lira", "lira-fixed", "trajectory", "rmia"])
 @pytest.mark.parametrize(
-    ("models", "repeats"), [(64, 300), pytest.param(128, 3000, marks=pytest.mark.slow)]
+    ("name", "models", "repeats"),
+    [
+        *((name, 64, 300) for name in ("lira", "lira-fixed", "trajectory", "rmia")),
+        pytest.param("lira", 128, 3000, marks=pytest.mark.slow),
+        *(
+            pytest.param(name, 128, 3000, marks=[pytest.mark.slow, pytest.mark.long])
+            for name in ("lira-fixed", "trajectory", "rmia")
+        ),
+    ],
 )
 def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
     name: str, models: int, repeats: int, monkeypatch: pytest.MonkeyPatch
@@ -263,6 +270,7 @@ def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_honest_noise_that_hides_all_raises_no_alarm(
     small: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

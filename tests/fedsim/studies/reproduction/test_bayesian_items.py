@@ -57,6 +57,7 @@ def test_equal_distances_cost_what_the_moments_accountant_says() -> None:
         assert found[step - 1] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_growth_falls_with_the_noise_and_a_searched_order_hardly_grows(smoke: Means) -> None:
     numbers = growth.followed(smoke).numbers
     fixed = [one.ours for one in numbers[2::2]]

@@ -35,6 +35,7 @@ def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke: Means)
     assert (again.clean == found.clean).all()
 
 
+@pytest.mark.slow
 def test_where_the_poison_is_left_out_or_drowned_nothing_is_proven(
     smoke: Means, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,9 +23,10 @@ from fedsim.studies.sensitivity.sensitivity_study import LABEL, Study, study
 from fedsim.studies.sensitivity.sensitivity_values import assemble
 
 CASES = [
-    (data, relation)
-    for data in ("digits", "breast-cancer")
-    for relation in ("add-remove", "replace")
+    pytest.param(("digits", "add-remove"), marks=pytest.mark.slow),
+    ("digits", "replace"),
+    ("breast-cancer", "add-remove"),
+    pytest.param(("breast-cancer", "replace"), marks=pytest.mark.slow),
 ]
 
 

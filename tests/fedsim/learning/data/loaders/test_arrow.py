@@ -56,7 +56,9 @@ def _saved_to_disk(folder: Path) -> object:
     return data.load("hf", str(folder / "saved"))
 
 
-@pytest.mark.parametrize("read", [_own, _folder_of_parquet, _saved_to_disk])
+@pytest.mark.parametrize(
+    "read", [_own, _folder_of_parquet, pytest.param(_saved_to_disk, marks=pytest.mark.slow)]
+)
 def test_a_small_file_does_not_fill_the_memory(
     read: Callable[[Path], object], tmp_path: Path
 ) -> None:
