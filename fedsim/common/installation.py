@@ -4,7 +4,8 @@ The package index has another project with the name `fedsim` and an import packa
 both were installed, one has overwritten the other.
 """
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -15,10 +16,9 @@ PACKAGES = ("fedsim", "adversaries")
 """The import packages of the distribution."""
 
 
-@cache  # reads the list of files of every distribution
 def complaint() -> str:
     """Return a complaint about a distribution that shares this program's files, or ""."""
-    holders = packages_distributions()
+    holders = _holders(tuple(sys.path))
     names = {name for package in PACKAGES for name in holders.get(package, ())}
     others = sorted(names - {DISTRIBUTION})
     if not others:
@@ -28,6 +28,11 @@ def complaint() -> str:
         f"fedsim; pip uninstall {others[0]}, then install the wheel of {DISTRIBUTION} again "
         "(pip install --force-reinstall --no-deps)"
     )
+
+
+@cache  # it reads the list of files of every distribution
+def _holders(_path: tuple[str, ...]) -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 def command(extra: str) -> str:

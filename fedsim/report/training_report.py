@@ -34,6 +34,7 @@ from fedsim.report.document.blocks import (
     Label,
     Mark,
     Prose,
+    Words,
     tabulated,
 )
 from fedsim.report.document.first_screen import FAILED, check, share, shares
@@ -126,13 +127,15 @@ def render_html(report: Report, card: ModelCard) -> str:
 
 
 def first(report: Report, card: ModelCard) -> FirstScreen:
-    server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
-    (_, spent), *others = server.epsilon.items()
-    looser = "".join(f" ({number(value)} by the looser {name})" for name, value in others)
-    answer = [
-        f"{words.text}. {card.clients} clients trained a model ({card.network}) in {card.rounds} "
-        f"rounds. Towards the {server.vantage} epsilon is {number(spent)}{looser} at delta "
-        f"{privacy.delta:g}."
+    words, privacy = state(report, card), card.privacy
+    bars = [_bar(report, card, towards) for towards in privacy.towards]
+    states: list[str | Mark] = []
+    for bar in bars:
+        states += [f"{bar.name}: ", bar.mark, " "]
+    answer: list[Words] = [
+        states,
+        f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
+        f"{_costs(card)}",
     ]
     if not privacy.guaranteed:
         answer.append(f"No guarantee of differential privacy. {privacy.note}")
@@ -147,12 +150,12 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
         answer=answer,
         alarming=bool(report["alarms"]),
         figure=Bars(
-            [_bar(report, card, towards) for towards in privacy.towards],
+            bars,
             f"Largest share of right answers about whether one {of} was used.",
         ),
         table=tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
         checks=_checks(report, card),
-        steps=[f"{words.advice.capitalize()}."],
+        steps=_steps(report, card, words),
         sign_off=first_screen.sign_off(
             purpose=card.purpose,
             data=f"{card.data}, {card.records} records of {card.clients} clients",
@@ -164,6 +167,36 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
             ),
         ),
     )
+
+
+def _costs(card: ModelCard) -> str:
+    """Return epsilon towards each observer, those with the same epsilon together."""
+    privacy, costs = card.privacy, dict[str, list[str]]()
+    naked = []
+    for towards in privacy.towards:
+        name = f"the {towards.vantage.replace('-', ' ')}"
+        (_, spent), *others = towards.epsilon.items()
+        if math.isinf(spent):
+            naked.append(name)
+            continue
+        looser = "".join(f" ({number(value)} by the looser {of})" for of, value in others)
+        costs.setdefault(f"{number(spent)}{looser}", []).append(name)
+    sentences = [f"ε is {cost} towards {' and '.join(names)}." for cost, names in costs.items()]
+    if sentences:
+        sentences[0] = f"At δ = {privacy.delta:g}, {sentences[0]}"
+    sentences += [f"No noise protects a {privacy.unit} from {name}." for name in naked]
+    return " ".join(sentences)
+
+
+def _steps(report: Report, card: ModelCard, words: StateWords) -> list[Words]:
+    steps: list[Words] = []
+    if words is not verdicts.NOT_CONTRADICTED:
+        steps.append(f"{words.advice[:1].upper()}{words.advice[1:]}.")
+    if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
+        steps.append("Decide whether you trust the observers without protection.")
+    if not report["alarms"]:
+        steps.append("Hand on the folder public/ only, and keep the rest of this directory.")
+    return steps
 
 
 def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
@@ -200,7 +233,13 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
             report,
             failed="What was released contradicts the noise that is claimed.",
         ),
-        check("The noise was measured.", "rounds.-1.noise_at_most.# < 1", report, fails=""),
+        check(
+            "The noise was measured.",
+            "rounds.-1.noise_at_most.# < 1",
+            report,
+            fails="",
+            unknown="The noise of this training was not measured.",
+        ),
         check(
             "Every client answered in every round.",
             "missing.# > 0",
@@ -210,7 +249,13 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
     ]
     if not card.privacy.guaranteed:
         checks.append(Check(FAILED, "The training has no guarantee of differential privacy."))
-    elif math.isfinite(epsilon):
+    else:
+        checks += [
+            Check(FAILED, f"No noise limits how often the {each.vantage} is right.")
+            for each in card.privacy.towards
+            if _limit(card, each) >= 1
+        ]
+    if card.privacy.guaranteed and math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
         failed = "The rounds cost more than the card of the model states."
         checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))

@@ -193,9 +193,10 @@ class JudgedClaim:
     reasons: list[str]
 
     def __str__(self) -> str:
-        why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        """Return the verdict and its reasons in sentences."""
         subject = f"The claim of epsilon {self.epsilon:g} at delta {self.delta:g}"
-        return f"{subject} is {IS[self.verdict]}{why}."
+        reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
+        return " ".join([f"{subject} is {IS[self.verdict]}.", *reasons])
 
 
 def judged_claim(claim: Claim, unit: str | None, evidence: Evidence) -> JudgedClaim:

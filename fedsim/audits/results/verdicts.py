@@ -72,7 +72,7 @@ BELOW = StateWords(
     "Below the limit",
     "good",
     "the whole interval lies below what theory allows; no attack on this target is better",
-    "rely on the limit, not on the measurement, which is of one target",
+    "rely on the limit; the measurement is of one target only",
 )
 ATTACK_BELOW = StateWords(
     "Attack below the limit",
@@ -84,25 +84,25 @@ NOT_CONTRADICTED = StateWords(
     "Not contradicted",
     "open",
     "the measurement agrees with what theory allows, and does not prove it",
-    "read which deviation the audit would have detected; a longer audit detects a smaller one",
+    "read which loss of noise the audit would have noticed; a longer audit notices a smaller one",
 )
 NOT_MEASURED = StateWords(
     "Not measured",
     "open",
     "there is theory alone",
-    "measure it if it matters: set audit.vantages = all, plant canaries, or add an auditor",
+    'if it matters, measure it: set audit.vantages = "all", plant canaries, or add an auditor',
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",
     "open",
     "there is a measurement, but no limit or interval to compare it with",
-    "read the reasons: they name what would tell",
+    "read the reasons; they say what is missing",
 )
 NO_PROTECTION = StateWords(
     "No protection",
     "caution",
     "no noise protects the records from an observer at this vantage",
-    "decide whether you trust that observer, or change the setting",
+    "decide whether you trust this observer; if not, change the setting",
 )
 NO_LIMIT = StateWords(
     "No limit at this budget",
@@ -138,14 +138,22 @@ CONTRADICTS = StateWords(
 CONTRADICTS_CLAIM = StateWords(
     "Contradicts the claim",
     "alarm",
-    "an alarm, at 99.99 %: what was recorded contradicts the stated noise or the claimed ε",
-    "do not rely on the claim; the alarms say what contradicts it",
+    "an alarm, at 99.99 %: the recording disproves the claimed ε",
+    "do not rely on the claim; the alarms say what disproves it",
+)
+
+CONTRADICTS_DECLARED = StateWords(
+    "Contradicts what was declared",
+    "alarm",
+    "an alarm, at 99.99 %: the recording contradicts the declared noise, sampling or clipping",
+    "do not rely on the stated ε; the alarms say what contradicts the declaration",
 )
 
 TABLE = (
     *(BELOW, ATTACK_BELOW, NOT_CONTRADICTED, NOT_MEASURED, CANNOT_TELL),
     *(NO_PROTECTION, NO_LIMIT, NO_GUARANTEE, WITHIN_CHANCE, ABOVE, CONTRADICTS),
     CONTRADICTS_CLAIM,
+    CONTRADICTS_DECLARED,
 )
 """Every state that a page can show, in the order of the documentation."""
 

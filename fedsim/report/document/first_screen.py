@@ -32,8 +32,8 @@ GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
 LEGEND = (
-    "Thin bar: measured, its line the interval. Wide pale bar: what is allowed, up to the "
-    "upright mark."
+    "Thin bar: the measurement, with a line for its interval. Wide pale bar: what is allowed; the "
+    "upright mark is the limit."
 )
 OWN = "Dashed: the organisation's own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -129,7 +129,7 @@ def check(
     report: Mapping[str, Any],
     fails: str | None = None,
     failed: str = "",
-    unknown: str = "",
+    unknown: str = "The report does not hold what this check needs.",
 ) -> Check:
     """Return a check of a report by the condition that would shut a release gate.
 
@@ -140,7 +140,7 @@ def check(
         fails: condition that proves a failure. Without proof, a shut gate cannot tell. None: the
             same as `shuts`. "": no proof is possible.
         failed: sentence for a failed check; "" for `text`.
-        unknown: sentence for a check that cannot tell; "" for "It is open whether" before `text`.
+        unknown: sentence for a check that cannot tell, which says why.
     """
     shut = _complaint(shuts, report)
     if not shut:
@@ -148,7 +148,7 @@ def check(
     proof = shut if fails is None else fails and _complaint(fails, report)
     if proof and not proof.startswith("cannot tell"):
         return Check(FAILED, failed or text, shuts)
-    return Check(OPEN, unknown or f"It is open whether {text[:1].lower()}{text[1:]}", shuts)
+    return Check(OPEN, unknown, shuts)
 
 
 def settled(passes: bool, text: str, failed: str) -> Check:
@@ -161,8 +161,8 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} would have noticed if more than half of the claimed noise were missing."
-    missed = f"{what} might not have noticed if more than half of the claimed noise were missing."
+    text = f"{what} would have noticed the loss of more than half of the claimed noise."
+    missed = f"{what} might have missed the loss of more than half of the claimed noise."
     return check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
 
 

@@ -114,28 +114,27 @@ TERMS = (
         "epsilon",
         "ε (epsilon)",
         r"ε(?!′)|\b[Ee]psilon\b",
-        "The guarantee of differential privacy: with one person's data, any outcome is at most e^ε "
-        "times as likely as without, plus δ. Smaller protects more.",
+        "The strength of differential privacy. One person's data make an outcome at most e^ε times "
+        "as likely, plus δ. A smaller ε protects more.",
     ),
     Term(
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "A small probability that is added to the result of ε's factor, since the factor alone "
-        "need not hold for every outcome.",
+        "A small probability by which an outcome may exceed what the factor e^ε allows.",
     ),
     Term(
         "epsilon-prime",
         "ε′",
         r"ε′",
-        "An ε computed from what the adversary achieved, to be held against the ε of theory.",
+        "An ε computed from what the adversary achieved. It is compared with the ε of theory.",
     ),
     Term(
         "rho-beta",
         "ρβ",
         r"ρβ",
-        "The bound on belief: how sure the adversary may become that one person's record was "
-        "trained on, starting from even odds, except in a small, stated share of trainings.",
+        "The bound on belief. From even odds, the adversary's belief that one person's record was "
+        "used stays below it, except in a small, stated share of trainings.",
     ),
     Term(
         "rho-alpha",
@@ -171,21 +170,22 @@ TERMS = (
         "mu",
         "μ",
         r"μ",
-        "How far the target moves what is released, all rounds together, in standard deviations "
-        "of the noise.",
+        "The change that the target causes in everything released, in standard deviations of the "
+        "noise.",
     ),
     Term(
         "noise-multiplier",
         "noise multiplier",
         r"\b[Nn]oise multiplier\b",
-        "The noise's standard deviation, in units of the most that one person can change a sum by.",
+        "The standard deviation of the noise, divided by the largest change of a sum that one "
+        "person can cause.",
     ),
     Term(
         "local-sensitivity",
         "local sensitivity, LS",
         r"\b[Ll]ocal sensitivity\b|\bLS\b",
-        "How far the target really moves a round's sum; the noise is scaled to the most that "
-        "anybody could.",
+        "How far the target changes the sum of a round. Noise is usually scaled to the largest "
+        "change that any record could cause.",
     ),
     Term(
         "vantage",

@@ -103,11 +103,11 @@ def would_have_noticed(share: float | None, what: str = "audit") -> str:
     if share is None:
         return ""
     if share < LEAST_SHARE:
-        return f"This {what} might have missed any shortfall of the noise."
+        return f"This {what} might have missed any loss of noise."
     # Rounded down, so that the sentence promises no more than what was computed.
     rounded = math.floor(share * 1000) / 1000
     missed = f" A loss of {percent(1 - rounded)} of the noise could pass unseen." * (rounded < HALF)
     return (
-        f"If the noise had been less than {rounded:.3f} of the claim, this {what} would have "
-        f"noticed it with 95% probability.{missed}"
+        f"With a probability of 95%, this {what} would have noticed noise below {rounded:.3f} of "
+        f"the claimed noise.{missed}"
     )

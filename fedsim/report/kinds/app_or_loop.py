@@ -108,6 +108,7 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Ch
                 theory,
                 report,
                 failed=f"By theory ε is above the claimed {limit}.",
+                unknown=f"Theory gives no ε to compare with the claimed {limit}.",
             ),
             check(
                 f"The attack proves no ε above {limit}.",
@@ -115,6 +116,10 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Ch
                 report,
                 proven,
                 failed=f"The attack proves ε above the claimed {limit}.",
+                unknown=(
+                    f"A lower bound on ε is above the claimed {limit}, but without the confidence "
+                    "of an alarm."
+                ),
             ),
         ]
     if "seen_below" in report["measured"]:

@@ -232,7 +232,8 @@ def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
         if bounds.rho_alpha < 1:
             text = "The measured advantage lies below the limit of theory."
             limit = f"advantage.high > {bounds.rho_alpha:.4g}"
-            checks.append(check(text, limit, document, fails=""))
+            unknown = "The audit does not show that the auditor stays below the limit of theory."
+            checks.append(check(text, limit, document, fails="", unknown=unknown))
         if np.isfinite(bounds.epsilon):
             text = "Everything released costs no more than one training."
             limit = f"released.epsilon > {1.001 * bounds.epsilon:.4g}"
@@ -242,7 +243,8 @@ def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
                 if report.released
                 else ""
             )
-            checks.append(check(text, limit, document, failed=failed))
+            unknown = "The total ε of everything released is not known."
+            checks.append(check(text, limit, document, failed=failed, unknown=unknown))
     return FirstScreen(
         answer=[verdict(report)],
         alarming=bool(report.alarms),

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from adversaries.statistics import gaussian
-from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.judgement.claim import Finding, Verdict
 from fedsim.audits.recorded.recorded_report import (
     CanarySignal,
     ClientPrivacy,
@@ -61,8 +61,10 @@ def write(report: Report, directory: Path) -> Path:
 
 def state(report: Report) -> StateWords:
     release = report.release
-    if any(one.breaks for one in report.findings):
+    if report.claim is not None and report.claim.verdict is Verdict.CONVICTED:
         return verdicts.CONTRADICTS_CLAIM
+    if any(one.breaks for one in report.findings):
+        return verdicts.CONTRADICTS_DECLARED
     if release is None:
         return verdicts.NOT_MEASURED if report.canary is None else verdicts.CANNOT_TELL
     if release.noise == "none":
@@ -258,7 +260,7 @@ def first(report: Report) -> FirstScreen:
     versions = "".join(f", {name} {version}" for name, version in facts.versions.items())
     return FirstScreen(
         answer=[verdict(report)],
-        alarming=words is verdicts.CONTRADICTS_CLAIM,
+        alarming=words.kind == "alarm",
         figure=Bars(
             _bars(report),
             "Largest share of right answers about one "
@@ -324,7 +326,7 @@ def _between(mu: Estimated | CanarySignal) -> tuple[float, float]:
     return _right(mu.low), _right(mu.high)
 
 
-UNSEEN = "it sees every update; noise that clients add themselves is not visible here"
+UNSEEN = "the server sees every update, and noise that clients add themselves is not recorded"
 AT_MOST = "the measured noise allows"
 CONFIGURED = "the configured noise"
 NOISE = {
@@ -369,6 +371,7 @@ def _checks(report: Report) -> list[Check]:
             "release.realised_over_claimed.low < 0.9",
             document,
             fails="release.realised_over_claimed.high < 0.9",
+            unknown="The recording does not show that the noise is at least 90% of the configured.",
             failed="The noise is below 90% of the configured noise.",
         ),
         power(document, "release.seen_below"),
@@ -377,6 +380,7 @@ def _checks(report: Report) -> list[Check]:
             "transcript.torn_bytes > 0",
             document,
             failed="The end of the transcript is missing, as after a crash.",
+            unknown="The transcript is still being written.",
         ),
     ]
     release = report.release
@@ -395,6 +399,7 @@ def _checks(report: Report) -> list[Check]:
                 document,
                 fails=f"epsilon.low > {limit}",
                 failed=f"The claim of ε = {limit} does not hold.",
+                unknown=f"The audit neither proves nor disproves the claim of ε = {limit}.",
             )
         )
     return checks

@@ -115,10 +115,10 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
     ]
 
 
-WHO = {
-    "participant": "An adversary who took part in this federation and knew everything",
-    "server": "An adversary who ran the server of this federation and knew everything",
-    "released-model": "An adversary who saw only the released model and knew everything",
+PLACE = {
+    "participant": "It took part in the federation",
+    "server": "It ran the server of the federation",
+    "released-model": "It saw only the released model",
 }
 INFORMED = ("participant", "oracle")
 """The values of `audit.mode` whose adversaries know all that the bounds assume."""
@@ -136,17 +136,11 @@ def verdict(report: Report) -> str:
             f"{_but_for_a_tail(report)}.",
         ]
         return " ".join(filter(None, sentences)) + _canaries_prove(report)
-    who = _who(report)
     limit = advantage_limit(report)
-    before, after = _far_from_a_finding(report), _canaries_prove(report)
+    question = _secret(report)
     if is_halves(report):
-        who = who.replace("everything", "all candidates for the data")
         whose = _crafted(report) or "this one person's record"
-        question = f"which of them was used, and was asked whether {whose} was in it, answered"
-        question += " correctly"
-        return (
-            f"{before}{who} but not {question} in {_how_often(report)} {_pac_allows(report)}{after}"
-        )
+        question = f"whether {whose} was in the data"
     if is_pac(report):
         allowed = _pac_allows(report)
     elif limit >= 1:
@@ -155,8 +149,9 @@ def verdict(report: Report) -> str:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
         allowed += _by_chance(report, (1 + limit) / 2)
     return (
-        f"{before}{who} except {_secret(report)} answered that question correctly in "
-        f"{_how_often(report)} {allowed}{after}"
+        f"{_far_from_a_finding(report)}An adversary tried to tell {question}. {_knew(report)} It "
+        f"was right in {percent(success(report))} of {trials_of(report)}; tossing a coin is right "
+        f"in 50%. {allowed}{_canaries_prove(report)}"
     )
 
 
@@ -166,15 +161,16 @@ def _by_chance(report: Report, limit: float) -> str:
         return ""
     interval = f"{percent(between[0])} to {percent(between[1])}"
     if between[0] <= limit:
-        return f" Chance alone can explain the difference: the interval is {interval}."
+        return f" Chance alone can explain the difference, because the interval is {interval}."
     return f" The interval is {interval}; an alarm needs more certainty."
 
 
-def _who(report: Report) -> str:
-    """Name the adversary and what it knew; a seat of a user's own need not have known it all."""
+def _knew(report: Report) -> str:
+    """Return what the adversary knew; a seat of a user's own need not have known it all."""
+    else_ = "all candidates for the data, but not which was used" * is_halves(report)
     if report.audit_mode not in INFORMED:
-        return f"The adversary “{report.audit_mode}”, which knew at most everything"
-    return WHO[report.vantage]
+        return f"This was “{report.audit_mode}”, which knew at most {else_ or 'everything else'}."
+    return f"{PLACE[report.vantage]} and knew {else_ or 'everything else'}."
 
 
 def _but_for_a_tail(report: Report) -> str:
@@ -208,19 +204,14 @@ def _crafted(report: Report) -> str:
     return f"a {'gradient' if kind == 'gradient' else 'record'} that was crafted for the audit"
 
 
-def _how_often(report: Report) -> str:
-    return (
-        f"{percent(success(report))} of {trials_of(report)}, where tossing a coin is right in 50%."
-    )
-
-
 def _far_from_a_finding(report: Report) -> str:
     between = _between(report)
     if between is None or between[1] - between[0] < VAGUE:
         return ""
     return (
-        f"No finding yet: after {trials_of(report)}, the adversary may be right in anything from "
-        f"{percent(between[0])} to {percent(between[1])} ({confidence_of(report)}interval). "
+        f"There is no finding yet. After {trials_of(report)}, the interval of how often the "
+        f"adversary is right is {percent(between[0])} to {percent(between[1])} "
+        f"({confidence_of(report)}confidence). "
     )
 
 

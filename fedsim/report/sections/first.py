@@ -94,7 +94,7 @@ def first(report: Report, about: About) -> FirstScreen:
             author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
             limits=(
-                f"{one}, in {trials_of(report)}; others may be easier or harder to identify. "
+                f"{one}, in {trials_of(report)}. Others may be easier or harder to identify. "
                 f"{vantage_words.holds_for(report)}{guarantee}"
             ),
         ),
@@ -168,16 +168,24 @@ def checks(report: Report) -> list[Check]:
     checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
     if advantage_limit(report) < 1:
         text = "The measured advantage lies below the limit of theory."
-        checked.append(check(text, f"advantage.high > {limit}", values, fails=""))
+        unknown = "The trials do not show that the adversary stays below the limit of theory."
+        shuts = f"advantage.high > {limit}"
+        checked.append(check(text, shuts, values, fails="", unknown=unknown))
     if report.bounds.tight_epsilon < float("inf"):
-        text = "All that was released costs no more than one training with a guarantee."
+        text = "Everything that was released costs no more than one training."
         failed = (
             f"All that was released costs ε = {number(report.released.epsilon)}; one training "
             f"costs {number(report.bounds.tight_epsilon)}."
             if report.released is not None
             else ""
         )
-        checked.append(check(text, f"released.epsilon > {one}", values, failed=failed))
+        unknown = (
+            "The releases of this run have no total ε, because their noise came from a seed."
+            if report.noise_source == "seed"
+            else "The total ε of everything that was released is not known."
+        )
+        shuts = f"released.epsilon > {one}"
+        checked.append(check(text, shuts, values, failed=failed, unknown=unknown))
     if report.utility.task == "classification":
         text = "The model is right more often than the most frequent class."
         failed = "The model is right no more often than the most frequent class."
@@ -210,7 +218,7 @@ def _steps(report: Report) -> list[Words]:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
-            advice = f"{would_have_noticed(verdict.seen_below)} More trials see smaller deviations."
+            advice = f"{would_have_noticed(verdict.seen_below)} More trials notice smaller losses."
         kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
     steps: list[Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()
@@ -219,7 +227,7 @@ def _steps(report: Report) -> list[Words]:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
-        finds = " has the settings; this command finds the least noise for a limit: "
+        finds = " lists settings. This command finds the least noise that meets a limit: "
         steps.append([to, finds, Code(command)])
     return steps
 
@@ -227,8 +235,9 @@ def _steps(report: Report) -> list[Words]:
 def _no_guarantee(report: Report) -> str:
     if report.noise_source == "seed" and report.mechanism.sensitivity == "global":
         return (
-            "This run itself protects no one, because a reader of its seed can remove the noise. A "
-            "training with the same settings and noise of the system has these limits."
+            "This run itself protects no one: a reader of its seed can remove the noise. A "
+            "training with the same settings has these limits if the operating system draws its "
+            "noise."
         )
     return "This run gives no DP guarantee."
 

@@ -18,9 +18,9 @@ NEARLY = 0.01
 
 MEANING = (
     "These are limits of theory for any attack on one person: re-identification, attribute "
-    "inference or reconstruction. The first column is how often an attempt succeeds without what "
-    "the training discloses, such as 1 in n for naming one of n people. The others are how often "
-    "it succeeds, at most, after one training, by what each party sees."
+    "inference or reconstruction. First column: success without the training, such as 1 in n for "
+    "naming one of n people. Other columns: largest success after one training, by what each "
+    "party sees."
 )
 
 
@@ -54,15 +54,15 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     if not limits:
         return ""
     sentences = [
-        "Suppose that somebody guesses right about one person in "
-        f"{of_cases(BASELINE, BASELINE)} cases without what the training discloses."
+        f"Suppose that {of_cases(BASELINE, BASELINE)} guesses about one person are right without "
+        "the training."
     ]
     for at_most, names in sorted(limits.items()):
         who = " and ".join(names)
         sentences.append(
-            f"With it, at most {of_cases(at_most, BASELINE)} guesses are right for {who}."
+            f"For {who}, at most {of_cases(at_most, BASELINE)} are right after it."
             if at_most < 1
-            else f"With it, nothing limits how many guesses are right for {who}."
+            else f"For {who}, nothing limits how many are right."
         )
     return " ".join(sentences)
 

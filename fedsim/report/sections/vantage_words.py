@@ -124,7 +124,7 @@ def holds_for(report: Report) -> str:
             "The limits of theory are for the target's client. For the client that takes part in "
             f"most rounds, the advantage may be larger: {', '.join(worse)}."
         )
-    return "The limits of theory hold for everybody."
+    return "The limits of theory hold for everyone."
 
 
 def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
@@ -227,7 +227,7 @@ def _advantage(verdict: VantageVerdict) -> Said:
     if measured.advantage is None:
         return Said(DASH, f"of one training; {limit}")
     between = f"({span(measured.interval, number)}); " if measured.interval else ""
-    return Said(number(measured.advantage), f"{between}{limit}; a coin ±{number(measured.chance)}")
+    return Said(number(measured.advantage), f"{between}{limit}; chance ±{number(measured.chance)}")
 
 
 def _belief(verdict: VantageVerdict) -> Said:
@@ -241,9 +241,9 @@ def _belief(verdict: VantageVerdict) -> Said:
     if measured.passed is None or not limited:
         tail = f", {_tail(allowed)}" if limited and bounded else ""
         return Said(percent(measured.belief), f"in the most extreme trial; {limit}{tail}")
-    most = f", {percent(allowed.passed)} allowed" if bounded else ""
+    most = f"; theory allows {percent(allowed.passed)}" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    passed = f"exceeded in {percent(measured.passed)}{between} of trials on D{most}"
+    passed = f"exceeded in {percent(measured.passed)}{between} of the trials on D{most}"
     return Said(percent(measured.belief), f"in the most extreme trial; {limit}, {passed}")
 
 
@@ -294,8 +294,8 @@ def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
     if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
         return "The budget is so large that theory allows certainty."
     return (
-        f"No noise hides {clients_of(report)} from {who}, which may identify it with certainty. "
-        "Participants have to trust it."
+        f"No noise hides {clients_of(report)} from {who}, who may identify it with certainty. "
+        "Participants have to trust the operator."
     )
 
 
@@ -340,8 +340,8 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
     if coin:
         return "The trials cannot tell: the interval contains both guessing and the limit."
     return (
-        "Better than guessing. The limit lies inside the interval: the trials neither contradict "
-        "theory nor prove that the adversary stays below the limit."
+        "Better than guessing. The interval contains the limit: the trials do not contradict "
+        "theory, and do not prove that the adversary stays below the limit."
     )
 
 

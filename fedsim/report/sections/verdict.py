@@ -111,7 +111,7 @@ def _words(report: Report) -> list[Block]:
         Prose(
             "The worst vantage point comes first: what contradicts theory, then where theory sets "
             f"no limit, then by the limit. Intervals in brackets are at "
-            f"{confidence_of(report).strip()}; “a coin” is the range of guessing by chance.",
+            f"{confidence_of(report).strip()}; “chance” is the range that guessing reaches.",
             small=True,
         ),
         Prose(game(report), small=True),

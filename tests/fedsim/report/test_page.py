@@ -247,29 +247,28 @@ def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
 # What it says
 
 
-def test_the_verdict_is_one_sentence_for_everybody(report):
+def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report):
     share = percent(report.empirical.wins / report.trials)
     most = percent((1 + report.bounds.rho_alpha) / 2)
     assert (
-        "An adversary who took part in this federation and knew everything except whether this "
-        f"one person's record was used answered that question correctly in {share} of "
-        f"{report.trials} trials, where tossing a coin is right in 50%. Theory allows at most "
-        f"{most}."
+        "An adversary tried to tell whether this one person's record was used. It took part in "
+        f"the federation and knew everything else. It was right in {share} of {report.trials} "
+        f"trials; tossing a coin is right in 50%. Theory allows at most {most}."
     ) in told(report)
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("server", "An adversary who ran the server of this federation"),
+        ("server", "It ran the server of the federation and knew everything else"),
         ("server", "Theory sets no limit below 100%"),
-        ("released model", "An adversary who saw only the released model"),
-        ("replace", "except which of two people's records was used"),
-        ("client", "except whether this one client's data were used"),
-        ("copies", "except whether 2 copies of this one person's record were used"),
-        ("crafted", "except whether 2 copies of a record that was crafted for the audit were used"),
-        ("gradient", "except whether a gradient that was crafted for the audit was used"),
-        ("halves", "but not which of them was used, and was asked whether this one person's"),
+        ("released model", "It saw only the released model and knew everything else"),
+        ("replace", "tell which of two people's records was used"),
+        ("client", "tell whether this one client's data were used"),
+        ("copies", "tell whether 2 copies of this one person's record were used"),
+        ("crafted", "tell whether 2 copies of a record that was crafted for the audit were used"),
+        ("gradient", "tell whether a gradient that was crafted for the audit was used"),
+        ("halves", "knew all candidates for the data, but not which was used"),
         ("pac", "differential privacy sets no limit here"),
     ],
 )
@@ -353,7 +352,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         (
             "few trials",
-            ["No finding yet: after 2 trials, the adversary may be right in"],
+            ["There is no finding yet. After 2 trials, the interval of how often the"],
         ),
         ("one run", ["The canaries of one trial prove", "(one-run f-DP bound); the claim is ε ="]),
         (
@@ -518,7 +517,7 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
     text = Page(render_html(report, Undrawn(report, {}), False, about)).words
     for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
         assert said in text
-    assert "This run itself protects no one, because a reader of its seed" in text
+    assert "This run itself protects no one: a reader of its seed" in text
     assert "not stated (run.author)" in told(report)
 
 
