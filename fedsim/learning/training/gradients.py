@@ -89,6 +89,33 @@ class Dense(Gradient):
 
 
 @dataclass(frozen=True)
+class Formed(Gradient):
+    """Formed gradients in the order in which a layer computes them.
+
+    Attributes:
+        products: [T, n, G, in, out].
+        arrange: maps [..., G, in, out] to [..., *shape].
+    """
+
+    products: Tensor
+    arrange: Callable[[Tensor], Tensor]
+
+    def norms(self) -> Tensor:
+        return _norms(self.products.flatten(2))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        flat = self.products.reshape(*weights.shape, -1).to(weights)
+        total = (weights[:, None] @ flat).squeeze(1)
+        return self.arrange(total.unflatten(1, self.products.shape[2:]))
+
+    def formed(self) -> Tensor:
+        return self.arrange(self.products).flatten(2)
+
+    def without(self, dropped: Tensor) -> "Formed":
+        return Formed(_zeroed(self.products, dropped), self.arrange)
+
+
+@dataclass(frozen=True)
 class Products(Gradient):
     """Gradients sum_l a_l e_l^T, of the inputs a and output-gradients e at L positions.
 
@@ -108,7 +135,7 @@ class Products(Gradient):
 
     def norms(self) -> Tensor:
         if self.formed_at_once:
-            return _norms(self.products.flatten(2))
+            return self._all.norms()
         lengths = _norms(self.inputs) * _norms(self.errors)  # |a_l| |e_l|, [T, n, G, L]
         if lengths.shape[-1] == 1:
             return torch.linalg.vector_norm(lengths.flatten(2), dim=-1)
@@ -119,10 +146,7 @@ class Products(Gradient):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         if self.formed_at_once:
-            trials, records = weights.shape
-            flat = self.products.reshape(trials, records, -1).to(weights)
-            total = (weights[:, None] @ flat).squeeze(1)
-            return self.arrange(total.unflatten(1, self.products.shape[2:]))
+            return self._all.weighted_sum(weights)
         records, positions = self.errors.shape[1], self.errors.shape[-2]
         chunk = max(1, records)
         if weights.dtype == torch.float64 and positions > 1:
@@ -145,7 +169,7 @@ class Products(Gradient):
         return inputs.mT @ errors
 
     def formed(self) -> Tensor:
-        return self.arrange(self.products).flatten(2)
+        return self._all.formed()
 
     def without(self, dropped: Tensor) -> "Products":
         # Make the inputs finite too: trials may share an input, and 0 times infinity is not 0.
@@ -154,17 +178,24 @@ class Products(Gradient):
 
     @property
     def formed_at_once(self) -> bool:
-        """Whether forming the gradients costs less than the Gram matrices."""
         positions, size_in = self.inputs.shape[-2:]
-        size_out = self.errors.shape[-1]
-        if size_in + size_out + positions**2 >= 2**22 and positions > 1:
-            return True  # a Gram matrix might round by more than `GRAM_ROUNDING`
-        return positions**2 * (size_in + size_out) > FORMING_COST * size_in * size_out
+        return worth_forming(positions, size_in, self.errors.shape[-1])
 
-    @cached_property
+    @property
     def products(self) -> Tensor:
         """The gradients before they are arranged, [T, n, G, in, out]."""
-        return self.inputs.mT @ self.errors
+        return self._all.products
+
+    @cached_property
+    def _all(self) -> Formed:
+        return Formed(self.inputs.mT @ self.errors, self.arrange)
+
+
+def worth_forming(positions: int, size_in: int, size_out: int) -> bool:
+    """Return whether forming the gradients of `Products` costs less than their Gram matrices."""
+    if size_in + size_out + positions**2 >= 2**22 and positions > 1:
+        return True  # a Gram matrix might round by more than `GRAM_ROUNDING`
+    return positions**2 * (size_in + size_out) > FORMING_COST * size_in * size_out
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ maps such a batch, and computes the gradient of each example from the layer's in
 output-gradient e. A layer without a rule goes through `torch.func`, by the rule `by_torch_func`.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -15,7 +16,14 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional
 
 from fedsim.common.device import at_least_float32
-from fedsim.learning.training.gradients import Dense, Gradient, Products, Rows
+from fedsim.learning.training.gradients import (
+    Dense,
+    Formed,
+    Gradient,
+    Products,
+    Rows,
+    worth_forming,
+)
 from fedsim.learning.training.models import ChannelAffine
 
 Backward = Callable[[Tensor], dict[str, Gradient]]
@@ -170,7 +178,10 @@ def _convolution(
         by_group = positions.unflatten(-1, (layer.groups, -1)).movedim(-2, 2)
         as_weight = partial(_as_weight, layer)
         # Patches of inputs that differ between trials are made only now, to save memory.
-        if shared is None:
+        weights: Gradient
+        if shared is None and isinstance(layer, nn.Conv2d) and _by_rows(layer, by_group.shape[-2]):
+            weights = Formed(_row_products(layer, at_least_float32(inputs), by_group), as_weight)
+        elif shared is None:
             weights = Products(_patches(layer, at_least_float32(inputs))[0], by_group, as_weight)
         elif bias is None:
             weights = Products(shared, by_group, as_weight)
@@ -250,6 +261,36 @@ def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> tuple[Tenso
         return patches.flatten(3, -2), tuple(windows.shape[4 : 4 + axes])
     patches = windows.permute(0, 1, 2, 3, *kernel, *sizes).flatten(3, 3 + axes)
     return patches.flatten(4).mT, tuple(windows.shape[4 : 4 + axes])
+
+
+def _by_rows(layer: nn.Conv2d, positions: int) -> bool:
+    """Return whether a layer's gradients are formed, and `_row_products` can form them."""
+    patch = math.prod(layer.kernel_size) * layer.in_channels
+    return (
+        layer.groups == 1
+        and layer.stride[0] == 1
+        and _channels_innermost(layer)
+        and worth_forming(positions, patch, layer.out_channels)
+    )
+
+
+def _row_products(layer: nn.Conv2d, x: Tensor, errors: Tensor) -> Tensor:
+    """Return the products of patches and errors, [T, n, 1, patch, out], one kernel row at a time.
+
+    The patches of a kernel row are consecutive rows of one copy of x, so that a third of the memory
+    is written for a kernel of three rows.
+
+    x: [T, n, in, *sizes].
+    errors: [T, n, 1, positions, out].
+    """
+    reach = (layer.kernel_size[1] - 1) * layer.dilation[1] + 1
+    windows = _pad(layer, x).movedim(2, -1).unfold(3, reach, layer.stride[1])
+    # [T, n, rows of x, columns of the output, columns of the kernel * in]
+    columns = windows[..., :: layer.dilation[1]].mT.flatten(4).contiguous()
+    height, each = errors.shape[-2] // columns.shape[3], errors.squeeze(2)
+    starts = (row * layer.dilation[0] for row in range(layer.kernel_size[0]))
+    rows = [columns[:, :, at : at + height].flatten(2, 3).mT @ each for at in starts]
+    return torch.cat(rows, dim=2)[:, :, None]
 
 
 def _channels_innermost(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:

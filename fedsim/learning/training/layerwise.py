@@ -7,7 +7,7 @@ rows.
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -22,6 +22,7 @@ from fedsim.common.device import Precision, at_least_float32, reduced
 from fedsim.learning.training.gradients import Gradient, joined, weighted_sum
 from fedsim.learning.training.layers import Backward, Rule, by_torch_func, refusal, rule_of
 from fedsim.learning.training.models import (
+    ChannelAffine,
     flatten,
     parameter_shapes,
     size,
@@ -93,6 +94,7 @@ class LayerwiseModel:
             )
         for name in self._layers:
             self._model.get_submodule(name).forward = partial(self._forward, name)
+        self._pool_early()
         self._activate_in_place()
 
     def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
@@ -187,6 +189,56 @@ class LayerwiseModel:
         edge = get_gradient_edge(output) if torch.is_grad_enabled() else None
         self._calls.append(_Call(name, x.detach(), x._version, backward, edge))
         return output
+
+    def _pool_early(self) -> None:
+        """Let a max-pooling run before a ReLU, and a channel-wise affine map, that precede it.
+
+        The largest number of a window stays the largest under a map that rises. The maps then run
+        on a quarter of the memory. Only in a Sequential, behind a layer with a rule, for modules
+        that occur once in the model.
+        """
+        modules = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
+        names = {module: name for name, module in self._model.named_modules()}
+        for chain in self._model.modules():
+            if type(chain) is not nn.Sequential:
+                continue
+            children = list(chain.named_children())
+            for place in range(1, len(children) - 1):
+                layer, *follow = (module for _, module in children[place - 1 : place + 3])
+                scaled = len(follow) > 2 and isinstance(follow[1], ChannelAffine)
+                pool = follow[1 + scaled]
+                if (
+                    names[layer] in self._layers.keys() - self.fallbacks.keys()
+                    and isinstance(follow[0], nn.ReLU)
+                    and isinstance(pool, nn.MaxPool2d)
+                    and not pool.return_indices
+                    and all(modules[each] == 1 for each in follow[: 2 + scaled])
+                ):
+                    if scaled:
+                        signed = partial(self._extremes, names[follow[1]], pool.forward)
+                        pool.forward = signed  # type: ignore[method-assign]
+                    children.insert(place, children.pop(place + 1 + scaled))
+                    follow[0].inplace = True  # nothing else sees the pooled output
+            chain._modules = dict(children)
+
+    def _extremes(self, affine: str, pool: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Return the number of each window that an affine map makes largest.
+
+        Where a channel's weight is negative, that is the smallest.
+
+        affine: name of the map.
+        x: [T * n, channels, *sizes].
+        """
+        trials, records = self._size
+        trained = self._layers[affine].names.get("weight") if affine in self._layers else None
+        weight = self._values[trained] if trained else self._model.get_parameter(f"{affine}.weight")
+        negative = weight.detach() < 0
+        # On a GPU this question would make the CPU wait.
+        if x.device.type == "cpu" and not bool(negative.any()):
+            return pool(x)
+        sign = torch.where(negative, -1.0, 1.0).to(x.dtype).expand(trials, -1)
+        sign = sign[:, None, :, None, None].expand(-1, records, -1, -1, -1).flatten(0, 1)
+        return sign * pool(sign * x)
 
     def _activate_in_place(self) -> None:
         """Let a ReLU after a layer overwrite the layer's output, which no rule needs again.

@@ -173,6 +173,12 @@ def _frozen(model: nn.Module, *names: str) -> nn.Module:
     return model
 
 
+def _fixed_signs() -> nn.Module:
+    affine = ChannelAffine(4).requires_grad_(False)
+    affine.weight.copy_(torch.tensor([1.0, -1.0, 0.0, 2.0]))
+    return _conv(nn.Conv2d(2, 4, 3), nn.ReLU(), affine, nn.MaxPool2d(2))
+
+
 # What goes through torch.func, by the layer's name; "" is the whole model.
 NETWORKS = {
     "stride, padding and dilation": (
@@ -236,6 +242,17 @@ NETWORKS = {
         (2, 4, 3),
         {},
     ),
+    # Trials draw scales of both signs; the second convolution is formed by rows of its kernel.
+    "pooling behind signs": (
+        lambda: _conv(
+            *(nn.Conv2d(2, 8, 3), nn.ReLU(), ChannelAffine(8), nn.MaxPool2d(2)),
+            nn.Conv2d(8, 4, 3, stride=(1, 2), padding=(2, 1), dilation=(2, 1)),
+            *(nn.ReLU(), nn.MaxPool2d(2, stride=1, padding=1)),
+        ),
+        (2, 12, 11),
+        {},
+    ),
+    "pooling behind a frozen sign": (_fixed_signs, (2, 6, 5), {}),
     "a scalar": (
         lambda: nn.Sequential(nn.Linear(5, 4), Scaled(), nn.Linear(4, 3)),
         (5,),
