@@ -195,7 +195,8 @@ class LayerwiseModel:
 
         The largest number of a window stays the largest under a map that rises. The maps then run
         on a quarter of the memory. Only in a Sequential, behind a layer with a rule, for modules
-        that occur once in the model.
+        that occur once in the model. A GPU, where each kernel costs a launch, runs affine maps
+        where they are.
         """
         modules = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
         names = {module: name for name, module in self._model.named_modules()}
@@ -213,6 +214,7 @@ class LayerwiseModel:
                     and isinstance(pool, nn.MaxPool2d)
                     and not pool.return_indices
                     and all(modules[each] == 1 for each in follow[: 2 + scaled])
+                    and not (scaled and follow[1].weight.device.type != "cpu")
                 ):
                     if scaled:
                         signed = partial(self._extremes, names[follow[1]], pool.forward)
@@ -233,8 +235,7 @@ class LayerwiseModel:
         trained = self._layers[affine].names.get("weight") if affine in self._layers else None
         weight = self._values[trained] if trained else self._model.get_parameter(f"{affine}.weight")
         negative = weight.detach() < 0
-        # On a GPU this question would make the CPU wait.
-        if x.device.type == "cpu" and not bool(negative.any()):
+        if not bool(negative.any()):
             return pool(x)
         sign = torch.where(negative, -1.0, 1.0).to(x.dtype).expand(trials, -1)
         sign = sign[:, None, :, None, None].expand(-1, records, -1, -1, -1).flatten(0, 1)
