@@ -62,7 +62,7 @@ class ResumableDPSGD(DPSGD):
         )
         if self.left_off is not None:
             self._release = self.left_off.release
-            self._optimizer.resume(torch.tensor(self.left_off.model), self.left_off.optimizer)
+            self._optimizer.resume(self.left_off.optimizer)
 
     @property
     def done(self) -> int:

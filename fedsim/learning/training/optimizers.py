@@ -1,8 +1,8 @@
 """Server optimisers: from the released aggregate of a round to the next model.
 
-Privacy and belief depend on the aggregate, which clients receive; the optimiser only processes it
-further. Every optimiser works on each row separately, so that the T trials that share a [T, P]
-tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
+They work on each row separately, so that the T trials of a [T, P] tensor stay independent. A new
+one is one function and one entry in `OPTIMIZERS`. PyTorch's own import its compiler, which takes as
+long as PyTorch itself; the steps here are theirs to the bit (tests compare them).
 """
 
 from collections.abc import Callable, Mapping
@@ -14,68 +14,76 @@ from adversaries.registry import lookup
 from fedsim.config import TrainingConfig
 from fedsim.learning.training.schedules import factor
 
-Builder = Callable[[Tensor, TrainingConfig, float], torch.optim.Optimizer]
-"""(tensor, training, n) -> optimiser of the tensor, whose gradient is the aggregate over n records.
+Memory = dict[str, Tensor]
+"""What an optimiser keeps between rounds, by PyTorch's names; empty before the first round."""
+
+Step = Callable[[Memory, Tensor, float, TrainingConfig, float], Tensor]
+"""(memory, aggregate over n records, factor of the schedule, training, n) -> change of the model.
+
+Aggregate and change are float64 [T, P]. It updates the memory.
 """
 
 
-def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD([step], training.rate / records, training.momentum)
+def _sgd(
+    memory: Memory, aggregate: Tensor, decay: float, training: TrainingConfig, records: float
+) -> Tensor:
+    if training.momentum:
+        before = memory.get("momentum_buffer")
+        if before is not None:
+            aggregate = before * training.momentum + aggregate
+        memory["momentum_buffer"] = aggregate
+    return aggregate * -(training.rate / records * decay)
 
 
-def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
+def _adam(
+    memory: Memory, aggregate: Tensor, decay: float, training: TrainingConfig, records: float
+) -> Tensor:
+    """Return the step of Kingma and Ba, "Adam" (2015), with epsilon outside the root."""
+    count = _count(memory, exp_avg=aggregate, exp_avg_sq=aggregate)
+    mean, square = memory["exp_avg"], memory["exp_avg_sq"]
+    mean.lerp_(aggregate, 1 - training.beta1)
+    square.mul_(training.beta2).addcmul_(aggregate, aggregate, value=1 - training.beta2)
+    rate = training.rate * decay / (1 - training.beta1**count)
     # m/(sqrt(v) + epsilon) for the mean equals m/(sqrt(v) + n epsilon) for the sum.
-    return torch.optim.Adam(
-        [step],
-        training.rate,
-        (training.beta1, training.beta2),
-        records * training.adam_epsilon,
+    root = (square.sqrt() / (1 - training.beta2**count) ** 0.5).add_(
+        records * training.adam_epsilon
     )
-
-
-class _Normalized(torch.optim.Optimizer):
-    """Normalised steps with momentum, separately for each row of a [T, P] tensor.
-
-    m and v are running means of the aggregate g and of its squared norm, and the step is
-    -lr m / sqrt(v). Where noise outweighs the signal, m is shorter than sqrt(v), and so is the
-    step. The length of an aggregate does not matter, so that clipping norm, noise and number of
-    records do not need separate learning rates. Both means start from 0, and only v is corrected
-    for it: m grows over the first rounds, which warms up the steps. Otherwise the first aggregate
-    would be a step of full length, however noisy it is.
-
-    Source: Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of
-    squared norms instead of the norm of m.
-    """
-
-    def __init__(self, step: Tensor, lr: float) -> None:
-        super().__init__([step], {"lr": lr})
-
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Change the step by one aggregate, which is its gradient."""
-        (group,) = self.param_groups
-        (step,) = group["params"]
-        gradient, state = step.grad, self.state[step]
-        if not state:
-            state |= {"step": torch.tensor(0.0), "exp_avg": torch.zeros_like(step)}
-            state["exp_avg_sq"] = torch.zeros_like(step[:, :1])
-        state["step"] += 1
-        square = gradient.square().sum(1, keepdim=True)
-        state["exp_avg"].lerp_(gradient, 1 - MEMORY)
-        state["exp_avg_sq"].lerp_(square, 1 - MEMORY)
-        unbiased = 1 - MEMORY ** float(state["step"])
-        scale = (state["exp_avg_sq"] / unbiased).sqrt().clamp(min=torch.finfo(step.dtype).tiny)
-        step.data.sub_(group["lr"] * state["exp_avg"] / scale)
+    return torch.zeros_like(mean).addcdiv_(mean, root, value=-rate)
 
 
 MEMORY = 0.8
 """Share of its running means that the optimiser "normalized" keeps from one round to the next."""
 
 
-def _normalized(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
-    return _Normalized(step, training.rate)
+def _normalized(
+    memory: Memory, aggregate: Tensor, decay: float, training: TrainingConfig, records: float
+) -> Tensor:
+    """Return a normalised step with momentum, separately for each row of a [T, P] tensor.
+
+    m and v are running means of the aggregate g and of its squared norm, and the step is -lr m /
+    sqrt(v): where noise outweighs the signal, m is shorter than sqrt(v). Only v is corrected for
+    its start from 0, which warms up the steps: the first aggregate would be a step of full length.
+
+    Source: Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with v instead of m's norm.
+    """
+    count = _count(memory, exp_avg=aggregate, exp_avg_sq=aggregate[:, :1])
+    mean, square = memory["exp_avg"], memory["exp_avg_sq"]
+    mean.lerp_(aggregate, 1 - MEMORY)
+    square.lerp_(aggregate.square().sum(1, keepdim=True), 1 - MEMORY)
+    scale = (square / (1 - MEMORY**count)).sqrt().clamp(min=torch.finfo(mean.dtype).tiny)
+    return -(training.rate * decay * mean / scale)
 
 
-OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam, "normalized": _normalized}
+def _count(memory: Memory, **means: Tensor) -> float:
+    """Count a round, and begin the running means of the first one. Return the number of rounds."""
+    if not memory:
+        memory |= {"step": torch.tensor(0.0)}
+        memory |= {name: torch.zeros_like(like) for name, like in means.items()}
+    memory["step"] += 1
+    return float(memory["step"])
+
+
+OPTIMIZERS: dict[str, Step] = {"sgd": _sgd, "adam": _adam, "normalized": _normalized}
 
 LINEAR = frozenset({"sgd"})
 """Optimisers whose steps are linear in the aggregates so far."""
@@ -93,52 +101,27 @@ class ServerOptimizer:
     def __init__(self, training: TrainingConfig, records: float) -> None:
         self._training = training
         self._records = records
-        self._build = lookup(OPTIMIZERS, training.optimizer, "training.optimizer")
-        self._optimizer: torch.optim.Optimizer | None = None
-        self._base_rate = 0.0
-        self._step = torch.empty(0)
+        self._change = lookup(OPTIMIZERS, training.optimizer, "training.optimizer")
+        self._memory: Memory = {}
 
     def step(self, model: Tensor, aggregate: Tensor, round: int) -> Tensor:
-        """Return the next model, float32 [T, P].
-
-        Computed in float64. An optimiser without weight decay ignores the model, so it changes a
-        step that starts from 0.
+        """Return the next model, float32 [T, P], computed in float64.
 
         Args:
             model: float32 [T, P].
             aggregate: [T, P], the released noisy sum.
             round: counts from 1.
         """
-        if self._optimizer is None:
-            self._optimizer = self._new_optimizer(model)
-        self._optimizer.param_groups[0]["lr"] = self._base_rate * factor(self._training, round)
-        self._step.zero_()
-        self._step.grad = aggregate.double()
-        self._optimizer.step()
-        self._step.grad = None
-        return (model.double() + self._step).float()
+        decay = factor(self._training, round)
+        change = self._change(
+            self._memory, aggregate.double(), decay, self._training, self._records
+        )
+        return (model.double() + change).float()
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimiser's memory, by PyTorch's names; empty for plain SGD.
+        """Return the optimiser's memory, by PyTorch's names; empty for plain SGD."""
+        return dict(self._memory)
 
-        `resume` continues from it in another process.
-        """
-        state = {} if self._optimizer is None else self._optimizer.state[self._step]
-        return {name: torch.as_tensor(value) for name, value in state.items() if value is not None}
-
-    def resume(self, model: Tensor, state: Mapping[str, Tensor]) -> None:
-        """Continue where another optimiser with the same configuration stopped.
-
-        Args:
-            model: float32 [T, P], to be stepped next.
-            state: the other optimiser's `state`.
-        """
-        self._optimizer = self._new_optimizer(model)
-        if state:
-            self._optimizer.state[self._step] = dict(state)
-
-    def _new_optimizer(self, model: Tensor) -> torch.optim.Optimizer:
-        self._step = torch.zeros(model.shape, dtype=torch.float64, device=model.device)
-        optimizer = self._build(self._step, self._training, self._records)
-        self._base_rate = optimizer.param_groups[0]["lr"]
-        return optimizer
+    def resume(self, state: Mapping[str, Tensor]) -> None:
+        """Continue where another optimiser with the same configuration stopped, at its `state`."""
+        self._memory = dict(state)
