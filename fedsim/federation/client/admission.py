@@ -1,11 +1,6 @@
-"""The checks of a request at a deployed client: the run's plan, its order, and the client's terms.
+"""The checks of a request at a deployed client.
 
-A request names the node's role in the game and the position of the run. The client derives all else
-from the configuration that every node receives: noise, trials, rounds and the shape of the model.
-It refuses a different request before it computes anything, and says what differs. It enters each
-answer in its own ledger before the answer leaves.
-
-Simulated clients, whose config has no key of `consent.DEPLOYED`, check nothing.
+A simulated client, whose config has no key of `consent.DEPLOYED`, checks nothing.
 """
 
 import hashlib
@@ -55,10 +50,7 @@ ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 
 
 def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
-    """Return the consent that a request needs from its client.
-
-    Returns: for each kind of consent, the setting or role that needs it, as a clause.
-    """
+    """Return, for each kind of consent that a request needs, the setting or role that needs it."""
     needs = {}
     if config.federation.trust.model.server_draws:
         needs[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
@@ -83,10 +75,7 @@ def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
 
 
 def check(received: Received) -> None:
-    """Raise RefusedError unless the run's configuration plans a request within the client's terms.
-
-    The integers of distributed trust may also be too coarse for the client's budget.
-    """
+    """Raise RefusedError unless the run's plan of a request is within the client's terms."""
     terms = consent.terms(received.context.node_config)
     if terms is None:
         return
@@ -140,10 +129,7 @@ def enter(received: Received) -> None:
 
 
 def answer_to(terms: Terms, received: Received, agreed: float | None) -> Answer:
-    """Return the entry of a request, without its cost.
-
-    agreed: the noise multiplier that the client computed for this run before; None: not yet.
-    """
+    """Return the entry of a request, without its cost."""
     context, config, request = received.context, received.config, received.request
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
     return Answer(
@@ -181,9 +167,8 @@ def keep_model(received: Received, model: Tensor) -> None:
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
     """Return the release of one round towards the party that learns most about a record.
 
-    Under central trust the server is trusted, so the other parties count. Where sums are in the
-    clear, the server sees the client's message, which only the client's share of the noise
-    protects. A record with several copies in D changes a sum as many times.
+    Under central trust the other parties count, else also the server. A record's copies all move a
+    sum.
     """
     noise_multiplier /= scheme.copies
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
@@ -203,10 +188,7 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
 
 
 def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: int) -> Steps:
-    """Return the release of a run from this request on, up to the limit of privacy.stop-at.
-
-    earlier: rounds of all trials that attempts at the run have charged to privacy.stop-at.
-    """
+    """Return the release of a run from this request on, up to the limit of privacy.stop-at."""
     trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
     if scheme.privacy.stop_at:
         kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
@@ -216,7 +198,6 @@ def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: i
 
 
 def _release_without_noise(audit: AuditConfig, request: Request) -> str | None:
-    """Return why a value of this client leaves without noise; None where all have noise."""
     if at_server.seat(audit.mode).reads_noise:
         return f"audit.mode is '{audit.mode}'"
     if audit.bayesian_pairs:
@@ -257,7 +238,6 @@ def _belief_handed_over(
 
 
 def _check_place(received: Received) -> None:
-    """Raise RefusedError unless trials and round are among those that the run plans."""
     request, rounds = received.request, received.config.training.rounds
     planned = received.config.trials.count
     numbers = (request.first_trial, request.trials, request.round, request.record)
@@ -300,7 +280,6 @@ def _check_role(job: str, request: Request, loaded: Federation, partition: int) 
 
 
 def _check_arrays(received: Received) -> None:
-    """Raise RefusedError unless the model has the run's shape and finite values in the range."""
     message, request = received.message, received.request
     shape = (request.trials, models.size(received.loaded.model))
     try:

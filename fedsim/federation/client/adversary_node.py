@@ -1,8 +1,4 @@
-"""The adversary's node: a belief from round to round, and attacks on the final model.
-
-Flower's state of the node is the memory between messages. `fedsim.game.observers` has the
-computations.
-"""
+"""The adversary's node: a belief from round to round, and attacks on the final model."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,9 +39,8 @@ def follow(
 ) -> None:
     """Learn from the aggregate of the previous round, and expect the aggregate of this round.
 
-    parameters: the model of the message, [T, P].
     sent: the adversary's own message, [T, P].
-    taking_part: the records that take part, bool [T, n]; None: all records.
+    taking_part: bool [T, n]; None: all records.
     """
     if _sees_own_rounds(received):
         memory = _since_own_round(received, parameters)
@@ -73,7 +68,6 @@ def follow(
 
 
 def conclude(received: Received) -> None:
-    """Learn from the last aggregate and attack the final model."""
     context, config, loaded = received.context, received.config, received.loaded
     request = received.request
     if _sees_own_rounds(received):
@@ -162,17 +156,13 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
 
 
 def _target(received: Received) -> npt.NDArray[np.intp]:
-    """Return the positions in D of the target's records: one, or all of a client's."""
     if received.config.privacy.unit == "client":
         return received.loaded.owned_by(received.request.target_client)
     return np.asarray([received.request.record])
 
 
 def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[np.float64] | None:
-    """Remember the target's loss at a received model; return the losses so far, [T, i].
-
-    Returns None where losses of earlier rounds were lost. The transcript then has no losses.
-    """
+    """Remember the target's loss at a model; return all losses, [T, i]; None: some are lost."""
     context, request = received.context, received.request
     before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
     seen = 0 if before is None else before.shape[1]

@@ -16,12 +16,7 @@ class Received:
     """A message to a client's node, with the client's data.
 
     Attributes:
-        message: as received.
-        context: the node's Flower context, whose state is the memory.
-        config: the experiment.
-        loaded: the federation's data as the node trains on them.
         whole: the same data with the records that the client holds back from every training.
-        request: the scalar part of the message.
     """
 
     message: Message

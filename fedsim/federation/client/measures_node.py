@@ -19,10 +19,7 @@ from fedsim.privacy import discrete_laplace
 def measures(message: Message, context: Context) -> Message:
     """Return the noisy confusion matrix of the model in a message, int64 [c, c].
 
-    Each record that was held back is in one cell. Each cell has discrete Laplace noise from the
-    operating system's entropy. The ledger charges the answer before it is computed.
-
-    Raises RefusedError if the owner did not agree, or the run does not plan the request.
+    Each cell has discrete Laplace noise. Raises RefusedError if the owner or the plan forbids it.
     """
     received = prepared(message, context)
     config, classes = received.config, received.loaded.split.dataset.classes
@@ -49,13 +46,7 @@ def measures(message: Message, context: Context) -> Message:
 
 
 def _enter(received: Received) -> None:
-    """Enter a noisy confusion matrix, the last answer of a training, before it is computed.
-
-    Simulated clients have no ledger.
-
-    Raises RefusedError if the owner did not agree, this run was already answered, or the budget
-    does not allow the answer.
-    """
+    """Enter a noisy confusion matrix, the last answer of a training, before it is computed."""
     epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
     terms = consent.terms(node)
     if terms is None:

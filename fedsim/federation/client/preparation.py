@@ -47,8 +47,7 @@ def prepared(message: Message, context: Context) -> Received:
 def known_to(config: Config, partition: int) -> Federation:
     """Return the federation's data as this client knows them.
 
-    Raises RefusedError if the client's records do not fit the schema. The details go to the
-    client's own log, since the server reads the text of the error.
+    Raises RefusedError if its records do not fit the schema; only its own log receives the details.
     """
     if config.data.name != OWN or config.run.job != "training":
         return federation.load(config)
@@ -65,8 +64,7 @@ def known_to(config: Config, partition: int) -> Federation:
 def configured(context: Context) -> Config:
     """Return the experiment, with the paths of this client's own files.
 
-    Raises RefusedError if the run would read this client's files without its consent. It is also
-    raised if this node lacks the file of the initial model, or has another schema.
+    Raises RefusedError if a file may not be read, is missing, or has another schema than the run's.
     """
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)
@@ -93,9 +91,7 @@ def configured(context: Context) -> Config:
 def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:
     """Raise RefusedError if a run would read a client's files without the client's own schema.
 
-    Without a public schema, the reader takes classes, categories, ranges and the number of records
-    from the files. A schema that the server chose would be a question about the records: a client
-    refuses where a record does not fit, and no noise hides the refusal.
+    Without a public schema, what the reader takes from the files is an answer without noise.
     """
     if data_name in data.BUNDLED:  # no file to read
         return

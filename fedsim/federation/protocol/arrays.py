@@ -38,8 +38,7 @@ def check_form(
 ) -> None:
     """Raise ValueError unless an array has a type and an allowed shape.
 
-    It reads the header and counts the bytes, so that a false size allocates nothing. No reader uses
-    what else a Flower array says about itself.
+    It counts the bytes behind the header, so that a false size allocates nothing.
     """
     shape, own, size = header(data, name)
     if shape not in set(shapes) or own != np.dtype(dtype):

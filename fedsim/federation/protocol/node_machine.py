@@ -1,8 +1,4 @@
-"""Checks of a node's machine: its version of fedsim, and its time limit for an answer.
-
-The server sends the code of a run to the nodes. The program that starts it, and the packages that
-it imports, are those of the node's machine. Flower's version is checked by the proxy.
-"""
+"""Checks of a node's machine, which has its own fedsim: its version and its time limit."""
 
 import logging
 import os
@@ -29,10 +25,7 @@ def check_version() -> None:
 
 
 def warn_of_deadline(timeout: float) -> None:
-    """Log a warning if this node may compute longer than the server waits.
-
-    timeout: federation.timeout, in seconds.
-    """
+    """Log a warning if this node may compute longer than the server waits."""
     if complaint := deadline_complaint(float(os.environ.get(DEADLINE, "0")), timeout):
         logging.getLogger(__name__).warning(complaint)
 

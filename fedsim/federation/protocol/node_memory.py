@@ -1,8 +1,6 @@
 """A node's memory between the messages of a run: arrays by name.
 
-It is Flower's `Context.state`, unless the node's config has a `state-path`. Flower sends the state
-back and forth with every message. It drops a large state (from about 100 MB) without a warning, and
-forgets it when the SuperNode restarts. A file of the node has none of these limits.
+It is Flower's `Context.state`, which drops large states; with a `state-path` it is a file.
 """
 
 import contextlib
@@ -23,8 +21,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Remember arrays under a name. They replace earlier arrays of that name.
 
-    Raises OSError if the file cannot be written.
-    Raises InputError if the folder is a symbolic link.
+    Raises OSError if it cannot be written, and InputError if the folder is a symbolic link.
     """
     path = _path(context, name)
     if path is None:

@@ -14,10 +14,7 @@ class Ahead:
     """Trainings that are still to run, beside the rounds that every client has spent.
 
     Attributes:
-        trainings: number of trainings.
-        spent: the rounds of each client.
-        courses: for each client the kinds of the remaining rounds, None for a round that it does
-            not join; empty where all clients join all rounds, of one kind.
+        courses: each client's remaining rounds, None where it does not join; empty: all are alike.
     """
 
     trainings: int
@@ -41,10 +38,7 @@ class Ahead:
 
 
 def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
-    """Return the number of rounds that keep epsilon within privacy.stop-at.
-
-    It is exact: it bisects epsilon, which grows with the rounds.
-    """
+    """Return the number of rounds that keep epsilon within privacy.stop-at."""
     limit = scheme.privacy.stop_at
 
     def affords(rounds: int) -> bool:

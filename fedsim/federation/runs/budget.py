@@ -1,9 +1,6 @@
 """The number of rounds that a budget allows, and the cost of a run that is continued.
 
-All rounds are planned before the first one leaves, so that all batches of a campaign have the same
-number: trainings of different lengths are not repetitions. With noise from the operating system,
-the budget covers all planned trainings together (`fedsim.game.mechanisms.composition`), even if the
-campaign stops early. With noise from the seed, it covers one training.
+It is planned before the first round, since trainings of different lengths are no repetitions.
 """
 
 import math
@@ -32,13 +29,11 @@ def plan(
 ) -> int:
     """Return the number of rounds of every batch: training.rounds, or as many as are affordable.
 
-    directory: the directory of a run to continue, whose finished batches fix the number; None for a
-    new run.
+    directory: of a run to continue, whose finished batches fix the number.
     done: rounds of the continued training that need not be run again.
-    Raises InputError if the budget does not allow one round, or the rounds of the finished batches.
-    It is also raised if interrupted attempts make the run exceed its configured cost without
-    acceptance, if the ledger is damaged, lacks rounds or has another source of noise, or if an
-    interrupted batch released noise that cannot be drawn again.
+    Raises InputError if the budget does not allow that, if interrupted attempts make the run exceed
+    its configured cost without acceptance or released noise that cannot be drawn again, or if the
+    ledger is damaged or of another source of noise.
     """
     rows = [] if directory is None else ledger.verified(directory)
     source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism

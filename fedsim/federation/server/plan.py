@@ -1,8 +1,4 @@
-"""The preflight of a run: all checks and decisions before the first round.
-
-`fedsim run`, `fedsim sweep`, `fedsim deploy run` and `flwr run` make a Plan before they write a
-directory or send a message. Later steps use the plan and repeat none of its work.
-"""
+"""The preflight of a run: all checks and decisions before the first round."""
 
 import math
 from collections.abc import Callable
@@ -41,11 +37,8 @@ class Plan:
     """The decisions before the first round of a run.
 
     Attributes:
-        config: the experiment, with batches of trials that fit in memory.
         noise_multiplier: standard deviation of the noise, divided by the sensitivity; 0 under PAC
             noise.
-        rounds: rounds of every trial: training.rounds, or as many as privacy.stop-at allows.
-        batches: the trials of each batch, in order.
     """
 
     config: Config
@@ -71,10 +64,7 @@ class Plan:
         return chosen
 
     def federation(self) -> Federation:
-        """Return the data, the model and the device, with work in blocks that fit in memory.
-
-        Raises InputError if one example does not fit.
-        """
+        """Return the data, the model and the device, in blocks that fit. Raises InputError."""
         config = self.config
         loaded = federation.load(config)
         if not len(loaded.client_of):  # clients have their own records, and the server has none
@@ -97,10 +87,8 @@ class Plan:
 
 
 def prepare(config: Config, processes: int = 1) -> Plan:
-    """Return the plan of an experiment. It writes nothing.
+    """Return the plan of an experiment, which writes nothing. Batches that exist keep their size.
 
-    config: the experiment. If the directory `run.out` exists, its batches stay as small as they
-    are.
     Raises InputError for an impossible experiment.
     """
     check(config)
@@ -116,8 +104,6 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
 def preflight(config: Config) -> Plan:
     """Return the plan of a checked experiment whose batches fit in memory.
-
-    Only this function searches for the noise multiplier.
 
     Raises InputError if the noise, the budget or the report is impossible.
     """
@@ -154,8 +140,7 @@ def _check_aggregation(
 ) -> None:
     """Raise InputError where a round has too few clients for secure aggregation to hide one.
 
-    A server could ask half of the clients for keys and the others for seeds, and so unmask a
-    client.
+    A server could ask half of them for keys and the others for seeds, and so unmask a client.
     """
     if not participation.varying or federation.secure_aggregation != "secagg+":
         return
@@ -187,8 +172,6 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
 
 def fit_batch(config: Config, processes: int = 1) -> Config:
     """Return the experiment with as many trials in a batch as fit in half of the memory.
-
-    The other half is for gradients.
 
     Raises InputError if one trial does not fit, or one pair where trials come in pairs.
     """

@@ -1,8 +1,4 @@
-"""Datasets: public originals, and the user's own files.
-
-A loader turns files into arrays; `DATASETS` names the loaders, one module for each format. Datasets
-never change, so each process loads them once and shares them read-only.
-"""
+"""Datasets: public originals, and the user's own files."""
 
 from collections.abc import Callable
 from dataclasses import replace

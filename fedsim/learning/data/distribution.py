@@ -37,11 +37,7 @@ LARGEST_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class DataDistribution:
-    """The number of records of each label that each client has.
-
-    Attributes:
-        counts: int64 [clients, classes]. Every client has a record.
-    """
+    """The number of records of each label that each client has, int64 [clients, classes]."""
 
     counts: Ints
 
@@ -57,19 +53,13 @@ class DataDistribution:
 
     @cached_property
     def effective_classes(self) -> Floats:
-        """The exponential of the entropy of each client's labels [clients], in 1..classes.
-
-        It is the number of equally frequent labels with the same entropy (Hill, 1973, order 1).
-        """
+        """The exponential of the entropy of each client's labels [clients] (Hill, 1973)."""
         shares = self.counts / self.sizes[:, None]
         return np.exp(entr(shares).sum(axis=1))
 
     @cached_property
     def label_skew(self) -> Floats:
-        """Total variation distance of each client's labels from all labels of D [clients], 0..1.
-
-        It is the share of its records that would need another label to have the mix of D.
-        """
+        """Total variation distance of each client's labels from all labels of D [clients], 0..1."""
         shares = self.counts / self.sizes[:, None]
         return np.abs(shares - self._overall).sum(axis=1) / 2
 
@@ -77,10 +67,8 @@ class DataDistribution:
     def chance_skew(self) -> Floats:
         """The expectation of `label_skew` if clients of these sizes drew their records at random.
 
-        Small samples of one mix differ from it; only the excess is skew. Exact: each count is
-        hypergeometric, X of n records where K of N have the label, with mean absolute deviation
-        2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991, Closed form summation
-        for classical distributions). [clients]
+        Exact: each count is hypergeometric, X of n records where K of N have the label, with mean
+        absolute deviation 2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991).
         """
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
         m = n * K // N  # in integers: rounding cannot lower a mean that is a whole number
@@ -106,13 +94,10 @@ class DataDistribution:
 def held(
     config: Config, client: int | None = None, every_client: bool = False
 ) -> tuple[Split, Ints]:
-    """Return D with the pool and the held-out records, and the client of each record, int64 [n].
+    """Return D, the pool, the held-out records, and the client of each record, int64 [n].
 
-    Where clients have records of their own, D holds only what this process may read: for a client
-    its own records, for a server none, for a rehearsal all.
-
-    client: the client whose own records are read; None for a server, or all.
-    every_client: whether this process may read the own records of all clients.
+    client: the client whose own records are read; None for a server.
+    every_client: whether this process may read the own records of all clients, as in a rehearsal.
     """
     if config.data.name != OWN:
         split = draw(config.data, dataset(config))
@@ -155,7 +140,6 @@ def dataset(config: Config) -> Dataset:
 
 
 def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
-    """Return the own records of some clients as D, and the public ones as held-out and pool."""
     if len(clients) > 1 and not source.root:
         raise InputError(
             "data.root is empty, because each client has its records on its own machine, where "
@@ -226,24 +210,17 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
 
 
 def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """Return the keys that can deal records: the original columns [N] by name, and the labels.
-
-    The labels hide a column with the same name.
-    """
+    """Return the keys that can deal records: the original columns [N] by name, and the labels."""
     own = {name: values for name, values in source.columns.items() if name != LABEL}
     return {LABEL: source.train.labels, **own}
 
 
 def named(columns: Iterable[str]) -> str:
-    """Return the first of many column names in one line, and the number of further ones."""
     return shortened(list(columns), SHOWN_COLUMNS)
 
 
 def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
-    """Return the number of records of D that each client has, by label.
-
-    client_of: int64 [n], the client of each record of D.
-    """
+    """Return the number of records of D that each client has, by label."""
     classes = split.dataset.classes
     labels = split.members_records.labels if split.dataset.target is None else 0  # no classes
     cells = client_of * classes + labels
@@ -254,8 +231,7 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
 def cautions(dataset: Dataset) -> list[str]:
     """Return sentences about omitted rows, and about columns that look like identifiers.
 
-    Such a column is text with more categories than a tenth of the records, or whole numbers that
-    differ in every record. It identifies a record and teaches a model nothing.
+    They are text with many categories, or whole numbers that differ in every record.
     """
     sentences = []
     if dataset.dropped:
@@ -282,6 +258,5 @@ def cautions(dataset: Dataset) -> list[str]:
 
 
 def _numbered(values: npt.NDArray[Any]) -> bool:
-    """Return whether every value is a whole number that occurs once."""
     numbers = values.astype(np.float64)
     return bool((numbers == np.round(numbers)).all()) and len(np.unique(numbers)) == len(numbers)

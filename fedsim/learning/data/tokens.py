@@ -1,8 +1,4 @@
-"""Texts as numbers of tokens, by the tokenizer of a local Hugging Face directory.
-
-The directory is public and the same for all parties, who compare its SHA-256
-(`fedsim.learning.training.pretrained`). No code in it is run, and nothing is downloaded.
-"""
+"""Texts as numbers of tokens, by the tokenizer of a local Hugging Face directory."""
 
 import json
 from collections.abc import Sequence
@@ -42,8 +38,7 @@ def settings(directory: str) -> dict[str, Any]:
 def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np.float32]:
     """Return the tokens of texts [N], float32 [N, length], which holds whole numbers to 2^24.
 
-    length: number of tokens in each record: longer texts are cut, shorter ones padded.
-    directory: with `CONFIG` and `TOKENIZER`; "" if none is named.
+    length: to which texts are cut or padded.
     Raises InputError if the directory is missing or damaged.
     """
     if not directory:

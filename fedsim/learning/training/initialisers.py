@@ -9,8 +9,7 @@ from torch.nn.modules.conv import _ConvNd
 def glorot(model: nn.Module) -> None:
     """Draw weights uniformly in ±√(6/(inputs + outputs)), and set biases to zero, in place.
 
-    This is Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions;
-    other layers stay unchanged. Draws from PyTorch's global generator.
+    Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Linear | _ConvNd):

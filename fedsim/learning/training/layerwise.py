@@ -1,9 +1,4 @@
-"""Per-example gradients of a whole model from one forward and one backward pass.
-
-Every parametrised layer of a private copy of the model runs by its rule
-(`fedsim.learning.training.layers`). The layers between them run unchanged, on one batch of T * n
-rows.
-"""
+"""Per-example gradients of a whole model from one forward and one backward pass."""
 
 import copy
 from collections import Counter
@@ -34,8 +29,7 @@ from fedsim.learning.training.tasks import task_of
 class _Layer:
     """A parametrised layer with its rule, and the module for the rule.
 
-    names: the layer's trained parameters by their names in the model, which tied layers share.
-    frozen: its other parameters, the same for all trials.
+    names: the layer's trained parameters in the model, which tied layers share. frozen: the others.
     """
 
     module: nn.Module
@@ -46,10 +40,7 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a layer: its input, its backward function, and the graph edge where e will arrive.
-
-    output: None where no gradients are needed.
-    """
+    """A call of a layer: its input, its backward function, and the graph edge for e."""
 
     layer: str
     x: Tensor
@@ -61,9 +52,7 @@ class _Call:
 class LayerwiseModel:
     """A private copy of a model whose parametrised layers run T trials as one batch.
 
-    It is not thread-safe: each thread needs its own.
-
-    precision: of the forward and backward passes; gradients that rules compute are float32.
+    It is not thread-safe. precision: of both passes; gradients that rules compute are float32.
 
     Attributes:
         fallbacks: why a layer has no rule and goes through `torch.func`, by its name.
@@ -98,11 +87,10 @@ class LayerwiseModel:
     def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
         """Return the unclipped gradients, one item for each trained parameter in order.
 
-        parameters: [T, P].
         features: [n, *shape], or [T, n, *shape] if trials have separate records.
-        labels: [n] integers, or [T, n].
-        Raises ValueError unless the model calls every parametrised layer on a batch of examples,
-        and leaves that batch unchanged.
+        labels: [n] or [T, n].
+        Raises ValueError unless the model calls every parametrised layer on an unchanged batch of
+        examples.
         """
         self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
         # Records that all trials share become T * n rows at the first layer.
@@ -133,11 +121,7 @@ class LayerwiseModel:
 
     @torch.no_grad()
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the logits [T, n, c] of all records, in full precision.
-
-        parameters: [T, P].
-        features: [n, *shape].
-        """
+        """Return the logits [T, n, c] of records [n, *shape], in full precision."""
         self._begin(parameters.detach(), len(features))
         logits = self._run(features)
         self._check(logits)
@@ -168,7 +152,6 @@ class LayerwiseModel:
         self._calls = []
 
     def _end(self) -> None:
-        """Release the trials' tensors between two calls."""
         self._calls, self._values = [], {}
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
@@ -189,11 +172,7 @@ class LayerwiseModel:
         return output
 
     def _activate_in_place(self) -> None:
-        """Let a ReLU after a layer overwrite the layer's output, which no rule needs again.
-
-        Only in a Sequential, where nothing else can see the output, and for a ReLU that occurs once
-        in the model.
-        """
+        """Let a ReLU in a Sequential overwrite the output before it, which no rule needs again."""
         places = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
         ruled = {id(self._model.get_submodule(name)) for name in self._layers}
         ruled -= {id(self._model.get_submodule(name)) for name in self.fallbacks}
@@ -219,13 +198,12 @@ class LayerwiseModel:
 def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     """Return the layers that must go through `torch.func`, by name, and why.
 
-    Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule assumes that
-    a layer treats the examples of a batch separately. A model that mixes or reorders them would get
-    wrong gradients without an error, which this check detects. It runs once for a model and a kind
-    of record, always on the CPU: an error of a GPU says nothing about the model.
+    Compares `LayerwiseModel` on copies of a record with autograd. A model that mixes or reorders
+    the examples of a batch would get wrong gradients without an error. It runs once for a kind of
+    record, on the CPU: an error of a GPU says nothing about the model.
 
     record: [*shape]; only shape and type matter.
-    Returns: reasons by the layer's name; '' stands for the whole model.
+    Returns: '' stands for the whole model.
     """
     by_kind = _fallbacks.setdefault(model, {})
     kind = (record.shape, record.dtype)
@@ -250,10 +228,7 @@ def _find_fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
 
 
 def _compare(model: nn.Module, record: Tensor) -> None:
-    """Raise ValueError unless the sums over records agree with autograd's, record by record.
-
-    Compares in float64: a deep network of arbitrary weights amplifies float32 rounding errors.
-    """
+    """Raise ValueError unless the sums over records agree with autograd's, record by record."""
     shapes, task = parameter_shapes(model), task_of(model)
     # Different numbers of trials and records, so that swapped axes are detected.
     trials, records = 3, 2

@@ -9,9 +9,8 @@ from fedsim.common.device import at_least_float32
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of each example, in nats.
 
-    logits: [..., c]. A single logit (c = 1) is the log-odds of class 1, with the binary
-    cross-entropy.
-    labels: [...] integers below c, or 0 and 1 where c = 1.
+    logits: [..., c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [...] integers.
     Returns: [...], at least float32.
     """
     # bfloat16 has only eight bits of precision, too few for a log-sum-exp.
@@ -28,11 +27,7 @@ def per_example(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return whether the likeliest class is the label, bool [...].
-
-    logits: [..., c]; a single logit (c = 1) is the log-odds of class 1.
-    labels: [...] integers.
-    """
+    """Return whether the likeliest class of logits [..., c] is the label, bool [...]."""
     if logits.shape[-1] == 1:
         return (logits.squeeze(-1) > 0) == labels.bool()
     return logits.argmax(-1) == labels

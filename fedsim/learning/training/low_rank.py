@@ -1,7 +1,6 @@
 """Low-rank adapters (LoRA; Hu et al. 2021, arXiv:2106.09685): W + BA, where only A and B train.
 
-B starts at zero, so that training begins with the original network. In a Linear layer A and B are
-Linear layers themselves, whose per-example gradients are computed by the usual rule.
+B starts at zero, so that training begins with the original network.
 """
 
 from collections import Counter
@@ -19,13 +18,7 @@ values of one size are one matrix, and share one A."""
 
 
 class LowRankLinear(nn.Module):
-    """A Linear layer (or GPT-2's transposed one) that is not trained, and a trained addition.
-
-    Attributes:
-        base: the layer.
-        down: A, from the input to `rank` numbers.
-        up: B, from these numbers to the output.
-    """
+    """A Linear layer (or GPT-2's transposed one) that is not trained, and a trained addition."""
 
     def __init__(self, base: Any, rank: int) -> None:
         super().__init__()
@@ -52,7 +45,6 @@ class LowRankLinear(nn.Module):
 
     @property
     def bias(self) -> Tensor | None:
-        """The layer's bias b."""
         return self.base.bias
 
 
@@ -72,8 +64,7 @@ class _Added(nn.Module):
 def adapt(model: nn.Module, rank: int) -> nn.Module:
     """Return the network with adapters at every Linear layer and attention projection, in place.
 
-    model: is changed; layers whose weight is trained stay unchanged.
-    Raises InputError if no layer can have an adapter.
+    A layer whose weight is trained is left out. Raises InputError if no layer can have an adapter.
     """
     made: dict[nn.Module, nn.Module] = {}
     adapted = False
@@ -118,12 +109,10 @@ def merge(model: nn.Module) -> nn.Module:
 
 
 def _is_linear(layer: Any) -> bool:
-    """Return whether a layer maps its last axis by one matrix."""
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> Any:
-    """Return the model with the layer at a path replaced; '' is the model itself."""
     if not path:
         return layer
     model.set_submodule(path, layer)

@@ -1,8 +1,6 @@
 """Networks, and T models of one structure as one [T, P] array.
 
-A builder takes the shape of one record, the number of classes and the width of a hidden layer.
-Trained parameters are flattened in the order of `named_parameters`, so that clipping, noise and
-belief use one vector for each trial. Frozen ones stay in the module, the same for all trials.
+Trained parameters are flattened in the order of `named_parameters`; frozen ones stay in the module.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -264,11 +262,7 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
 
 
 def _group_norm(layer: nn.Module) -> nn.Module:
-    """Return a GroupNorm with as many groups as divide the channels, at most 32.
-
-    Wu & He 2018 (arXiv:1803.08494) use 32 groups. Each group has two channels or more, because a
-    group of one channel would be InstanceNorm.
-    """
+    """Return a GroupNorm of at most 32 groups of two channels or more (arXiv:1803.08494)."""
     assert isinstance(layer, _BatchNorm | _InstanceNorm)
     channels = layer.num_features
     most = max(1, min(32, channels // 2))

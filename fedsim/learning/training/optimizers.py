@@ -1,8 +1,6 @@
 """Server optimisers: from the released aggregate of a round to the next model.
 
-Privacy and belief depend on the aggregate, which clients receive; the optimiser only processes it
-further. Every optimiser works on each row separately, so that the T trials that share a [T, P]
-tensor stay independent. A new one is one function and one entry in `OPTIMIZERS`.
+They work on each row separately, so that the T trials of a [T, P] tensor stay independent.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,15 +34,11 @@ def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim
 class _Normalized(torch.optim.Optimizer):
     """Normalised steps with momentum, separately for each row of a [T, P] tensor.
 
-    m and v are running means of the aggregate g and of its squared norm, and the step is
-    -lr m / sqrt(v). Where noise outweighs the signal, m is shorter than sqrt(v), and so is the
-    step. The length of an aggregate does not matter, so that clipping norm, noise and number of
-    records do not need separate learning rates. Both means start from 0, and only v is corrected
-    for it: m grows over the first rounds, which warms up the steps. Otherwise the first aggregate
-    would be a step of full length, however noisy it is.
+    m and v are running means of the aggregate g and of its squared norm, and the step is -lr m /
+    sqrt(v): where noise outweighs the signal, m is shorter than sqrt(v). Only v is corrected for
+    its start from 0, which warms up the steps: the first aggregate would be a step of full length.
 
-    Source: Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with a running mean of
-    squared norms instead of the norm of m.
+    Source: Cutkosky & Mehta, "Momentum improves normalized SGD" (2020), with v instead of m's norm.
     """
 
     def __init__(self, step: Tensor, lr: float) -> None:
@@ -99,10 +93,7 @@ class ServerOptimizer:
         self._step = torch.empty(0)
 
     def step(self, model: Tensor, aggregate: Tensor, round: int) -> Tensor:
-        """Return the next model, float32 [T, P].
-
-        Computed in float64. An optimiser without weight decay ignores the model, so it changes a
-        step that starts from 0.
+        """Return the next model, float32 [T, P], computed in float64.
 
         Args:
             model: float32 [T, P].
@@ -119,10 +110,7 @@ class ServerOptimizer:
         return (model.double() + self._step).float()
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimiser's memory, by PyTorch's names; empty for plain SGD.
-
-        `resume` continues from it in another process.
-        """
+        """Return the optimiser's memory, by PyTorch's names; empty for plain SGD."""
         state = {} if self._optimizer is None else self._optimizer.state[self._step]
         return {name: torch.as_tensor(value) for name, value in state.items() if value is not None}
 

@@ -1,7 +1,6 @@
 """The trained parameters of a network, selected by names.
 
-Names come from `named_parameters`, separated by commas. A layer's name stands for all its
-parameters, and * for any part of a name.
+Names are separated by commas. A layer stands for its parameters, and * for any part of a name.
 """
 
 import difflib

@@ -49,18 +49,13 @@ class Dataset:
 
     Attributes:
         name: its name in a configuration.
-        train: the paper's U.
         test: held-out records; None where the authors give none.
-        classes: the number of labels.
-        kind: of the records.
         attributes: the name of each feature, empty for images.
-        columns: the original values of `train` by column, [N] each, read-only, as text where the
-            file is text; columns that are not features are included.
-        column_of: int64 [features], the position in `columns` of each feature's column; empty for
-            images.
+        columns: the original values of `train`, [N] read-only by column, features or not.
+        column_of: the position in `columns` of each feature's column, int64; empty for images.
         categorical: the columns of unordered values.
-        dropped: number of rows of the original that had missing values and were left out.
-        target: the range of the number that a regression predicts; None where labels are classes.
+        dropped: number of rows of the original that were left out.
+        target: the range of the number that a regression predicts.
     """
 
     name: str

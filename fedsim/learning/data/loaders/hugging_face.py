@@ -26,9 +26,7 @@ TRAIN = "train"
 def own(source: Source) -> Dataset:
     """Return the data set of a directory that `save_to_disk` wrote, or of Parquet files.
 
-    Its pictures or its lists of numbers are the features. A data set with neither is a table: all
-    columns except the label are features. Other columns are kept, for dividing the records.
-
+    Without pictures or lists of numbers it is a table, whose columns except the label are features.
     Raises InputError if the library is not installed, or the directory has no such data set.
     """
     path = source.path
@@ -136,14 +134,12 @@ def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
 
 
 def _is_scalar(kind: Any) -> bool:
-    """Return whether a column has a single number, word or class for each record."""
     from datasets import ClassLabel, Value  # noqa: PLC0415
 
     return isinstance(kind, ClassLabel | Value)
 
 
 def _is_array(kind: Any) -> bool:
-    """Return whether a column has pictures, or lists of numbers."""
     from datasets import Image  # noqa: PLC0415
 
     inner = kind

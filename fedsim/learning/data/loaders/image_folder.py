@@ -28,10 +28,7 @@ GREY = ("1", "L", "LA")
 def own(source: Source) -> Dataset:
     """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
 
-    Classes are the subfolders in order, as for `torchvision.datasets.ImageFolder`. The column
-    "file" has each picture's path within the folder.
-
-    Raises InputError without pictures, or if one is damaged, too deep or of another size.
+    The column "file" has each picture's path. Raises InputError as `pictures`.
     """
     root = source.path
     pixels, labels, names = pictures(root, source.image_size)
@@ -46,11 +43,8 @@ def pictures(
 ) -> tuple[npt.NDArray[np.uint8], list[str], list[str]]:
     """Return the pictures of a folder, uint8 [N, C, H, W], with their subfolders and paths [N].
 
-    C is 1 if all pictures are grey, else 3.
-
     size: side of the squares to which pictures are scaled; 0 keeps their size.
-    empty: whether a subfolder may have no picture.
-    only: rows and columns that every picture must have; None for any.
+    only: rows and columns that every picture must have.
     Raises InputError without pictures, or if one is damaged, too deep or of another size.
     """
     from torchvision.datasets import ImageFolder  # noqa: PLC0415  (takes seconds)
@@ -92,8 +86,7 @@ def pictures(
 def opened(file: BinaryIO) -> "Iterator[Image.Image]":
     """Open a picture without decoding it.
 
-    Raises OSError or ValueError if it is damaged, or so large that it may be meant to fill the
-    memory.
+    Raises OSError or ValueError if it is damaged, or too large for the memory.
     """
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  (only pictures need it)
 

@@ -23,11 +23,9 @@ def find(
 ) -> list[Path]:
     """Return the path of each named file, from the first folder that has it.
 
-    source: has the root folder, and whether missing files may be downloaded.
-    names: of the files, without endings.
     fetch: downloads all files into the root folder; None where that is impossible.
-    endings: endings of the names, in order of preference.
-    Raises InputError if a file is missing; the message names it and the folder.
+    endings: of the names, in order of preference.
+    Raises InputError if a file is missing.
     """
     root = source.path
     paths = _look_up(root, names, folders, endings)
@@ -50,7 +48,6 @@ def find(
 
 
 def present(source: Source, names: Sequence[str], folders: Sequence[str]) -> bool:
-    """Return whether `find` would find all the named files without a download."""
     return None not in _look_up(source.path, names, folders, ENDINGS)
 
 

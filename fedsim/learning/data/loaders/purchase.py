@@ -24,12 +24,9 @@ FILES = ("dataset_purchase", "dataset_purchase.gz", "shokri_purchases_100_classe
 def purchase100(source: Source) -> Dataset:
     """Return Purchase-100 as one pool of 600 binary features.
 
-    The authors' comma-separated file has a label 1 to 100 and 600 bits a row. The .npz has
-    features, and labels as numbers or one-hot. There is no published checksum: the numbers of
-    rows, products and clusters are checked.
-
-    Raises InputError if the file is missing or not the original.
-    Source: Shokri et al., 2017.
+    The authors' file has a label 1 to 100 and 600 bits a row. It has no published checksum: the
+    numbers of rows, products and clusters are checked. Raises InputError if the file is missing or
+    not the original. Source: Shokri et al., 2017.
     """
     for name in FILES:
         if (source.path / name).is_file():
@@ -81,10 +78,7 @@ def _archive(path: Path) -> Arrays:
 
 
 def read_text(path: Path) -> Arrays:
-    """Return features uint8 [N, F] and labels [N] of a file in the original's format.
-
-    Raises InputError for another format.
-    """
+    """Return features uint8 [N, F] and labels [N] of such a file. Raises InputError for another."""
 
     def refusal(reason: str) -> InputError:
         return InputError(

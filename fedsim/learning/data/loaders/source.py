@@ -12,15 +12,9 @@ class Source:
     """The keys of [data] that tell a loader what to read.
 
     Attributes:
-        name: of the dataset.
-        root: the folder or file.
-        label: of a table, the column of the labels.
-        exclude: of a table, the columns that are not features.
         image_size: side of the squares to which pictures are scaled; 0 keeps their size.
-        download: whether missing originals may be downloaded into `root`.
         length: of texts, number of tokens in each; longer texts are cut.
-        tokenizer: of texts, the directory of their tokenizer.
-        target: the range of the number that a regression predicts; None where labels are classes.
+        target: the range of the number that a regression predicts.
     """
 
     name: str

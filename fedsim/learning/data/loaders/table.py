@@ -36,8 +36,7 @@ MOST_WHOLE = 2**53
 def rows(text: str, path: Path) -> list[list[str]]:
     """Return the rows of comma-separated text, stripped and without blank rows.
 
-    Raises InputError if a row is longer or shorter than the first, or a value is too long for a
-    table.
+    Raises InputError if rows differ in length, or a value is too long for a table.
     """
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     table: list[list[str]] = []
@@ -88,8 +87,7 @@ def columns_of(
 def typed(values: Iterable[str]) -> npt.NDArray[Any]:
     """Return a column [N] as int64 if all its values are whole numbers, as float64, or as text.
 
-    A column with a value that is not plainly a number, or a whole one beyond 2^53, stays text: it
-    may hold names, and different names could become the same number.
+    Beyond 2^53 it stays text, since different names could become the same number.
     """
     text = np.asarray(list(values), dtype=np.str_)
     different = set(text.tolist())
@@ -112,10 +110,7 @@ def encode(
 ) -> Dataset:
     """Return the dataset of columns of text [N] by name, one of which is the label.
 
-    The dataset's columns keep the text, so that a natural key stays unchanged. A numeric column
-    becomes one feature, from 0 at its least to 1 at its largest value. A text column becomes a
-    feature for each value, in order, which is 1 where the record has it.
-
+    A numeric column becomes one feature from 0 to 1, a text column one for each value, in order.
     Raises InputError for a column with one value only, or with too many.
     """
     labels, classes = numbered_labels(typed(columns[label]), path, label, target)
@@ -154,7 +149,6 @@ def encode(
 def _features(
     column: str, values: npt.NDArray[Any], path: Path
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
-    """Return the features [N, f] of a column, and their names."""
     leave_out = f'leave it out with data.exclude = "{column}"'
     categories = np.unique(values)
     if len(categories) == 1:

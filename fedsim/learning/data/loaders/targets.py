@@ -1,8 +1,6 @@
 """Numbers as labels: the target of a regression, on a public range.
 
-Labels are always whole numbers, so a number becomes the nearest of 2^20 + 1 equal steps of its
-range, with an error of at most half a millionth of the range. Numbers outside the range are
-clipped, record by record, so that one person's number does not change another's.
+A number becomes the nearest of 2^20 + 1 equal steps of its range; others are clipped to it.
 """
 
 from dataclasses import dataclass
@@ -19,14 +17,7 @@ STEPS = 2**20
 
 @dataclass(frozen=True)
 class Target:
-    """The public range of the number that a regression predicts.
-
-    Attributes:
-        least: the start of the range.
-        largest: its end.
-
-    Raises InputError for ends that are not finite, or not in order.
-    """
+    """The public range of the number that a regression predicts, in order; else InputError."""
 
     least: float
     largest: float

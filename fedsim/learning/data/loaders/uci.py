@@ -32,11 +32,9 @@ YOUNG = 9
 def adult(source: Source) -> Dataset:
     """Return Adult as one pool: 45,222 people of the US census of 1994, with 104 features.
 
-    The class is whether a person earned more than $50,000. Both files are joined, without rows that
-    have missing values. Numbers are scaled by the least and the largest of these records, and text
-    is one-hot. Source: Becker & Kohavi, 1996, UCI.
-
-    Raises InputError if a file is missing or not the original.
+    The class is whether a person earned more than $50,000. Rows with missing values are left out,
+    numbers scaled by the least and the largest, and text one-hot. Raises InputError if a file is
+    missing or not the original. Source: Becker & Kohavi, 1996, UCI.
     """
     rows: list[list[str]] = []
     paths = originals.find(source, tuple(ADULT_SHA256))
@@ -53,11 +51,9 @@ def adult(source: Source) -> Dataset:
 def abalone(source: Source) -> Dataset:
     """Return Abalone as one pool: 4,177 sea snails with 10 features and two classes.
 
-    The class is whether a snail has more than nine rings; the rings are not a feature. The sex is
-    one-hot, and the seven measurements are scaled by the least and the largest of these records.
-    Source: Nash et al., 1994, UCI; two classes as in Triastcyn and Faltings, 2020, B.1.
-
-    Raises InputError if the file is missing or not the original.
+    The class is whether a snail has more than nine rings; the rings are not a feature. Raises
+    InputError if the file is missing or not the original. Source: Nash et al., 1994, UCI; two
+    classes as in Triastcyn and Faltings, 2020, B.1.
     """
     (path,) = originals.find(source, ("abalone.data",))
     content = originals.read(path)
