@@ -1,9 +1,8 @@
 """Attacks by membership inference: was this model trained on this record?
 
-Every attack scores models and records at once, [N, n], higher where membership is likelier. It
-needs no gradients, only losses of the attacked models and of shadow models, which are trained in
-the same way on data with and without the record. Without `shadows` every model is attacked with all
-others as shadows. A new attack is a function and an entry in `ATTACKS`.
+Every attack scores models and records at once, [N, n], from losses of the attacked models and of
+shadow models, which are trained in the same way on data with and without the record. Without
+`shadows` every model is attacked with all others as shadows.
 """
 
 from collections.abc import Callable
@@ -31,9 +30,8 @@ OFFLINE_SHARE = 0.3
 Score = Callable[[Observations, Observations | None], Floats]
 """(targets, shadows) -> scores, float64 [N, n], higher where membership is likelier.
 
-The targets are the N attacked models. The shadows are models to learn from; None for all other
-targets. Raises InputError for too few shadow models (`shadow_models.check_enough`), or where
-something is missing that the attack needs.
+The N targets are attacked; shadows None stand for all other targets. Raises InputError for too few
+shadow models, or where something is missing that the attack needs.
 """
 
 
@@ -74,8 +72,7 @@ def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
 def _bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
     """Return 1 - error/B, the probability of answering "member", [N, n].
 
-    The error is 1 - p, with p the probability of the true label, so that B = 1. The advantage is
-    the gap in mean error.
+    The error is 1 - p, with p the probability of the true label, so that B = 1.
     """
     return np.exp(-targets.losses)
 
@@ -115,8 +112,7 @@ def _calibrated_loss(targets: Observations, shadows: Observations | None) -> Flo
 def _online(targets: Observations, shadows: Observations | None) -> Floats:
     """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n].
 
-    "in" and "out" are the record's normal laws over shadow models with and without it, each with
-    a variance of this record.
+    "in" and "out" are the record's normal laws over shadow models with and without it.
     """
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
@@ -142,8 +138,7 @@ def _offline_fixed(targets: Observations, shadows: Observations | None) -> Float
 def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the share of the population z that the record x beats, [N, n].
 
-    x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with p of the attacked model and Pr the mean over
-    shadow models, for x half with and half without it.
+    x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with Pr the mean over shadow models.
     """
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
@@ -165,12 +160,10 @@ def _rmia_offline(targets: Observations, shadows: Observations | None) -> Floats
 def _trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the log-likelihood ratio of the confidences at all global models, [N, n].
 
-    This is the attack of a client in a federation, which receives every global model. The vector
-    [k] of each model and record is normal around the record's mean over shadow models with or
-    without it. All records and both worlds share its covariance S, which is shrunk towards its
-    diagonal by k/(k + M) for M shadow models. A record's effect, the difference of its two means,
-    is shrunk towards the mean effect of all records, as far as chance explains its variation: the
-    prior is N(mean, t S), with t by the method of moments.
+    The attack of a client in a federation. The vector [k] of each model and record is normal around
+    the record's mean over shadow models with or without it, with one covariance S, shrunk towards
+    its diagonal by k/(k + M) for M shadow models. A record's effect is shrunk towards the mean
+    effect of all records, with the prior N(mean, t S) and t by the method of moments.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
@@ -350,7 +343,6 @@ def needed(names: str) -> frozenset[str]:
     """Return the union of `Attack.needs` over the named attacks.
 
     names: separated by commas, or "all", or "none".
-    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
-    no attack.
+    Raises InputError as `chosen`.
     """
     return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

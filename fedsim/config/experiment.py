@@ -128,10 +128,7 @@ class Config(Table):
 
     @property
     def scored_by_counts(self) -> bool:
-        """Whether the participant's log-odds average over how often a target was sampled.
-
-        Such log-odds are the score of an attack. Theory does not give their distribution.
-        """
+        """Whether the participant's log-odds average over how often a target was sampled."""
         local = self.training.local_steps > 1 and self.training.sampling_rate < 1
         return local or self.federation.adversary_rounds == "own"
 
@@ -150,10 +147,7 @@ class Config(Table):
     def reading_data_from(
         self, root: str, public_root: str = "", *, offline: bool = False
     ) -> "Config":
-        """Return the same experiment with other paths of its records, and no path of weights.
-
-        public_root: the path of public records, beside clients' own records.
-        """
+        """Return the same experiment with other paths of its records, and no path of weights."""
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if offline:
             changes["download"] = False

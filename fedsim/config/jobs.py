@@ -1,8 +1,4 @@
-"""The three jobs of a configuration file: an experiment, a training, or a training's rehearsal.
-
-`fedsim train` and `fedsim rehearse` read the same file and train the model in the same way. A
-training has no challenge, no adversary and one trial. Its noise cannot be drawn again.
-"""
+"""The three jobs of a configuration file: an experiment, a training, or a training's rehearsal."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,11 +31,7 @@ def training(values: Values) -> Values:
 
 
 def rehearsal(values: Values) -> Values:
-    """Return the values of the experiment that plays the identification game for a training.
-
-    The noise comes from the seed. Noise would not protect records over so many repetitions anyway:
-    a rehearsal is for public records.
-    """
+    """Return the values of the experiment on public records that plays the game for a training."""
     return {**values, "privacy.noise-source": "seed", "run.job": "rehearsal"}
 
 

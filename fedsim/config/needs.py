@@ -42,13 +42,7 @@ TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A statement about the value of one key, such as "training.local-steps is above 1".
-
-    Attributes:
-        key: dotted, as in a configuration file.
-        test: one of TESTS.
-        tested: the value to compare with.
-    """
+    """A statement about the value of one key, such as "training.local-steps is above 1"."""
 
     key: str
     test: str
@@ -99,9 +93,7 @@ class Need:
     """Settings that require certain values of other keys, with the reason.
 
     Attributes:
-        what: where all of these hold,
         needs: all of these must hold.
-        why: the reason, in whole sentences.
         instead: an instruction that ends the requirement, without a capital letter or full stop.
     """
 
@@ -180,14 +172,10 @@ def as_toml(value: Scalar) -> str:
 
 
 def require(rows: Iterable[tuple[str, Scalar, Scalar]], why: str) -> None:
-    """Check settings that a study takes as given.
+    """Raise InputError for the first setting that differs from what a study takes as given.
 
     Args:
         rows: key, value and needed value of each.
-        why: what the study does, as the reason.
-
-    Raises:
-        InputError: a value differs; the first one is named, with the value to set.
     """
     for key, value, needed in rows:
         if value != needed:

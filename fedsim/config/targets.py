@@ -1,7 +1,6 @@
 """The noise target: one of several keys decides how much noise is added.
 
-A target on the command line replaces a target in the file, even under another key. Two targets in
-one place contradict each other and are refused.
+A target on the command line replaces one in the file; two in one place are refused.
 """
 
 from collections.abc import Mapping
@@ -24,10 +23,7 @@ def given(values: Mapping[str, Any]) -> list[str]:
 
 
 def overlaid(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merged values of two places. The later place wins for each key.
-
-    A noise target in the later place replaces a noise target in the earlier one.
-    """
+    """Return the merged values of two places. The later place wins for each key, and its target."""
     replaced = KEYS if given(later) else ()
     kept = {key: value for key, value in earlier.items() if key not in replaced}
     return kept | dict(later)

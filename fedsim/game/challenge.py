@@ -27,15 +27,12 @@ class Challenge:
 
     Attributes:
         record: position of x^ in D; None where the target is a client.
-        replacement: position of x^' in the pool U \ D; None under add-remove, or without a record.
+        replacement: position of x^' in the pool U \\ D; None under add-remove, or without a record.
         client: the target client: it holds the record, or is the target itself.
         adversary: partition of the curious participant.
-        measure: how the pair was chosen: a dissimilarity, "given" or "crafted".
-        distance: distance of the pair by that measure; None where none was computed.
         kind: "record", or how the target was crafted.
         copies: number of copies of the target in D.
-        label: label of a crafted record, which is at position `record`; its original is then the
-            replacement. None where no record was crafted.
+        label: of a crafted record, which is at position `record`, its original in the pool.
     """
 
     record: int | None
@@ -56,14 +53,11 @@ NOBODY = Challenge(None, None, -1, -1, "none", None)
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
     """Return the challenge: a pair chosen by dissimilarity or configured, and the adversary.
 
-    With challenge.client, only that client's records are compared. Where the unit of privacy is a
-    client, the target is the client whose records lie farthest from the others'. The adversary is
-    the configured client, or the highest-numbered one that does not hold x^, since its own records
-    are no secret to it. The result depends only on the configuration, and is cached because a
-    search through a large pool is slow.
+    The adversary is the configured client, or the highest-numbered one that does not hold x^. The
+    result depends only on the configuration, and is cached because a large pool takes long.
 
-    Raises InputError if the configured challenge or adversary does not fit the data.
-    Source: Bernau et al., Eq. 18 and Eq. 20.
+    Raises InputError if the challenge or adversary does not fit the data. Source: Bernau et al.,
+    Eq. 18 and Eq. 20.
     """
     if config.run.job == "training":
         return NOBODY
@@ -72,8 +66,6 @@ def choose(config: Config, progress: Progress | None = None) -> Challenge:
 
 @dataclass(frozen=True)
 class _Reporting:
-    """A progress callback that does not count in the key of a cache."""
-
     progress: Progress | None = field(compare=False)
 
 
@@ -158,7 +150,6 @@ def compared_features(
 ) -> Features:
     """Return the values that distances compare: features [N, *shape], or the model's embedding.
 
-    features: float32 [N, *shape].
     Returns: [N, *shape], or [N, E] for an embedding.
     Raises InputError if the measure needs raw features, or the model has no embedding.
     """
@@ -194,10 +185,7 @@ def _seat(federation: FederationConfig, unit: str, client: int) -> int:
 
 
 def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[int]:
-    """Return the clients that disclose what they know: `federation.colluding` of them.
-
-    They are the lowest-numbered clients except the target's and the adversary.
-    """
+    """Return the clients that disclose what they know: others than target and adversary."""
     others = set(range(federation.clients)) - {challenge.client, challenge.adversary}
     return frozenset(sorted(others)[: federation.colluding])
 
@@ -205,13 +193,10 @@ def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[i
 def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
     """Return the world of every trial: half of them D, in random order, or all of them D.
 
-    The worlds are drawn for the whole campaign: they do not depend on the batches of trials.
-
     mode: "d-only" for D in all trials.
     shuffled: number of first trials, even, that are balanced as a whole; None for all. Later trials
-    2i and 2i + 1 are in opposite worlds, in an order by their own coin, so that more trials leave
-    the worlds of earlier ones unchanged.
-    Returns: bool [T], True for D.
+    2i and 2i + 1 are in opposite worlds, so that more trials leave the earlier ones unchanged.
+    Returns: bool [T], True for D, drawn for the whole campaign.
     """
     if mode == "d-only":
         return np.ones(trials, dtype=np.bool_)

@@ -1,10 +1,8 @@
 """Client-level privacy: neighbouring federations differ in all data of one client.
 
-In every round a client trains a copy of the model on its own records, without noise, and sends the
-difference, clipped as a whole. Source: McMahan et al., "Learning differentially private recurrent
-language models" (2018), Algorithm 1, with equal weights and a fixed normaliser. The message is a
-function of the model, the client's data and the public order of its batches. An adversary with
-these knows both hypotheses about a round, so that the posterior is exact for any training.
+A client trains a copy of the model without noise, and sends the difference, clipped as a whole
+(McMahan et al., "Learning differentially private recurrent language models", 2018, Algorithm 1). An
+adversary that knows it and its batches has an exact posterior for any training.
 """
 
 from collections.abc import Collection
@@ -22,10 +20,9 @@ from fedsim.privacy.mechanism import Neighbouring
 def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
     """Return a client's part of the sum of a round: 0 where it takes no part.
 
-    worlds: bool [T], for the target client: where False, all its data are missing or replaced. None
-    for other clients.
+    worlds: bool [T], for the target client: where False, all its data are missing or replaced.
     Returns: float64 [T, P], each row of norm at most C.
-    Raises FloatingPointError if the client's training diverges.
+    Raises FloatingPointError if it diverges.
     """
     joins = None if knowledge.participation is None else knowledge.participation[:, client, None]
     if joins is not None and not bool(joins.any()):
@@ -39,12 +36,9 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
 
 
 def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return the target client's message under D and under D', if it takes part.
+    """Return the target client's message under D and under D', float64 [T, P], twice.
 
-    Under D' a client without data sends 0 (add-remove). A client whose data are replaced trains on
-    as many records of the pool, in the same order.
-
-    Returns: float64 [T, P], twice.
+    A client whose data are replaced trains on as many records of the pool, in the same order.
     """
     federation, client, scheme = (
         knowledge.federation,
@@ -75,8 +69,5 @@ def total(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
 
 
 def replacements(federation: Federation, client: int) -> list[int]:
-    """Return the positions in the pool of a client's replacements: the first ones, as many.
-
-    The pool is in the random order of the draw of D, so that they are a random sample.
-    """
+    """Return the positions in the pool of a client's replacements, the first in its order."""
     return list(range(len(federation.owned_by(client))))

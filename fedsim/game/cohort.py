@@ -1,8 +1,7 @@
 """Clients of one process that train as one batch, in blocks that fit memory.
 
-Where whole clients are the unit, a runtime with several messages can announce them. The first
-client to train then trains some later ones with it. The message of each client is still a function
-of its own received message.
+Where whole clients are the unit, the first client to train also trains some later, announced ones.
+Each message is still a function of the client's own received message.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,8 +18,6 @@ from fedsim.game.known_round import KnownRound
 
 @dataclass
 class _Cohort:
-    """The announced clients whose turn is still to come, and updates trained in advance."""
-
     waiting: set[int]
     played_with: tuple[GameRules, int] | None = None
     game: tuple[int, range] | None = None
@@ -51,10 +48,7 @@ def played(clients: Iterable[int]) -> Iterator[None]:
 
 
 def sent(knowledge: KnownRound, client: int) -> Tensor:
-    """Return a client's message from its own data, float64 [T, P].
-
-    Raises FloatingPointError if a client's training diverges.
-    """
+    """Return a client's message, float64 [T, P]. Raises FloatingPointError."""
     cohort = _PLAYED.get()
     if cohort is None or not cohort.is_of(knowledge):
         (update,) = local_training.trained(knowledge, [client])

@@ -1,7 +1,4 @@
-"""The embedding of a record: the input of the model's last linear layer, to compare records.
-
-It uses the initial parameters, so that a pair is chosen before training, as in dataset sensitivity.
-"""
+"""The embedding of a record: the input of the last linear layer of theta_0, to compare records."""
 
 import copy
 
@@ -28,9 +25,8 @@ def embed(
 ) -> npt.NDArray[np.float32]:
     """Return the input of the model's last linear layer, float32 [N, E].
 
-    features: float32 [N, *shape].
-    parameters: [P], of one model.
-    Raises InputError if the model has no linear layer, or uses the last one more than once.
+    parameters: [P].
+    Raises InputError if the model has no linear layer, or uses the last one twice.
     """
     model = copy.deepcopy(loaded.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))

@@ -1,7 +1,6 @@
 """A client's own training where clients are the unit of privacy: SGD without noise, many at once.
 
 A row is a pair of a client and a trial, so that small clients of equal size are one computation.
-The records of each step are planned first, as positions.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,9 +32,7 @@ def schedule(
 ) -> npt.NDArray[np.int64]:
     """Return the positions of a client's records in each step.
 
-    Every epoch is a new order of the records, cut into batches of `training.batch-size`; the last
-    one may be smaller. The order depends only on (seed, trial, round, client). It is public:
-    clipping bounds the update for any order, and the adversary knows it.
+    Every epoch is a new order of the records, cut into batches, which the adversary knows.
 
     Returns: positions [T, steps, batch], with `NOBODY` at the end of a short batch; [1, steps, n]
     where each step takes all records in all trials.
@@ -68,15 +65,12 @@ def updates(
     """Return u = theta - theta_j after the training of some clients, unclipped.
 
     It points downhill like a gradient, since the server subtracts it. A step goes along the mean
-    gradient of its batch, with momentum, and back towards theta by the proximal term.
+    gradient of its batch, with momentum, and back towards theta by the proximal term (Li et al.,
+    "Federated optimization in heterogeneous networks", 2020, Algorithm 2).
 
-    parameters: theta, float32 [T, P].
     features: [n, *shape], the clients' records one client after another.
-    labels: [n] integers.
-    plans: plan of each client from `schedule`, into all n records, all of one shape.
+    plans: of each client from `schedule`, into all n records, all of one shape.
     Returns: float64 [m, T, P] for m clients.
-    Source: the proximal term is by Li et al., "Federated optimization in heterogeneous networks"
-    (2020), Algorithm 2.
     """
     trials = len(parameters)
     plan = torch.from_numpy(np.stack(plans)).to(parameters.device).expand(-1, trials, -1, -1)
@@ -123,10 +117,7 @@ def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, float64 [T, P].
-
-    Raises FloatingPointError if an update is not finite.
-    """
+    """Return u min(1, C/|u|) for each trial, float64 [T, P]. Raises FloatingPointError."""
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(

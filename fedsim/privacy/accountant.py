@@ -14,8 +14,6 @@ class Accountant(ABC):
     """Bounds the privacy of a mechanism.
 
     Attributes:
-        name: the name that a user types.
-        title: the name that a user reads.
         covers: the mechanisms and neighbouring relations that it can bound, for readers.
     """
 
@@ -36,7 +34,6 @@ class Accountant(ABC):
     def epsilon(self, mechanism: Mechanism, delta: float) -> float:
         """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
 
-        delta: in (0, 1).
         Raises InputError unless 0 < delta < 1 and the mechanism is supported.
         """
         self._check(mechanism)
@@ -46,7 +43,6 @@ class Accountant(ABC):
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:
         """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
 
-        epsilon: in [0, inf).
         Raises InputError unless epsilon is finite and >= 0 and the mechanism is supported.
         """
         self._check(mechanism)

@@ -8,12 +8,6 @@ from scipy.special import expit
 def advantage_of_epsilon(epsilon: float, delta: float) -> float:
     """Return the largest advantage that (epsilon, delta)-differential privacy allows.
 
-    A mechanism whose steps are known may allow less; `identifiability.rho_alpha` gives that value.
-
-    Args:
-        epsilon: at least 0; infinite for no guarantee.
-        delta: in [0, 1].
-
     Source: Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
     Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
     """

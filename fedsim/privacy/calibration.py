@@ -1,8 +1,4 @@
-"""Calibration: the least noise, most steps or highest sampling rate that meets a requirement.
-
-A `Requirement` says when a mechanism is private enough. Each search varies one number of the
-mechanism and keeps the others.
-"""
+"""Calibration: the least noise, most steps or highest sampling rate that meets a requirement."""
 
 import math
 from collections.abc import Callable
@@ -25,11 +21,8 @@ class Requirement:
     """A condition that a mechanism has to satisfy.
 
     Attributes:
-        described: the condition in words.
-        excess: returns the logarithm of the leak over what is allowed; at most 0 where a mechanism
-            satisfies the condition.
-        reached: returns the leak of a mechanism in words.
-        allowed: name and value of a probability that any mechanism may leak; None if there is none.
+        excess: returns the logarithm of the leak over what is allowed; at most 0 where it is met.
+        allowed: name and value of a probability that any mechanism may leak; None without one.
     """
 
     described: str
@@ -41,8 +34,6 @@ class Requirement:
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
     """Require (epsilon, delta)-DP as certified by one of `accounting.ACCOUNTANTS`.
 
-    epsilon: in [0, inf).
-    delta: in (0, 1).
     Raises InputError for a number out of range, or an unknown accountant.
     """
     chosen_accountant = accountant(accountant_name)
@@ -83,8 +74,6 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
 
 def success_at_most(risk: float, baseline: float) -> Requirement:
     """Require that no attack with some success without the release exceeds a success with it.
-
-    The same number is the largest true-positive rate at a false-positive rate of the baseline.
 
     risk: success with the release, in (baseline, 1).
     baseline: success without it, in (0, 1), such as 1/n for naming one of n people.
@@ -151,10 +140,7 @@ def noise_multiplier(
 
 
 def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mechanism]) -> float:
-    """Return the least factor on the noise that satisfies the requirement.
-
-    The result is precise to a relative 1e-9, and never too small.
-    """
+    """Return the least factor on the noise that satisfies the requirement, never too small."""
 
     def excess(log_multiplier: float) -> float:
         return requirement.excess(mechanism(math.exp(log_multiplier)))
@@ -195,7 +181,6 @@ def steps(
 ) -> int:
     """Return the most steps that satisfy the requirement, in multiples of a round's steps.
 
-    sampling_rate: probability that a record takes part in a step, in (0, 1].
     multiple: number of steps in a round, at least 1.
     """
 
@@ -230,10 +215,7 @@ def sampling_rate(
     steps: int,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> float:
-    """Return the highest sampling rate that satisfies the requirement; 1.0 where full batches do.
-
-    The result is precise to a relative 1e-9, and never too high.
-    """
+    """Return the highest sampling rate that satisfies the requirement, never too high."""
 
     def excess(log_rate: float) -> float:
         mechanism = Mechanism.alike(noise_multiplier, steps, math.exp(log_rate), neighbouring)
@@ -263,15 +245,10 @@ class Comparison:
     """The noise of the paper's calibration beside the tight one, for one target.
 
     Attributes:
-        rho_beta: the target, a bound on the belief.
-        delta: probability with which the guarantee may fail.
-        epsilon: the target as epsilon.
         classic: noise multiplier for (epsilon, delta) by the accountant rdp-classic.
         tight: noise multiplier for (epsilon, delta) by the accountant pld.
-        wasted: classic over tight.
         exact_epsilon: the epsilon that the classic noise really guarantees at delta.
-        classic_rho_alpha: bounds on the advantage under the classic noise, by route.
-        tight_rho_alpha: bounds on the advantage under the tight noise, by route.
+        classic_rho_alpha, tight_rho_alpha: bounds on the advantage under each noise, by route.
     """
 
     rho_beta: float
@@ -295,9 +272,6 @@ def compare(
     """Return the noise for a bound on belief by the paper's accounting and by the exact one.
 
     rho_beta: bound on the belief, in [0.5, 1).
-    delta: in (0, 1).
-    steps: at least 1.
-    sampling_rate: probability that a record takes part in a step, in (0, 1].
     """
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
 

@@ -1,9 +1,8 @@
 """Privacy of k records together, for a challenge with k copies of its target.
 
-k clipped gradients move a sum k times as far as one, under the same noise. Over full batches the
-steps are therefore the Gaussian mechanism with the noise multiplier of one record divided by k, and
-mu_k = k mu exactly (Dong, Roth and Su, "Gaussian differential privacy", 2022, section 2.4). That is
-tighter than any conversion of a single (epsilon, delta).
+Over full batches the steps are the Gaussian mechanism with the noise multiplier of one record
+divided by k, and mu_k = k mu exactly (Dong, Roth and Su, "Gaussian differential privacy", 2022,
+section 2.4).
 """
 
 from dataclasses import replace
@@ -15,8 +14,7 @@ from fedsim.privacy.releases import Releases
 def of_group(releases: Releases, records: int) -> Releases:
     """Return the releases with the noise scaled to a group of records that are in or out together.
 
-    Raises InputError for fewer than one record, and for sampled steps: there each record has its
-    own coin, and the group's loss is not the loss of a Gaussian mechanism.
+    Raises InputError for fewer than one record, and for sampled steps, with a coin for each record.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")

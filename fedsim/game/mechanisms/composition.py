@@ -1,10 +1,8 @@
 """Epsilon of several releases about the same records.
 
-Two numbers must not be confused. Epsilon of *one training* bounds beliefs and advantages: the
-trials of a campaign are repetitions, each with its own adversary. Epsilon of *everything released*
-is what a guarantee may state. Where the noise comes from the operating system, all trainings
-released something about the same people, and their rounds add up over trials, batches of trials and
-attempts. Noise from the seed gives no guarantee, even for one training.
+Epsilon of *one training* bounds beliefs and advantages: trials are repetitions, each with its own
+adversary. Epsilon of *everything released* is what a guarantee may state: with noise from the
+operating system, all trainings' rounds add up. Noise from the seed gives no guarantee.
 """
 
 from collections import Counter
@@ -52,9 +50,8 @@ def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
 def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vantage) -> float:
     """Return an upper bound on epsilon after some rounds of a training, exact at its end.
 
-    Counts are rounded up by `rounded_up`, so that a long training needs few evaluations. Where
-    records are sampled, and so are the clients that add noise, all rounds count as the one with the
-    least noise. Otherwise the rounds of every client would need a slow evaluation of their own.
+    Counts are rounded up by `rounded_up`. Where records are sampled, and so are the clients that
+    add noise, all rounds count as the one with the least noise, for fewer slow evaluations.
     """
     if counts == total:
         return epsilon_of(scheme, counts, vantage)
@@ -84,11 +81,7 @@ def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
 
 
 def rounded_up(count: int) -> int:
-    """Return a count of rounds, rounded up by at most 1/16 if it is above 16.
-
-    It is the next multiple of a power of two, so that a number and its double have 16 values
-    between them.
-    """
+    """Return a count of rounds, rounded up by at most 1/16 if it is above 16."""
     unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit
 

@@ -69,15 +69,8 @@ class FixedPoint:
     """The grid of a federation's sums, and its noise.
 
     Attributes:
-        step: g, a power of two.
-        bits: a client's integers are from -2^(bits-1) to 2^(bits-1).
-        sensitivity: Delta', of a rounded sum.
-        noise_std: sigma, of all clients' noise together.
-        clients: m.
-        parameters: P.
         growth: (Delta' - Delta)/Delta.
-        expected: number of clients that add the noise together; None for all m. Where only some
-            join a round, m is the largest number that may, and the noise is for this number.
+        expected: number of clients that add the noise together; m is the largest number that may.
     """
 
     step: float
@@ -104,12 +97,7 @@ class FixedPoint:
         return torch.round(values.double() / self.step) * self.step
 
     def message(self, values: npt.NDArray[np.float64]) -> Words:
-        """Return points of the grid, of any shape, as integers modulo 2^32.
-
-        Sums of points are exact, since their integers are far below 2^53.
-
-        Raises OutOfRangeError if a value is beyond `limit`, or NaN.
-        """
+        """Return points of the grid modulo 2^32. Raises OutOfRangeError beyond `limit`."""
         largest = np.abs(values).max(initial=0)
         if not largest <= self.limit:  # also true for NaN
             raise OutOfRangeError(
@@ -131,10 +119,7 @@ class FixedPoint:
             raise ValueError("it is beyond the range of messages")
 
     def total_variation(self, rounds: int) -> float:
-        """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism.
-
-        It is 0.0 where it is below what a double can hold.
-        """
+        """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism."""
         each = _aliasing(self.share_std / self.step, self.clients)
         refused = self.clients * math.erfc(TAIL / math.sqrt(2))
         return min(1.0, rounds * self.parameters * (each + refused))

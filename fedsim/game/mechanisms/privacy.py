@@ -21,14 +21,10 @@ if TYPE_CHECKING:
 
 
 def noise_multiplier(scheme: Scheme) -> float:
-    """Return the nominal noise multiplier: sigma over the sensitivity.
+    """Return the nominal noise multiplier, sigma over the sensitivity; 0 for noise of another kind.
 
-    A target rho-beta, rho-alpha, risk, epsilon or mutual information holds at the configured
-    vantage, with the configured colluding clients, and with as many clients missing from every
-    round as are tolerated. A configured noise multiplier is returned unchanged.
-
-    Returns: 0 for noise that is not a multiple of a sensitivity.
-    Raises InputError if no noise multiplier reaches the target.
+    A target holds at the configured vantage, with the configured colluding clients, and with as
+    many clients missing as are tolerated. Raises InputError if no noise multiplier reaches it.
     """
     privacy, federation = scheme.privacy, scheme.federation
     if privacy.noise_multiplier:
@@ -98,12 +94,9 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
 
 
 def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> Releases:
-    """Return all rounds that the configuration plans.
+    """Return all rounds that the configuration plans, of the worst-off client towards a vantage.
 
-    They are those of the worst-off client, where participation is public, with as many clients
-    missing as are tolerated. Without clipping there is no sensitivity, and the multiplier is 0.
-
-    vantage: towards which a client is worst off; None for the configured one.
+    Without clipping there is no sensitivity, and the multiplier is 0.
     """
     first, *others = histories(scheme.participation, scheme.training.rounds)
     described = _releases(scheme, nominal, first)

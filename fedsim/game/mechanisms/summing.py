@@ -7,10 +7,7 @@ from fedsim.privacy import mechanism
 
 
 def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
-    """Return the grid of clients' messages; None where they are sent as floats.
-
-    Raises InputError where no grid has room for the noise.
-    """
+    """Return the grid of clients' messages; None where they are floats. Raises InputError."""
     if not scheme.federation.trust.model.summed_securely:
         return None
     return fixed_point.agreed(scheme, noise_multiplier, parameters)

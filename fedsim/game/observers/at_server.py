@@ -78,8 +78,7 @@ def seat(audit_mode: str) -> type[Seat]:
 def is_exact(config: Config, vantage: Vantage) -> bool:
     """Return whether the log-odds at a vantage are the exact posterior's.
 
-    They are not where clients take several noisy steps in a round, nor for a curious client that
-    sees only the rounds in which it is sampled.
+    Not where clients take several noisy steps, nor for a client that sees only its own rounds.
     """
     if vantage is Vantage.PARTICIPANT and config.federation.adversary_rounds == "own":
         return False

@@ -23,9 +23,7 @@ class Measured:
     """Secrets of a round that only an oracle may read.
 
     Attributes:
-        worlds: bool [T], which trials train on D.
-        present: [T, P], the target's clipped gradient.
-        absent: [T, P], the clipped gradient of its replacement in D'; None without one.
+        present, absent: [T, P], the clipped gradients of the target and of its replacement in D'.
         participation: bool [T], whether the target took part; None if it surely did.
         noises: all noise, by source, [T, P] each; read one after another.
     """
@@ -42,9 +40,6 @@ class Seen:
     """The server's view of a round in which the target's client took part.
 
     Attributes:
-        config: the experiment.
-        game: the round, its trials and the target.
-        participants: clients that took part.
         unknown_noise: noise that hides the target, by measured vantage that sees every round.
         model: [T, P] float32, as it was sent.
         total: [T, P] float64, the released sum less the disclosed noise.
@@ -66,7 +61,6 @@ class Seat(ABC):
     """An adversary that observes every round at the server; one for each batch of trials.
 
     Attributes:
-        vantages: vantages at which it concludes.
         follows: whether the adversary's node keeps its own belief, as a participant.
         reads_noise: whether clients give their noise and the target's gradient to the auditor.
         exact: whether its ratios are exact for its vantages, and not an attack's score.

@@ -1,8 +1,4 @@
-"""Participation rules: who joins a round, with which coins, and the rate that is charged.
-
-There is one module for each rule; `RULES` is their registry. `config.participation` is the rule of
-a run.
-"""
+"""Participation rules: who joins a round, with which coins, and the rate that is charged."""
 
 from fedsim.privacy.participation.full import Full
 from fedsim.privacy.participation.hidden_clients import HiddenClients

@@ -1,7 +1,4 @@
-"""Poisson-sampled clients with hidden joining: a secret coin for each client and round.
-
-The server adds the noise and does not disclose who joined, so a client's own coin protects it.
-"""
+"""Poisson-sampled clients with hidden joining: a secret coin for each client and round."""
 
 from collections.abc import Sequence
 from functools import lru_cache

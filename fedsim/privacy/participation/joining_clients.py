@@ -1,9 +1,7 @@
 """Poisson-sampled clients with public joining: everyone may know who joins a round.
 
-Joining cannot be hidden here. An adversary that knows a client's other records sees whether they
-are in the sum. Where clients add the noise, its size shows their number, and the server sees the
-senders. So a client's coin protects nothing and may be public. It only saves the rounds that the
-client does not join. In both worlds the client joins the same rounds and adds the same noise.
+An adversary that knows a client's other records sees whether they are in the sum, so a client's
+coin protects nothing. It only saves the rounds that the client does not join.
 """
 
 from collections.abc import Sequence

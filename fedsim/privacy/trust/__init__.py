@@ -1,8 +1,4 @@
-"""Trust models: who adds the noise, who sees which messages, and which noise an observer lacks.
-
-There is one module for each model; `Trust` is their registry. `config.federation.trust.model` is
-the model of a run.
-"""
+"""Trust models: who adds the noise, who sees which messages, and which noise an observer lacks."""
 
 from enum import StrEnum
 from typing import Self
