@@ -249,7 +249,7 @@ CORE = [
     "adversaries.statistics.gaussian",
     "fedsim.game.observers.disclosed_noise",
     "fedsim.learning.training.layers",
-    "fedsim.learning.training.losses",
+    "fedsim.learning.training.tasks",
     "fedsim.privacy.mechanism",
     "fedsim.common.memory",
     "fedsim.learning.training.models",

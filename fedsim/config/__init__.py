@@ -18,8 +18,7 @@ from fedsim.config.files import (
     parse_overrides,
     to_run_config,
 )
-from fedsim.config.jobs import JOBS
-from fedsim.config.targets import overlaid
+from fedsim.config.jobs import JOBS, overlaid
 from fedsim.config.training import TrainingConfig
 
 __all__ = [

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
-from fedsim.config import targets
+from fedsim.config import jobs
 from fedsim.config.experiment import Config
 from fedsim.config.files import from_run_config, to_run_config
 from fedsim.config.needs import Need
@@ -119,9 +119,9 @@ def by_task() -> dict[str, list[Key]]:
 
 def choice_of_noise(name: str) -> str:
     """Explain which of several noise targets counts; "" for a key that is no noise target."""
-    if name not in targets.KEYS:
+    if name not in jobs.KEYS:
         return ""
-    others = ", ".join(key for key in targets.KEYS if key != name)
+    others = ", ".join(key for key in jobs.KEYS if key != name)
     return (
         f"0 = not set. One key decides how much noise is added: this one or {others}. A later "
         "setting, such as --set, replaces what the file gives. Two in one place are an error."
@@ -145,7 +145,7 @@ def example(key: Key, names: Sequence[str] = ()) -> Scalar:
 def _accepted(name: str, value: Scalar) -> bool:
     """Return whether a value of a key goes with the defaults of all other keys."""
     try:
-        from_run_config(targets.overlaid(to_run_config(Config()), {name: value}))
+        from_run_config(jobs.overlaid(to_run_config(Config()), {name: value}))
     except InputError:
         return False
     return True

@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from fedsim.common.tables import Scalar, Table
-from fedsim.config import targets
+from fedsim.config import jobs
 from fedsim.config.campaign import AuditConfig, ReportConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
 from fedsim.config.federation import DataConfig, FederationConfig
@@ -201,10 +201,10 @@ class Config(Table):
         """Raise ValueError unless exactly one key decides the noise."""
         privacy = self.privacy
         values = privacy.model_dump(by_alias=True)
-        given = targets.given({f"{targets.TABLE}.{name}": value for name, value in values.items()})
+        given = jobs.given({f"{jobs.TABLE}.{name}": value for name, value in values.items()})
         if not given:
             raise ValueError(
-                f"{', '.join(targets.KEYS[:-1])} and {targets.KEYS[-1]} are all 0; give one of "
+                f"{', '.join(jobs.KEYS[:-1])} and {jobs.KEYS[-1]} are all 0; give one of "
                 "them, for example privacy.rho-beta = 0.9"
             )
         if len(given) > 1:

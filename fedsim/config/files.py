@@ -15,8 +15,7 @@ from fedsim.common import reading
 from fedsim.common.tables import Scalar, explain
 from fedsim.config.experiment import Config
 from fedsim.config.federation import OWN
-from fedsim.config.jobs import JOBS
-from fedsim.config.targets import TABLE, TARGETS, overlaid
+from fedsim.config.jobs import JOBS, TABLE, TARGETS, overlaid
 
 HUGGING_FACE = "hf:"
 """Prefix of a data.name that names the folder of a Hugging Face data set."""

@@ -35,9 +35,9 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
     worlds: bool [T], only for the target client: False where a trial trains on D'.
     """
     if knowledge.rules.scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
+        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
-        own = client_level.contribution(knowledge, client, worlds)
+        own = local_training.contribution(knowledge, client, worlds)
     else:
         target = knowledge.game.record, knowledge.game.replacement
         own = clean_sum(
@@ -62,9 +62,9 @@ def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
         nothing = torch.zeros_like(knowledge.parameters, dtype=torch.float64)
         return nothing, nothing.clone()
     if scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
+        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
-        return client_level.challenge_contributions(knowledge)
+        return local_training.challenge_contributions(knowledge)
     return challenge_gradients(
         knowledge.federation, knowledge.parameters, game.the_record, game.replacement
     )
@@ -77,9 +77,9 @@ def common_part(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
     """
     federation, game = knowledge.federation, knowledge.game
     if knowledge.rules.scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
+        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
-        common = client_level.total(knowledge, set(clients) - {game.target_client})
+        common = local_training.total(knowledge, set(clients) - {game.target_client})
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False

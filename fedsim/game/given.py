@@ -18,8 +18,7 @@ from adversaries.attacks.membership_attacks import Attack
 from adversaries.errors import InputError
 from adversaries.registry import give
 from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import Dataset
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 _tokens: dict[int, tuple[Any, str]] = {}
 """Random digests by an object's identity; each keeps its object, so that no later one reuses it."""

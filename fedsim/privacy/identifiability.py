@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -22,6 +22,16 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
+
+
+def advantage_of_epsilon(epsilon: float, delta: float) -> float:
+    """Return the largest advantage that (epsilon, delta)-differential privacy allows.
+
+    Source: Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
+    Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
+    """
+    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(expit(-epsilon)))
+
 
 Array = npt.NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from fedsim.federation.runs import spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import vantages
-from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy.trust.model import Vantage

@@ -40,14 +40,13 @@ from fedsim.audits.results.verdicts import (
 from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.config.targets import KEYS
+from fedsim.config.jobs import KEYS
 from fedsim.game.mechanisms import privacy
 from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.releases import Releases
+from fedsim.privacy.releases import Releases, of_group
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 

@@ -8,11 +8,12 @@ import json
 import logging
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
-from flwr.app import Context
+import torch
+from flwr.app import Context, Message
 from torch import Tensor
 
 from adversaries.errors import InputError
@@ -22,7 +23,6 @@ from fedsim.config.objects import Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
-from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
@@ -35,6 +35,37 @@ from fedsim.game.observers import at_server
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier
 from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message to a client's node, with the client's data.
+
+    Attributes:
+        whole: the same data with the records that the client holds back from every training.
+    """
+
+    message: Message
+    context: Context
+    config: Config
+    loaded: Federation
+    whole: Federation
+    request: Request
+
+    @property
+    def partition(self) -> int:
+        return messages.partition(self.context)
+
+    @property
+    def model(self) -> torch.Tensor:
+        """The models of the message, float32 [T, P], on the federation's device."""
+        return self.array(messages.MODEL)
+
+    def array(self, name: str) -> torch.Tensor:
+        """Return the only array of a record, on the federation's device."""
+        record = messages.array_records(self.message.content)[name]
+        return torch.tensor(messages.only(record)).to(self.loaded.device, non_blocking=True)
+
 
 LOG = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from fedsim.federation.protocol.consent import (
     RefusedError,
     Terms,
 )
-from fedsim.game.mechanisms.composition import ROUNDING
+from fedsim.game.mechanisms.privacy import ROUNDING
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 

@@ -8,7 +8,7 @@ import torch
 from flwr.app import Context, Message
 
 from fedsim.federation.client import admission, client_ledger, holding_back
-from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.admission import Received
 from fedsim.federation.client.preparation import prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError

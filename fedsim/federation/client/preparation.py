@@ -10,7 +10,7 @@ from fedsim.common import device
 from fedsim.config import Config, Scalar, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission
-from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.admission import Received
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.messages import Request

@@ -15,7 +15,7 @@ from fedsim.common.randomness import generator
 from fedsim.config import from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission
-from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.admission import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Role
@@ -31,7 +31,7 @@ from fedsim.game.client import (
     noise,
 )
 from fedsim.game.known_round import KnownRound, coins_of
-from fedsim.game.mechanisms import summing, vantages
+from fedsim.game.mechanisms import fixed_point, vantages
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
@@ -85,7 +85,7 @@ def train(message: Message, context: Context) -> Message:
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
-    grid = summing.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
+    grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(received)
 

@@ -1,10 +1,68 @@
-"""Checks of a node's machine, which has its own fedsim: its version and its time limit."""
+"""A node's machine, with its version of fedsim and its time limit, and its memory between messages.
 
+The memory is Flower's `Context.state`, which drops large states; with a `state-path` it is a file.
+"""
+
+import contextlib
 import logging
 import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Context
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.common import private_files, reading
+from fedsim.federation.protocol import messages
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Remember arrays under a name. They replace earlier arrays of that name.
+
+    Raises OSError if it cannot be written, and InputError if the folder is a symbolic link.
+    """
+    path = _path(context, name)
+    if path is None:
+        context.state[name] = messages.array_record(**arrays)
+        return
+    private_files.make_directory(path.parent)
+    with private_files.replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+
+
+def recall(context: Context, name: str) -> Arrays:
+    """Return the arrays of a name; empty if they are missing or unreadable."""
+    path = _path(context, name)
+    if path is None:
+        record = context.state.array_records.get(name)
+        return {} if record is None else messages.arrays_of(record)
+    try:
+        return reading.arrays(path)
+    except reading.DAMAGE:
+        return {}
+
+
+def forget(context: Context, names: Iterable[str]) -> None:
+    """Delete the files of some names, which hold beliefs about a person."""
+    for name in names:
+        if (path := _path(context, name)) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _path(context: Context, name: str) -> Path | None:
+    folder = context.node_config.get("state-path")
+    if not folder:
+        return None
+    # Several nodes of one machine may share the folder.
+    return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"
+
 
 VERSION = "FEDSIM_NODE_VERSION"
 """Environment variable of a deployed node's processes: the installed version of fedsim."""

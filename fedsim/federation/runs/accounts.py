@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fedsim.federation.runs.ledger_row import Place, Release, Row
-from fedsim.game.mechanisms.composition import Counts
+from fedsim.game.mechanisms.privacy import Counts
 from fedsim.privacy.releases import Rounds
 from fedsim.privacy.trust.model import Vantage
 

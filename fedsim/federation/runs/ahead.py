@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedsim.config.objects import Scheme
-from fedsim.game.mechanisms.composition import Counts, epsilon_of, times, within
+from fedsim.game.mechanisms.privacy import Counts, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, Spent, planned_kind
-from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
+from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, epsilon_of, within
 
 
 class BudgetExceededError(RuntimeError):

@@ -17,7 +17,7 @@ from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
+from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"

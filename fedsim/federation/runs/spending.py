@@ -20,7 +20,7 @@ from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, planned_course
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
-from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, described, epsilon_of
+from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust.model import Vantage
 

@@ -14,7 +14,7 @@ from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.step import UnknownNoise, join
 from fedsim.game.observers import at_server, disclosed_noise
-from fedsim.game.observers.seat import Measured, Seen
+from fedsim.game.observers.at_server import Measured, Seen
 from fedsim.privacy.noise.mechanism import Learnt, Noised
 from fedsim.privacy.trust.model import Vantage
 

@@ -19,7 +19,7 @@ from fedsim.federation.server.batch import Array, Batch, Floats, Received, Relea
 from fedsim.federation.server.nodes import Auditors
 from fedsim.federation.server.observing import Observations
 from fedsim.federation.server.requests import Sending
-from fedsim.game.mechanisms import fixed_point, summing
+from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed, Trials
 
@@ -150,14 +150,14 @@ class DPSGD(Strategy):
             sending = self._sending(number, arrays)
             sensitivities = acceptance.ask_local_sensitivity(sending, grid, self.log_event)
         else:
-            bound = summing.sensitivity(config.scheme, self.batch.noise_multiplier, size)
+            bound = fixed_point.sensitivity(config.scheme, self.batch.noise_multiplier, size)
             sensitivities = np.full(trials, bound)
         return Round(
             number,
             model,
             sensitivities,
             local and not config.federation.trust.model.server_draws,
-            summing.grid(config.scheme, self.batch.noise_multiplier, size),
+            fixed_point.grid(config.scheme, self.batch.noise_multiplier, size),
             (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
         )
 

@@ -42,6 +42,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config.objects import Scheme
+from fedsim.privacy import mechanism
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 from fedsim.privacy.participation.histories import most_together
 
@@ -218,3 +219,18 @@ def _aliasing(share: float, clients: int) -> float:
     within = 2 * (deviations * share * math.sqrt(clients) + clients) + 1
     beyond = 2 * math.erfc(deviations / math.sqrt(2))
     return min(1.0, (within * differs + beyond) / 2)
+
+
+def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
+    """Return the grid of clients' messages; None where they are floats. Raises InputError."""
+    if not scheme.federation.trust.model.summed_securely:
+        return None
+    return agreed(scheme, noise_multiplier, parameters)
+
+
+def sensitivity(scheme: Scheme, noise_multiplier: float, parameters: int) -> float:
+    """Return how far the target moves the sum, rounding included: the scale of the noise."""
+    chosen = grid(scheme, noise_multiplier, parameters)
+    if chosen is not None:
+        return chosen.sensitivity
+    return mechanism.sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)

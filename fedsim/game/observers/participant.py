@@ -26,7 +26,7 @@ from fedsim.game.client import (
 )
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound, coins_of
-from fedsim.game.mechanisms import summing
+from fedsim.game.mechanisms import fixed_point
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
@@ -49,7 +49,7 @@ def expect(
     unknown_shares: number of clients whose noise is unknown; None: all others that join the round.
     """
     scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
-    bound = summing.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
+    bound = fixed_point.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
     multiplier = _unknown_multiplier(scheme, game, adversary, unknown_shares)
     if scheme.training.local_steps > 1:
         known, difference = _replay(knowledge, adversary)

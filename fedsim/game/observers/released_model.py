@@ -17,7 +17,7 @@ from fedsim.config.training import TrainingConfig
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms import summing
+from fedsim.game.mechanisms import fixed_point
 from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
@@ -159,7 +159,7 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
         multiplier = 0.0
     if scheme.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
-    bound = summing.sensitivity(scheme, nominal, difference.shape[1])
+    bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
 
 

@@ -16,7 +16,7 @@ from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationC
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.columns import shortened
-from fedsim.learning.data.loaders import targets
+from fedsim.learning.data.loaders.dataset import parsed
 from fedsim.learning.data.partition import FLOWER, partition
 
 Floats = npt.NDArray[np.float64]
@@ -135,7 +135,7 @@ def dataset(config: Config) -> Dataset:
         classes,
         source.length,
         tokenizer,
-        targets.parsed(source.target),
+        parsed(source.target),
     )
 
 

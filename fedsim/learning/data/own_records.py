@@ -19,9 +19,7 @@ from fedsim.common import reading
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
-from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records, Source, Target
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")

@@ -26,7 +26,7 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Target
 
 Floats = npt.NDArray[np.float32]
 

@@ -192,9 +192,9 @@ def build(
     if tuning.trainable or tuning.lora_rank:
         train_only(model, tuning.trainable)
     if tuning.lora_rank:
-        from fedsim.learning.training import low_rank  # noqa: PLC0415  (for such models alone)
+        from fedsim.learning.training import trainable  # noqa: PLC0415  (for such models alone)
 
-        model = low_rank.adapt(model, tuning.lora_rank)
+        model = trainable.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
     model.task = named(task, class_priors)  # type: ignore[assignment]
     return model

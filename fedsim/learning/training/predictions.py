@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedsim.common.html_table import html_table
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Target
 
 Row = list[str | float | int]
 

@@ -22,9 +22,8 @@ from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records, texts
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import finite
-from fedsim.learning.data.loaders.targets import Target
-from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
+from fedsim.learning.data.loaders.dataset import Target, finite
+from fedsim.learning.training import hugging_face, models, pretrained, size_limit, trainable
 from fedsim.learning.training.predictions import (
     Likelihoods,
     Meaning,
@@ -125,7 +124,7 @@ def write(
     with torch.no_grad():
         for name, value in trained.items():
             model.get_parameter(name).copy_(value)
-    values = low_rank.merge(model).state_dict()
+    values = trainable.merge(model).state_dict()
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
     place = directory / PUBLIC
     private_files.make_directory(place)

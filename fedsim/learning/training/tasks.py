@@ -17,8 +17,35 @@ from torch.nn import functional
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.device import at_least_float32
-from fedsim.learning.data.loaders.targets import STEPS
-from fedsim.learning.training import losses
+from fedsim.learning.data.loaders.dataset import STEPS
+
+
+def per_example(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of each example, in nats.
+
+    logits: [..., c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [...] integers.
+    Returns: [...], at least float32.
+    """
+    # bfloat16 has only eight bits of precision, too few for a log-sum-exp.
+    logits = at_least_float32(logits)
+    if logits.shape[-1] == 1:
+        targets = labels.to(logits.dtype)
+        return functional.binary_cross_entropy_with_logits(
+            logits.squeeze(-1), targets, reduction="none"
+        )
+    rows = logits.reshape(-1, logits.shape[-1])
+    return functional.cross_entropy(rows, labels.reshape(-1), reduction="none").reshape(
+        labels.shape
+    )
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return whether the likeliest class of logits [..., c] is the label, bool [...]."""
+    if logits.shape[-1] == 1:
+        return (logits.squeeze(-1) > 0) == labels.bool()
+    return logits.argmax(-1) == labels
+
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
     from adversaries.statistics.intervals import Interval
@@ -103,10 +130,10 @@ class Classification(Task):
         return weights[labels] * loss
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return losses.per_example(outputs, labels)
+        return per_example(outputs, labels)
 
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return losses.correct(outputs, labels)
+        return correct(outputs, labels)
 
     def widths(self, classes: int) -> tuple[int, ...]:
         if self.priors and len(self.priors) != classes:

@@ -3,10 +3,8 @@
 from enum import StrEnum
 from typing import Self
 
-from fedsim.privacy.trust.central import Central
-from fedsim.privacy.trust.distributed import Distributed
-from fedsim.privacy.trust.local import Local
 from fedsim.privacy.trust.model import TrustModel
+from fedsim.privacy.trust.models import Central, Distributed, Local
 
 
 class Trust(StrEnum):

@@ -17,7 +17,7 @@ from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
-from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.document import html
 from fedsim.report.document.blocks import (
     Bar,

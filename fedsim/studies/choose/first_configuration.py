@@ -9,8 +9,8 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Scalar, documentation
 from fedsim.config.federation import OWN
+from fedsim.config.jobs import overlaid
 from fedsim.config.needs import as_toml
-from fedsim.config.targets import overlaid
 from fedsim.learning.data import BUNDLED, Dataset, distribution
 from fedsim.learning.data.loaders import csv_file
 from fedsim.privacy import delta

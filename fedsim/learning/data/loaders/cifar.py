@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32

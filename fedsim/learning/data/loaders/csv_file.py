@@ -4,8 +4,7 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals, table
-from fedsim.learning.data.loaders.dataset import Dataset
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 
 def own(source: Source) -> Dataset:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
 from fedsim.learning.data.loaders import arrow, image_folder, npz, table
-from fedsim.learning.data.loaders.dataset import Dataset
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 if TYPE_CHECKING:
     import datasets

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records, class_numbers
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source, class_numbers
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

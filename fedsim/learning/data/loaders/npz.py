@@ -12,11 +12,11 @@ from fedsim.learning.data.loaders.dataset import (
     GREY_OR_COLOUR,
     Dataset,
     Records,
+    Source,
+    Target,
     finite,
     numbered_labels,
 )
-from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.targets import Target
 
 
 def own(source: Source) -> Dataset:

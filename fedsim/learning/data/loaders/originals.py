@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Source
 
 ENDINGS = ("", ".gz")
 """Endings of a file's name: files are read packed or plain."""

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, numbered_labels
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Target, numbered_labels
 
 MISSING = ("", "?", "na", "nan")
 """Texts that mean a missing value, in any case."""

@@ -25,7 +25,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.federation.server.strategy import DPSGD
-from fedsim.game.mechanisms import composition, privacy
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.trust.model import Vantage
@@ -173,7 +173,7 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = composition.epsilon_of(
+    exact = privacy.epsilon_of(
         config.scheme, Counter(accounts.by_batch(rows)[0].spent(0)), PARTICIPANT
     )
     assert participant(rows)[-1] == pytest.approx(exact)
@@ -237,7 +237,7 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
         for client in range(5):
             counts = accounts.by_batch(rows)[0].spent(client)
             assert counts.total() == 2
-            assert composition.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
+            assert privacy.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
         assert np.all(spending.curve(config.scheme, Z, rows)[:, 1, -1] == math.inf)
     again = [row, replace(row, attempt=2)]
     assert math.isfinite(spending.curve(config.scheme, Z, again)[0, 1, -1])

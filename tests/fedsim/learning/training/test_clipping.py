@@ -16,8 +16,8 @@ from fedsim.learning.training import clipping
 from fedsim.learning.training.clipped_block import MARGIN, clipping_factors, joint_norms
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.gradients import Dense
-from fedsim.learning.training.losses import per_example
 from fedsim.learning.training.models import ChannelAffine, build, initial_parameters
+from fedsim.learning.training.tasks import per_example
 
 TRIALS, RECORDS = 4, 6
 
