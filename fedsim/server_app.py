@@ -167,7 +167,7 @@ def _train(
     config, chosen = plan.config, plan.challenge()
     book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, auditors = connected(grid, config, directory)
+    nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     worlds = challenge.worlds(
         config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
     )

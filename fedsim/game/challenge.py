@@ -120,7 +120,9 @@ class _Reporting:
 def _choose(config: Config, reporting: _Reporting) -> Challenge:
     loaded = federation.load(config)
     if config.privacy.unit == "client":
-        return _choose_client(config, loaded, reporting.progress)
+        return _choose_client(
+            config.game, loaded, device.threads(config.run.threads), reporting.progress
+        )
     split, given = loaded.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     if loaded.crafted is not None:
@@ -166,29 +168,31 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
     return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
 
 
-def _choose_client(config: Config, loaded: Federation, progress: Progress | None) -> Challenge:
+def _choose_client(
+    rules: GameRules, loaded: Federation, threads: int, progress: Progress | None
+) -> Challenge:
     """Return the challenge of a target client. Raises InputError if the pool is too small."""
-    given, client = config.challenge, config.challenge.client
+    given, client, scheme = rules.challenge, rules.challenge.client, rules.scheme
     measure = "given"
     distance: float | None = None
     if client < 0:
         distances = rank_clients(
-            compared_features(config.game, loaded, loaded.split.members_records.features),
+            compared_features(rules, loaded, loaded.split.members_records.features),
             loaded.client_of,
             given.dissimilarity,
             progress,
             columns=columns_of(loaded),
-            threads=device.threads(config.run.threads),
+            threads=threads,
         )
         client, measure = select_one(distances, given.choice), given.dissimilarity
         distance = float(distances[client])
     records, pool = len(loaded.owned_by(client)), len(loaded.split.pool)
-    if config.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
+    if scheme.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
         raise InputError(
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    adversary = _seat(config.federation, config.privacy.unit, client)
+    adversary = _seat(scheme.federation, scheme.privacy.unit, client)
     return Challenge(None, None, client, adversary, measure, distance)
 
 

@@ -221,7 +221,13 @@ def load(config: Config, client: int | None = None) -> Federation:
     client: the client that reads its own records, where clients have such.
     Raises InputError if the data, the network or the device do not fit the configuration.
     """
-    split, client_of = distribution.held(config, client)
+    split, client_of = distribution.held(
+        config.data,
+        config.federation,
+        config.model.weights,
+        client,
+        rehearsed=config.run.job == "rehearsal",
+    )
     dataset = split.dataset
     if config.audit.bayesian_pairs and np.bincount(client_of).max() < 2:
         raise InputError(

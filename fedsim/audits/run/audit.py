@@ -85,7 +85,7 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
 
 def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
-    if not at_server.is_exact(config, run.vantage):
+    if not at_server.is_exact(config.scheme, config.audit.mode, run.vantage):
         return
     level = run.played.level(ALARM_CONFIDENCE)
     bounds, prediction = report.bounds, report.prediction

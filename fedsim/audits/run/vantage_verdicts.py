@@ -350,7 +350,11 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if sampled or run.played.common or not at_server.is_exact(run.config, vantage):
+    if (
+        sampled
+        or run.played.common
+        or not at_server.is_exact(run.config.scheme, run.config.audit.mode, vantage)
+    ):
         return
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])

@@ -19,7 +19,7 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.config import Config, to_run_config
 from fedsim.config.campaign import AuditConfig
-from fedsim.config.objects import Scheme
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
@@ -80,26 +80,26 @@ ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """Roles of a node that holds records."""
 
 
-def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
+def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int) -> dict[str, str]:
     """Return, for each kind of consent that a request needs, the setting or role that needs it."""
-    needs = {}
-    if config.federation.trust.model.server_draws:
-        needs[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
+    needs, scheme = {}, game.scheme
+    if scheme.federation.trust.model.server_draws:
+        needs[consent.CENTRAL] = f"federation.trust is '{scheme.federation.trust}'"
     if request.role == Role.TARGET_CLIENT:
         needs[consent.CHALLENGE] = "one of this client's records is the target"
-        if config.challenge.kind != "record":
-            needs[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
+        if game.challenge.kind != "record":
+            needs[consent.CANARIES] = f"challenge.kind is '{game.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         needs[consent.ADVERSARY] = "the server asks this node to be the adversary"
-    if config.canaries.count:
+    if game.canaries.count:
         from fedsim.game import one_run  # noqa: PLC0415  (canaries only)
 
-        if partition in one_run.hosts(config.game):
+        if partition in one_run.hosts(game):
             needs[consent.CANARIES] = "canaries are planted among this client's records"
-    if reason := _release_without_noise(config.audit, request):
+    if reason := _release_without_noise(audit, request):
         needs |= dict.fromkeys(consent.UNPROTECTED, reason)
-    elif reason := _no_protection(config.privacy, config.training.clipping) or _belief_handed_over(
-        config.federation.vantage, config.audit.vantages, request
+    elif reason := _no_protection(scheme.privacy, scheme.training.clipping) or _belief_handed_over(
+        scheme.federation.vantage, audit.vantages, request
     ):
         needs[consent.EXPERIMENT] = reason
     return needs

@@ -29,7 +29,9 @@ def prepared(message: Message, context: Context) -> Received:
     """
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
-    consent.check(context.node_config, admission.needed(config, request, partition))
+    consent.check(
+        context.node_config, admission.needed(config.game, config.audit, request, partition)
+    )
     whole = loaded = known_to(config, partition)
     node, share = context.node_config, config.federation.measures_share
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adversaries.errors import InputError
-from fedsim.config import Config
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import Account
@@ -24,17 +23,16 @@ ACCEPTED = "accepted.json"
 """File of a run with the epsilon that the user accepted for its continuation."""
 
 
-def plan(
-    config: Config, nominal: float, directory: RunDirectory | None = None, done: int = 0
-) -> int:
+def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     """Return the number of rounds of every batch: training.rounds, or as many as are affordable.
 
-    directory: of a run to continue, whose finished batches fix the number.
+    campaign: its directory is that of a run to continue, whose finished batches fix the number.
     done: rounds of the continued training that need not be run again.
     Raises InputError if the budget does not allow that, if interrupted attempts make the run exceed
     its configured cost without acceptance or released noise that cannot be drawn again, or if the
     ledger is damaged or of another source of noise.
     """
+    config, directory = campaign.config, campaign.directory
     rows = [] if directory is None else ledger.verified(directory)
     source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism
     if others := {row.noise_source for row in rows} - {source}:
@@ -43,7 +41,6 @@ def plan(
             f"'{min(others)}', and the two do not add up. Put it back in config.toml of the run "
             "directory, or begin another run (run.out)."
         )
-    campaign = Batches(config, directory)
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
     interrupted = {row.batch for row in rows} - set(finished)

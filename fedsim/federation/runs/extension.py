@@ -54,6 +54,6 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     extended = config.model_copy(
         update={"trials": type(table).model_validate(table.model_dump() | changes)}
     )
-    budget.plan(extended, privacy.noise_multiplier(extended.scheme), directory)
+    budget.plan(Batches(extended, directory), privacy.noise_multiplier(extended.scheme))
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended

@@ -92,7 +92,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     """
     config, left_off = plan.config, checkpoint.read(directory)
     book = Ledger(config.scheme, directory)
-    nodes, auditors = connected(grid, config, directory)
+    nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     once = range(1)
     batch = Batch(
         config,

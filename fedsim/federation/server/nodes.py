@@ -9,19 +9,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.replies import failure, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.game import federation
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
@@ -162,27 +160,25 @@ def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
 
 
 def connected(
-    grid: Grid, config: Config, directory: RunDirectory
+    grid: Grid,
+    clients: FederationConfig,
+    digest: Callable[[int, bool], str],
+    directory: RunDirectory,
 ) -> tuple[dict[int, int], Auditors]:
     """Return the node of every client, after comparing its data with the server's, and auditors.
 
+    digest: as for `check_data`.
     directory: the run directory. If it names the clients' nodes, no other node may be a client.
     Raises InputError if too few clients answer in time, or a client has other data.
     """
     nodes, present, asked = connect(
         grid,
-        config.federation.clients,
+        clients.clients,
         CONNECT_TIMEOUT,
         registered_nodes(directory),
         directory.log_event,
     )
-    check_data(
-        grid,
-        nodes,
-        partial(federation.digest, config),
-        config.federation.timeout,
-        directory.log_event,
-    )
+    check_data(grid, nodes, digest, clients.timeout, directory.log_event)
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     return nodes, auditors
 

@@ -73,6 +73,10 @@ class Plan:
         loaded.cut(config.trials.batch, sampled, config.candidates)
         return loaded
 
+    def digest(self, client: int, records: bool) -> str:
+        """Return the digest of a client's data, as `federation.digest` does."""
+        return federation.digest(self.config, client, records)
+
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Search for the target, and return the run directory, which is created if missing."""
         self.challenge(searched)
@@ -82,8 +86,9 @@ class Plan:
         """Return the plan of the work that a directory's finished batches leave."""
         kept = checkpoint.read(directory)
         done = 0 if kept is None else kept.round
-        rounds = budget.plan(self.config, self.noise_multiplier, directory, done)
-        return replace(self, rounds=rounds, batches=tuple(Batches(self.config, directory).ranges()))
+        batches = Batches(self.config, directory)
+        rounds = budget.plan(batches, self.noise_multiplier, done)
+        return replace(self, rounds=rounds, batches=tuple(batches.ranges()))
 
 
 def prepare(config: Config, processes: int = 1) -> Plan:
@@ -113,7 +118,7 @@ def preflight(config: Config) -> Plan:
     # The bounds of the report may be impossible, so compute them before the training.
     mechanism = privacy.mechanism(config.scheme, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
-    return replace(made, rounds=budget.plan(config, nominal))
+    return replace(made, rounds=budget.plan(Batches(config), nominal))
 
 
 def default_directory(run: RunConfig) -> Path:
@@ -175,7 +180,7 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
 
     Raises InputError if one trial does not fit, or one pair where trials come in pairs.
     """
-    dataset = distribution.dataset(config)
+    dataset = distribution.dataset(config.data, config.model.weights)
     model = models.structural_model(
         partial(federation.build_model, config.game, dataset), config.run.seed
     )

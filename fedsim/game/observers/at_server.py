@@ -142,14 +142,14 @@ def seat(audit_mode: str) -> type[Seat]:
     return lookup(SEATS, audit_mode, "audit.mode")
 
 
-def is_exact(config: Config, vantage: Vantage) -> bool:
+def is_exact(scheme: Scheme, audit_mode: str, vantage: Vantage) -> bool:
     """Return whether the log-odds at a vantage are the exact posterior's.
 
     Not where clients take several noisy steps, nor for a client that sees only its own rounds.
     """
-    if vantage is Vantage.PARTICIPANT and config.federation.adversary_rounds == "own":
+    if vantage is Vantage.PARTICIPANT and scheme.federation.adversary_rounds == "own":
         return False
-    return vantage in EXACT and config.training.local_steps == 1 and seat(config.audit.mode).exact
+    return vantage in EXACT and scheme.training.local_steps == 1 and seat(audit_mode).exact
 
 
 def check(scheme: Scheme, audit_mode: str) -> None:

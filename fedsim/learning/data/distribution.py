@@ -11,7 +11,6 @@ import scipy
 from scipy.special import entr
 
 from adversaries.errors import InputError
-from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
@@ -92,39 +91,43 @@ class DataDistribution:
 
 
 def held(
-    config: Config, client: int | None = None, every_client: bool = False
+    source: DataConfig,
+    federation: FederationConfig,
+    weights: str,
+    client: int | None = None,
+    every_client: bool = False,
+    rehearsed: bool = False,
 ) -> tuple[Split, Ints]:
     """Return D, the pool, the held-out records, and the client of each record, int64 [n].
 
+    weights: model.weights, with which the tokenizer of texts lies.
     client: the client whose own records are read; None for a server.
-    every_client: whether this process may read the own records of all clients, as in a rehearsal.
+    every_client: whether this process may read the own records of all clients; a rehearsal may.
     """
-    if config.data.name != OWN:
-        split = draw(config.data, dataset(config))
-        return split, divide(config.federation, config.data.seed, split)
+    if source.name != OWN:
+        split = draw(source, dataset(source, weights))
+        return split, divide(federation, source.seed, split)
     clients: Iterable[int] = () if client is None else (client,)
-    rehearsed = config.run.job == "rehearsal"
     if rehearsed or every_client:
-        clients = range(config.federation.clients)
-    split, client_of = _own(config.data, config.model.weights, tuple(clients))
-    if rehearsed and len(client_of) != config.data.records:
+        clients = range(federation.clients)
+    split, client_of = _own(source, weights, tuple(clients))
+    if rehearsed and len(client_of) != source.records:
         raise InputError(
             f"the clients have {len(client_of)} records together, but data.records is "
-            f"{config.data.records}, which divides sums; rehearse with data.records = "
+            f"{source.records}, which divides sums; rehearse with data.records = "
             f"{len(client_of)}"
         )
     return split, client_of
 
 
-def dataset(config: Config) -> Dataset:
+def dataset(source: DataConfig, weights: str) -> Dataset:
     """Return the dataset of a configuration; for clients' own records, its public part."""
-    source = config.data
     if source.name == OWN:
         text, public = source.public_schema, source.public_root
-        return own_records.dataset(text, (), public, config.model.weights)
+        return own_records.dataset(text, (), public, weights)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
-    tokenizer = config.model.weights if source.name == TEXTS else ""
+    tokenizer = weights if source.name == TEXTS else ""
     return data.load(
         source.name,
         source.root,

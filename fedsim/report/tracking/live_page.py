@@ -141,7 +141,7 @@ def render_finished(name: str) -> str:
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
-    exact = at_server.is_exact(config, config.federation.vantage)
+    exact = at_server.is_exact(config.scheme, config.audit.mode, config.federation.vantage)
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned
