@@ -70,9 +70,7 @@ def several(
     pool = LocalPool(workers, pinned=True)
     try:
         runs = WholeRuns(
-            pool,
-            _in_worker,
-            lambda text: console.print(text, highlight=False, markup=False),
+            pool, _in_worker, lambda text: console.print(text, highlight=False, markup=False)
         )
         runs.begin(plans)
         yield runs.finish

@@ -30,12 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from adversaries.statistics.intervals import (
-    Interval,
-    LowerBound,
-    check_delta,
-    significance,
-)
+from adversaries.statistics.intervals import Interval, LowerBound, check_delta, significance
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 LOG_ODDS = 2.0 ** (np.arange(-10, 6) / 2)

@@ -93,10 +93,7 @@ class NoiseLimit:
         for row, ratio in enumerate(RATIOS):
             scale = ratio * std
             free = self._free(mean, ratio) if self._rounds else np.ones(())
-            logs = [
-                _log_e_values(x / scale, free),
-                _log_e_values((x - mean) / scale, np.ones(())),
-            ]
+            logs = [_log_e_values(x / scale, free), _log_e_values((x - mean) / scale, np.ones(()))]
             values = np.append(np.concatenate(logs), 0.0)
             largest = values.max()
             won = self._weights[row] * np.exp(values - largest)

@@ -42,11 +42,7 @@ class SeenTraining:
 
 
 def keep(
-    state: Path,
-    run: str,
-    values: Mapping[str, Scalar],
-    round: int,
-    model: npt.NDArray[np.float32],
+    state: Path, run: str, values: Mapping[str, Scalar], round: int, model: npt.NDArray[np.float32]
 ) -> None:
     """Keep the model that a client received in a round.
 

@@ -172,11 +172,7 @@ def connected(
     Raises InputError if too few clients answer in time, or a client has other data.
     """
     nodes, present, asked = connect(
-        grid,
-        clients.clients,
-        CONNECT_TIMEOUT,
-        registered_nodes(directory),
-        directory.log_event,
+        grid, clients.clients, CONNECT_TIMEOUT, registered_nodes(directory), directory.log_event
     )
     check_data(grid, nodes, digest, clients.timeout, directory.log_event)
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)

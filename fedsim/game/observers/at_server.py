@@ -130,10 +130,7 @@ class Oracle(Seat):
         )
 
 
-SEATS: Mapping[str, type[Seat]] = {
-    "participant": CuriousServer,
-    "oracle": Oracle,
-}
+SEATS: Mapping[str, type[Seat]] = {"participant": CuriousServer, "oracle": Oracle}
 """Adversaries at the server, by `audit.mode`."""
 
 

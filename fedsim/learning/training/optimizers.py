@@ -24,10 +24,7 @@ def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.
 def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
     # m/(sqrt(v) + epsilon) for the mean equals m/(sqrt(v) + n epsilon) for the sum.
     return torch.optim.Adam(
-        [step],
-        training.rate,
-        (training.beta1, training.beta2),
-        records * training.adam_epsilon,
+        [step], training.rate, (training.beta1, training.beta2), records * training.adam_epsilon
     )
 
 

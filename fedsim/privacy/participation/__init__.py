@@ -3,12 +3,7 @@
 from fedsim.privacy.participation.rule import Participation, Setting
 from fedsim.privacy.participation.rules import Full, HiddenClients, JoiningClients, SampledRecords
 
-RULES: tuple[type[Participation], ...] = (
-    Full,
-    SampledRecords,
-    HiddenClients,
-    JoiningClients,
-)
+RULES: tuple[type[Participation], ...] = (Full, SampledRecords, HiddenClients, JoiningClients)
 """All rules; the last one that applies to a setting decides."""
 
 

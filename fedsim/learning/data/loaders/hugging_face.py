@@ -43,13 +43,7 @@ def own(source: Source) -> Dataset:
         rows = [list(row) for row in zip(*texts, strict=True)]
         table_columns, dropped = table.columns_of(columns, rows, path)
         return table.encode(
-            source.name,
-            path,
-            table_columns,
-            source.label,
-            source.exclude,
-            dropped,
-            source.target,
+            source.name, path, table_columns, source.label, source.exclude, dropped, source.target
         )
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays, source.target)
