@@ -59,10 +59,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _placed(config: Config) -> Config:
-    """Return the experiment with its run directory, and with the server's own data paths.
-
-    The run config that all nodes receive has no paths; the prepared directory has the server's.
-    """
+    """Return the experiment with its run directory and the server's own data paths."""
     path = default_directory(config.run)
     if not config.data.root and (path / "config.toml").exists():
         own = RunDirectory.open(path).config.data
@@ -185,10 +182,7 @@ def _train(
 
 
 def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range], float | None]:
-    """Train the unfinished batches; return what `_train` returns.
-
-    It stops by the finished batches in order, so that a resumed run decides the same.
-    """
+    """Train the unfinished batches in order; return what `_train` returns."""
     config, directory, worlds = campaign.plan.config, campaign.directory, campaign.worlds
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []

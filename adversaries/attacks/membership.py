@@ -204,10 +204,7 @@ def _members(member_losses: Losses, inclusion: Losses | None) -> tuple[Floats, F
 
 
 def _threshold(losses: Floats, weights: Floats) -> Floats:
-    """Return the mean loss of the members, [T].
-
-    It is a distance from the smallest loss, so that rounding cannot separate equal losses.
-    """
+    """Return the mean loss of the members, [T], so that rounding separates no equal losses."""
     smallest = losses.min(axis=1, keepdims=True)
     distance = np.where(weights > 0, losses - smallest, 0.0)
     return smallest[:, 0] + np.average(distance, axis=1, weights=weights)

@@ -70,18 +70,12 @@ def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def _bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return 1 - error/B, the probability of answering "member", [N, n].
-
-    The error is 1 - p, with p the probability of the true label, so that B = 1.
-    """
+    """Return 1 - error/B, the probability of answering "member", with error 1 - p, B = 1."""
     return np.exp(-targets.losses)
 
 
 def _gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n].
-
-    The root mean square errors of members and of non-members come from shadow models.
-    """
+    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n]."""
     errors = -np.expm1(-targets.losses)
     inside, outside = (
         np.maximum(_mean_square(targets, shadows, world), 1e-24) for world in (True, False)
@@ -110,10 +104,7 @@ def _calibrated_loss(targets: Observations, shadows: Observations | None) -> Flo
 
 
 def _online(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n].
-
-    "in" and "out" are the record's normal laws over shadow models with and without it.
-    """
+    """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n]."""
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
 
@@ -123,10 +114,7 @@ def _online_fixed(targets: Observations, shadows: Observations | None) -> Floats
 
 
 def _offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return by how many standard deviations c is above its mean without the record, [N, n].
-
-    It orders records like Pr[N(out) < c].
-    """
+    """Return by how many standard deviations c is above its mean without the record."""
     return _deviation(targets, shadows, lambda law: law.variance)
 
 
@@ -145,10 +133,7 @@ def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def _rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `_rmia` with Pr from shadow models without the record only, [N, n].
-
-    Pr = (1 + a)/2 Pr_out + (1 - a)/2 for x and z, with a = `OFFLINE_SHARE`.
-    """
+    """Return `_rmia` with Pr = (1 + a)/2 Pr_out + (1 - a)/2, a = `OFFLINE_SHARE`, [N, n]."""
 
     def corrected(usual: Floats) -> Floats:
         return (1 + OFFLINE_SHARE) / 2 * usual + (1 - OFFLINE_SHARE) / 2

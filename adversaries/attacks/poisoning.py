@@ -45,10 +45,7 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
 
 
 def _off_the_rows(rows: Floats, towards: Floats) -> Floats:
-    """Return `least_direction` for fewer rows than features, without a d x d matrix.
-
-    Subtract from `towards` its part in the rows' span, twice because of rounding.
-    """
+    """Return `least_direction` for fewer rows than features: `towards` less its part in them."""
     _, values, vectors = np.linalg.svd(rows, full_matrices=False)
     basis = vectors[values**2 > NULL * values[0] ** 2]
     direction = towards

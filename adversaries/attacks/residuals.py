@@ -133,10 +133,7 @@ def _along(rows: Tensor, direction: Tensor) -> Tensor:
 
 
 def _shape(left: Tensor, basis: Tensor) -> Tensor:
-    """Return Geary's ratio of every row of [T, P], standardised; 0 for a zero row.
-
-    Reflections carry the basis' directions to axes of their own, so that the rest is independent.
-    """
+    """Return Geary's ratio of every row of [T, P], standardised; 0 for a zero row."""
     rows, directions = left, list(basis)
     for axis in range(len(directions)):
         mirror = directions[axis].clone()

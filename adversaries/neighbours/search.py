@@ -194,10 +194,7 @@ RADIX, PASSES = 18, 3
 
 
 def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
-    """Return the median of all distances, rounded, from a histogram in each pass through them.
-
-    A pass counts the next digit of the keys with the median's prefix (radix selection).
-    """
+    """Return the median of all rounded distances, by a radix selection over its digits."""
     ranks = [(count - 1) // 2, count // 2]
     prefixes = [0, 0]
     for shift in range(RADIX * (PASSES - 1), -1, -RADIX):

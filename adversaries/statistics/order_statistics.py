@@ -126,10 +126,7 @@ def order_bounds(included: Bools, scores: Floats, delta: float, confidence: floa
 
 
 def counted(canaries: int) -> tuple[int, int]:
-    """Return the number of guesses that count twice, and the number that count at all.
-
-    canaries: m, at least `FEWEST`.
-    """
+    """Return how many guesses count twice, and how many at all, of m >= `FEWEST` canaries."""
     return int(SUREST * canaries), int(SURE * canaries)
 
 

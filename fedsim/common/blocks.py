@@ -55,10 +55,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Keep glibc from returning every block's memory to the kernel, which would fault it in again.
-
-    Freeing one large allocation raises glibc's thresholds up to 32 MiB (mallopt(3)).
-    """
+    """Keep glibc from returning every block's memory, by one large allocation (mallopt(3))."""
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
 
 

@@ -34,10 +34,7 @@ def listing() -> dict[str, str]:
 
 
 def bundled(named: Path) -> Path:
-    """Return the file of a configuration: the named file, or else a bundled one.
-
-    named: a path, which wins if it exists, or "digits", "digits.toml" or "configs/digits.toml".
-    """
+    """Return the named file if it exists, else the bundled "NAME", "NAME.toml" or path."""
     if named.exists() or named.parent not in (Path(), Path("configs")):
         return named
     try:

@@ -32,20 +32,14 @@ def _repeatable() -> None:
 
 
 def threads(requested: int) -> int:
-    """Return the number of threads that share the trials of a batch.
-
-    requested: run.threads; 0: one thread for each core that this process may use.
-    """
+    """Return the number of threads for the trials of a batch; requested 0: one per core."""
     if hasattr(os, "sched_getaffinity"):  # the cores of this process, if the system has such limits
         return requested or len(os.sched_getaffinity(0))
     return requested or os.cpu_count() or 1
 
 
 def single_threaded_kernels() -> None:
-    """Make a kernel's sums independent of the machine.
-
-    PyTorch splits a sum over its threads, so its result depends on their number.
-    """
+    """Make a kernel's sums independent of the machine, and of its number of threads."""
     torch.set_num_threads(1)
 
 

@@ -75,10 +75,7 @@ MEASURABLE = 2**24
 
 
 def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:
-    """Return the footprint of a computation, measured on four small blocks.
-
-    On a GPU the blocks grow until the largest takes `MEASURABLE` bytes.
-    """
+    """Return a computation's footprint, by small blocks; on a GPU up to `MEASURABLE`."""
     run(1, 1)  # allocate what is kept
     side = SIDE
     while device.type != "cpu" and side < LARGEST_SIDE:

@@ -48,10 +48,7 @@ def any_whole(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield a file that replaces the named one, on disk, when the block ends without an error.
-
-    Raises InputError if the directory is a link, and OSError if it cannot be written.
-    """
+    """Yield a file that replaces the named one after the block. Raises InputError, OSError."""
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
         descriptor = _new(partial, place, mode)

@@ -53,10 +53,7 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 def generator(
     seed: int | None, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
-    """Return the generator of a random stream, with the path of `key`.
-
-    seed: None: a key from the operating system's entropy, which is not reproducible.
-    """
+    """Return the generator of a random stream; seed None: the system's entropy."""
     if seed is None:
         stream = secrets.randbits(128)
     else:

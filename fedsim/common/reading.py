@@ -111,10 +111,7 @@ def reason(error: BaseException) -> str:
 
 
 def opened(path: Path) -> BufferedReader:
-    """Return a file opened to read, which is neither a pipe nor a device.
-
-    Raises OSError, and ValueError for such a file: it may never end.
-    """
+    """Return an opened file, no pipe nor device. Raises OSError or ValueError."""
     # Without O_NONBLOCK, opening a pipe waits for its other end.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -149,10 +146,7 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raises FileNotFoundError if the file is missing, and InputError if it is no TOML.
-    """
+    """Return the tables of a TOML file. Raises FileNotFoundError or InputError."""
     try:
         return toml_of(content(path, MOST_TOML))
     except FileNotFoundError:

@@ -96,10 +96,7 @@ def refusing(directory: Path) -> Iterator[None]:
 
 
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
-    """Write report.json and report.html; return the page.
-
-    Raises InputError for a link, OSError, and ValueError for NaN or infinity.
-    """
+    """Write report.json and report.html; return the page. Raises InputError, OSError."""
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     private_files.write(directory / "report.json", f"{text}\n".encode())

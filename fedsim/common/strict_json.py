@@ -22,10 +22,7 @@ def report_json(value: Any) -> Any:
 
 
 def strict_json(value: Any) -> Any:
-    """Return nested data, NumPy scalars included, as strict JSON, with None for infinity.
-
-    Raises ArithmeticError for NaN, which is never a result.
-    """
+    """Return nested data as strict JSON, None for infinity. Raises ArithmeticError for NaN."""
     return _encoded(value, _finite)
 
 

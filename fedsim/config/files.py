@@ -36,10 +36,7 @@ def to_run_config(config: Config) -> dict[str, Scalar]:
 
 
 def declared() -> dict[str, dict[str, Scalar]]:
-    """Return the tables that an app's pyproject.toml declares: each key with its default.
-
-    What a rule chooses is declared as not set, since Flower fills in declared values.
-    """
+    """Return an app's declared tables, without values for what a rule chooses."""
     tables: dict[str, dict[str, Scalar]] = Config().model_dump(mode="json", by_alias=True)
     tables[TABLE] |= {TARGETS[0]: "", "delta": 0.0}
     tables["training"] |= {"optimizer": "", "schedule": ""}

@@ -165,11 +165,7 @@ def as_toml(value: Scalar) -> str:
 
 
 def require(rows: Iterable[tuple[str, Scalar, Scalar]], why: str) -> None:
-    """Raise InputError for the first setting that differs from what a study takes as given.
-
-    Args:
-        rows: key, value and needed value of each.
-    """
+    """Raise InputError for the first (key, value, needed value) of a study that differs."""
     for key, value, needed in rows:
         if value != needed:
             current = str(value).lower() if isinstance(value, bool) else value

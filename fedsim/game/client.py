@@ -30,10 +30,7 @@ def _canaries(knowledge: KnownRound, clients: Collection[int]) -> Tensor | None:
 
 
 def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
-    """Return a client's part of the sum of a round, its canaries included, float64 [T, P].
-
-    worlds: bool [T], only for the target client: False where a trial trains on D'.
-    """
+    """Return a client's part of a sum, float64 [T, P], in the target client's worlds [T]."""
     if knowledge.rules.scheme.privacy.unit == "client":
         from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
@@ -53,10 +50,7 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
 
 
 def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return the target's part of the sum under D and under D': float64 [T, P], twice.
-
-    It is 0 where it is public that the target's client does not join.
-    """
+    """Return the target's part of the sum under D and under D': float64 [T, P], twice."""
     game, scheme = knowledge.game, knowledge.rules.scheme
     if game.target_client not in scheme.participation.participants(game.round):
         nothing = torch.zeros_like(knowledge.parameters, dtype=torch.float64)
@@ -71,10 +65,7 @@ def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
 
 
 def common_part(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
-    """Return what some clients add to a sum in both worlds, float64 [T, P].
-
-    The target record is left out. The target client's other records, and canaries, are included.
-    """
+    """Return what some clients, without the target, add to a sum, float64 [T, P]."""
     federation, game = knowledge.federation, knowledge.game
     if knowledge.rules.scheme.privacy.unit == "client":
         from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
@@ -170,10 +161,7 @@ def candidate_sums(
     masks: Bools,
     replacement: int | None = None,
 ) -> Tensor:
-    """Return a client's sums of clipped gradients under every candidate, float64 [T, m, P].
-
-    masks: bool [m, n] from `candidate_masks`, or [m, n + 1] with a replacement.
-    """
+    """Return a client's clipped sums under every candidate's mask, float64 [T, m, P]."""
     records = federation.members(federation.owned_by(client))
     features, labels = _and_replacement(federation, *records, replacement)
     on_device = torch.from_numpy(masks).to(parameters.device)

@@ -62,10 +62,7 @@ class Federation:
         return self._tensors("held_out_records")
 
     def on_cpu(self) -> "Federation":
-        """Return the same federation with its model and records on the CPU.
-
-        There, server and clients, who must agree, compute the same.
-        """
+        """Return the federation on the CPU, where server and clients compute the same."""
         cpu = torch.device("cpu")
         return replace(self, model=copy.deepcopy(self.model).to(cpu), device=cpu)
 

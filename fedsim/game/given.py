@@ -104,10 +104,7 @@ def _title(function: Any) -> str:
 
 
 def _of_source(code: Any) -> str:
-    """Return a digest of code: of its source where Python has it, else a random one.
-
-    It is random without a source, or with enclosed values, which may differ.
-    """
+    """Return a digest of code's source; a random one without source, or for closures."""
     functions = [code, *vars(code).values()] if isinstance(code, type) else [code]
     codes = [each.__code__ for each in functions if inspect.isfunction(each)]
     enclosed = {name for each in codes for name in each.co_freevars} - {"__class__"}

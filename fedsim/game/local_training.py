@@ -164,10 +164,7 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
 
 
 def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return the target client's message under D and under D', float64 [T, P], twice.
-
-    A client whose data are replaced trains on as many records of the pool, in the same order.
-    """
+    """Return the target client's message under D and under D', float64 [T, P], twice."""
     federation, client, scheme = (
         knowledge.federation,
         knowledge.game.target_client,

@@ -59,10 +59,7 @@ def picture(features: Pixels) -> Pixels:
 
 
 def differences(split: Split, pair: Pair) -> Differences:
-    """Return where a record differs from its replacement, or from a typical record of D.
-
-    They are ordered by the difference of their scaled features; values are the original ones.
-    """
+    """Return where a record differs from its replacement or a typical one, by scaled features."""
     dataset = split.dataset
     members = split.members_records.features.reshape(len(split.members), -1)
     record, replacement = members[pair.record], pair.replacement

@@ -196,10 +196,7 @@ def _log_expm1(x: Floats) -> Floats:
 
 
 def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
-    """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), for ratios [n, 1] as [n, O].
-
-    As log(1 + E[exp(K(K-1) ratio) - 1]), whose terms are positive, nothing cancels.
-    """
+    """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), [n, O]; nothing cancels."""
     k = np.arange(2, orders.max() + 2)
     moments = np.empty((len(ratios), len(orders)))
     # The logarithms of the binomial probabilities of K, for each order.

@@ -74,10 +74,7 @@ class Noise:
 def simulate(
     mechanism: Mechanism[Data], draw: Draw[Data], seeds: Iterator[np.random.Generator]
 ) -> Floats:
-    """Return the results [m, d] of a mechanism for data drawn with each generator.
-
-    Raises InputError if results differ in length or have numbers that are not finite.
-    """
+    """Return results [m, d] for each generator's data. Raises InputError for unequal ones."""
     results = [check(mechanism(draw(coins), coins)) for coins in seeds]
     if len(lengths := sorted({len(each) for each in results})) > 1:
         raise InputError(

@@ -32,10 +32,7 @@ class Requirement:
 
 
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
-    """Require (epsilon, delta)-DP as certified by one of `accounting.ACCOUNTANTS`.
-
-    Raises InputError for a number out of range, or an unknown accountant.
-    """
+    """Require (epsilon, delta)-DP as certified by an accountant. Raises InputError."""
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
@@ -98,10 +95,7 @@ def success_at_most(risk: float, baseline: float) -> Requirement:
 
 
 def information_at_most(nats: float) -> Requirement:
-    """Require that all steps reveal at most this information about the world (PAC privacy).
-
-    Raises InputError unless 0 < nats < ln 2, the information in one bit.
-    """
+    """Require that all steps reveal at most these nats, in (0, ln 2); else InputError."""
     if not 0 < nats < math.log(2):
         raise InputError(
             f"the mutual information is {nats}, but a budget lies between 0 and ln 2 = 0.693 nats, "
@@ -179,10 +173,7 @@ def steps(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     multiple: int = 1,
 ) -> int:
-    """Return the most steps that satisfy the requirement, in multiples of a round's steps.
-
-    multiple: number of steps in a round, at least 1.
-    """
+    """Return the most steps that satisfy the requirement, in multiples of a round's steps."""
 
     def satisfied(rounds: int) -> bool:
         count = rounds * multiple
@@ -269,10 +260,7 @@ def compare(
     sampling_rate: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> Comparison:
-    """Return the noise for a bound on belief by the paper's accounting and by the exact one.
-
-    rho_beta: bound on the belief, in [0.5, 1).
-    """
+    """Return the noise for a bound on belief in [0.5, 1), by the paper and exactly."""
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
 
     def calibrated(name: str) -> Mechanism:

@@ -125,10 +125,7 @@ _SEES = {
 
 
 def epsilon_of_rho_beta(rho_beta: float) -> float:
-    """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)).
-
-    Raises InputError unless 0.5 <= rho_beta < 1. Source: Eq. 10.
-    """
+    """Return ln(rho_beta / (1 - rho_beta)) for rho_beta in [0.5, 1), Eq. 10; else InputError."""
     if not 0.5 <= rho_beta < 1:
         raise InputError(
             f"rho_beta is {rho_beta}, but a bound on belief lies between 0.5 (a coin) and 1 "
@@ -218,10 +215,7 @@ def yeom_bound(epsilon: float) -> float:
 
 
 def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> Bounds:
-    """Return the limits that theory sets an adversary against the mechanism at this delta.
-
-    Raises InputError for an unknown accountant, or one that does not cover the mechanism.
-    """
+    """Return the limits on an adversary. Raises InputError for an unsuitable accountant."""
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)
     return Bounds(

@@ -115,10 +115,7 @@ def is_coarse(mechanism: Mechanism) -> bool:
 
 @lru_cache(maxsize=16)
 def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
-    """Return the loss distributions of all steps: D against D', then D' against D.
-
-    Under replace both are equal, and only the first is returned. The mechanism must resolve.
-    """
+    """Return the losses of all steps: D against D', then D' against D unless it is equal."""
     kinds, width = _kinds(mechanism), interval(mechanism)
     directions: list[list[tuple[LossDistribution, int]]] = [[], []]
     for (z, q), count in kinds:
@@ -254,10 +251,7 @@ def _trim(masses: Array) -> Array:
 def _losses(
     forward: tuple[Array, float], reverse: tuple[Array, float], width: float
 ) -> LossDistribution:
-    """Return one step's loss distribution from the masses above zero of both directions.
-
-    The mass at a loss -l is e^-l times the other direction's mass at l, without subtraction.
-    """
+    """Return a step's losses; the mass at -l is e^-l times the other direction's at l."""
     (above, infinite), (other, _) = forward, reverse
     below = _trim(other * np.exp(-width * np.arange(1, len(other) + 1)))
     zero = max(0.0, 1 - infinite - above.sum() - below.sum())

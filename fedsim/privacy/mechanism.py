@@ -147,10 +147,7 @@ class Mechanism:
 
 
 def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
-    """Return at most `most` groups, one for each non-empty cell of a grid.
-
-    The grid is even in the logarithms, and finer along the one that varies more.
-    """
+    """Return at most `most` groups, one for each non-empty cell of an even log-log grid."""
     if len(groups) <= most:
         return groups
     logs = np.log([[group.noise_multiplier, group.sampling_rate] for group in groups])
@@ -220,10 +217,7 @@ def nominal_noise_multiplier(
     colluders: int = 0,
     joining_rate: float = 1.0,
 ) -> float:
-    """Return the nominal multiplier for an effective one; inverts `effective_noise_multiplier`.
-
-    Raises InputError for a number out of range, or where no noise protects from this vantage point.
-    """
+    """Return the nominal multiplier for an effective one, > 0 at this vantage; or InputError."""
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     if share == 0:

@@ -153,10 +153,7 @@ def success_bound(information: float, prior: float = 0.5) -> float:
 
 
 def advantage_bound(information: float) -> float:
-    """Return 2p - 1 for the success bound p at even odds: no average advantage is larger.
-
-    information: in nats, >= 0; else InputError.
-    """
+    """Return 2p - 1 for the success bound p at even odds, of information >= 0 in nats."""
     return 2 * _gain(information, 0.5)
 
 
@@ -235,10 +232,7 @@ def pair_information(
 
 
 def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
-    """Return a bound on the nats that all steps reveal: the sum of `pair_information`.
-
-    prior: the adversary's belief in D beforehand, in (0, 1); else InputError.
-    """
+    """Return a bound on the nats that all steps reveal: the sum of `pair_information`."""
     return math.fsum(
         step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)
         for step in mechanism.groups

@@ -39,11 +39,7 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Received:
-    """A message to a client's node, with the client's data.
-
-    Attributes:
-        whole: the same data with the records that the client holds back from every training.
-    """
+    """A message to a client's node. `whole` also has the records that the client holds back."""
 
     message: Message
     context: Context

@@ -69,10 +69,7 @@ class Answer:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Return an entry of the file.
-
-        Raises KeyError, TypeError or ValueError if a value is missing, unknown or not allowed.
-        """
+        """Return an entry of the file. Raises KeyError, TypeError or ValueError."""
         charged = values["charged"]
         return cls(
             **{
@@ -89,10 +86,7 @@ def read(folder: Path) -> list[Answer]:
 
 
 def epsilon(answers: Sequence[Answer], delta: float) -> float:
-    """Return the epsilon of some answers for any one record, by the accountant of the last answer.
-
-    Measures count too: a server may know in which other training a held-back record took part.
-    """
+    """Return the epsilon of some answers for any one record, their measures included."""
     measured = math.fsum(answer.measured for answer in answers)
     charged = [answer for answer in answers if answer.charged is not None]
     if not charged:

@@ -17,10 +17,7 @@ from fedsim.privacy import discrete_laplace
 
 
 def measures(message: Message, context: Context) -> Message:
-    """Return the noisy confusion matrix of the model in a message, int64 [c, c].
-
-    Each cell has discrete Laplace noise. Raises RefusedError if the owner or the plan forbids it.
-    """
+    """Return the confusion matrix of a model, int64 [c, c], with noise; or RefusedError."""
     received = prepared(message, context)
     config, classes = received.config, received.loaded.split.dataset.classes
     epsilon = config.federation.measures_epsilon

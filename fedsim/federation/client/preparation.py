@@ -23,10 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 def prepared(message: Message, context: Context) -> Received:
-    """Return the request with its experiment and the client's data, if the client's terms allow it.
-
-    Raises RefusedError if the node's owner did not agree, or the run does not plan the request.
-    """
+    """Return the request with experiment and data, unless the client's terms refuse it."""
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
     consent.check(
@@ -64,10 +61,7 @@ def known_to(config: Config, partition: int) -> Federation:
 
 
 def configured(context: Context) -> Config:
-    """Return the experiment, with the paths of this client's own files.
-
-    Raises RefusedError if a file may not be read, is missing, or has another schema than the run's.
-    """
+    """Return the experiment with this client's own files. Raises RefusedError without them."""
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)
     if protects:
@@ -91,10 +85,7 @@ def configured(context: Context) -> Config:
 
 
 def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:
-    """Raise RefusedError if a run would read a client's files without the client's own schema.
-
-    Without a public schema, what the reader takes from the files is an answer without noise.
-    """
+    """Raise RefusedError if a file would be read without the client's own public schema."""
     if data_name in data.BUNDLED:  # no file to read
         return
     if data_name != OWN:

@@ -65,10 +65,7 @@ def keep(
 
 
 def read(state: Path) -> list[SeenTraining]:
-    """Return the trainings whose models were kept.
-
-    Raises InputError if a configuration is damaged, or of another fedsim.
-    """
+    """Return the trainings whose models were kept. Raises InputError if one is damaged."""
     return [of(path.parent) for path in sorted((state / FOLDER).glob(f"*/{CONFIG}"))]
 
 

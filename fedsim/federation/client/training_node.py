@@ -160,10 +160,7 @@ def _encoded(
 
 
 def evaluate(message: Message, context: Context) -> Message:
-    """Receive the final model and the last aggregate, from which the adversary concludes.
-
-    A loss on its own records would be one more release, so the adversary uses public records only.
-    """
+    """Receive the final model and aggregate, from which the adversary alone concludes."""
     start = time.perf_counter()
     received = prepared(message, context)
     if received.request.role == Role.ADVERSARY:

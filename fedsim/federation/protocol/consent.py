@@ -96,10 +96,7 @@ class Terms:
 
 
 def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
-    """Return the terms in a node's config, by default the least; None: a simulated client.
-
-    Raises RefusedError if a value is invalid.
-    """
+    """Return the terms in a node's config; None: a simulated client. Raises RefusedError."""
     if not any(key in node_config for key in DEPLOYED):
         return None
     kinds = {kind.strip() for kind in str(node_config.get(KEY, "")).split(",") if kind.strip()}
@@ -158,10 +155,7 @@ def _number(node_config: Mapping[str, Scalar], name: str, default: float) -> flo
 def discreet(
     message: Message, context: Context, answer: Callable[[Message, Context], Message]
 ) -> Message:
-    """Return the answer to a message; a protecting client sends no error except refusals.
-
-    Any other text would be a release without noise, so it goes to the client's own log.
-    """
+    """Return the answer to a message; a protecting client sends no error but refusals."""
     registry.allow(str(context.node_config.get(CODE, "")).split(","))
     if not protects(context.node_config):
         return answer(message, context)

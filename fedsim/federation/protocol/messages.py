@@ -127,10 +127,7 @@ def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a Flower record by name. They are read-only.
-
-    Raises ValueError or TypeError if an array is not in NumPy's format.
-    """
+    """Return the arrays of a record by name, read-only. Raises ValueError or TypeError."""
     return {name: _decoded(array) for name, array in record.items()}
 
 

@@ -23,10 +23,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Remember arrays under a name. They replace earlier arrays of that name.
-
-    Raises OSError if it cannot be written, and InputError if the folder is a symbolic link.
-    """
+    """Remember arrays in place of a name's earlier ones. Raises OSError or InputError."""
     path = _path(context, name)
     if path is None:
         context.state[name] = messages.array_record(**arrays)

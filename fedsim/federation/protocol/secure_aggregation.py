@@ -162,10 +162,7 @@ class SecureSum:
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
-        """Return the sum of the masked replies, modulo 2^32.
-
-        Raises SecureAggregationError if too few clients answer, or shares contradict the messages.
-        """
+        """Return the sum of the masked replies, modulo 2^32; or SecureAggregationError."""
         # A node that exchanged keys but sent no sum is missing. The other sums contain its masks.
         active, dead = set(replies), self.sharing - set(replies)
         total = sum(
@@ -301,10 +298,7 @@ def _last_asked(context: Context) -> tuple[int, int]:
 
 
 def _check_once(participation: Participation, request: Request, context: Context) -> None:
-    """Raise SecureAggregationError for a second request for the sum of a round.
-
-    The difference of two sums over different clients would be a single client's message.
-    """
+    """Raise SecureAggregationError for a second sum of a round: the difference is a message."""
     asked = (request.first_trial, request.round)  # both only ever grow within a run
     if asked <= _last_asked(context):
         raise SecureAggregationError(
@@ -354,10 +348,7 @@ def _check_setup(participation: Participation, rounds: int, configs: ConfigRecor
 def _check_unmask(
     participation: Participation, configs: ConfigRecord, own: int, round: int
 ) -> None:
-    """Raise SecureAggregationError for a request that would unmask a single client.
-
-    The shares of a client's own mask and of its key together reveal its message.
-    """
+    """Raise SecureAggregationError for a request that would unmask a single client."""
     active, dead = (
         list(configs.get(name, []))  # type: ignore[arg-type]
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)

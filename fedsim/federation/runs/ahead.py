@@ -11,11 +11,7 @@ from fedsim.privacy.releases import Rounds
 
 @dataclass(frozen=True)
 class Ahead:
-    """Trainings that are still to run, beside the rounds that every client has spent.
-
-    Attributes:
-        courses: each client's remaining rounds, None where it does not join; empty: all are alike.
-    """
+    """Trainings still to run, by client and round (None: not joined), beside what is spent."""
 
     trainings: int
     spent: Sequence[Counts]

@@ -93,17 +93,11 @@ class Attempt:
         return self._everything or self._training
 
     def charge(self, round: int, participants: Iterable[int]) -> None:
-        """Enter a round before anything of it leaves.
-
-        Raises BudgetExceededError, with nothing entered, if privacy.stop-at does not allow it.
-        """
+        """Enter a round before it leaves. Raises BudgetExceededError, with nothing entered."""
         self._enter(self._asked(round, tuple(sorted(participants))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter the actual noise of a round, by the clients that answered, if some may be missing.
-
-        Raises OtherClientsError, with nothing entered, if the same noise hid other clients before.
-        """
+        """Enter the actual noise of a round. Raises OtherClientsError, with nothing entered."""
         if not self._provisional:
             return
         answered = tuple(sorted(present))
@@ -163,11 +157,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Course:
-    """An account, with every client's rounds at the end of the attempt.
-
-    Attributes:
-        epsilons: cached epsilons by history, since few histories change in a round.
-    """
+    """An account, with every client's rounds at the end of the attempt."""
 
     scheme: Scheme
     account: Account

@@ -45,11 +45,7 @@ def rounds_of(directory: RunDirectory, batch: int) -> int:
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of a run, with their marks.
-
-    Attributes:
-        directory: None for a run that has not begun, which has no marks.
-    """
+    """The batches of a run, with their marks; without a directory it has not begun."""
 
     config: Config
     directory: RunDirectory | None = None
@@ -85,10 +81,7 @@ class Batches:
         self._check(file, mark, range(trials), self._transcript, f"{file} is of a run")
 
     def ranges(self) -> list[range]:
-        """Return the trials of every batch, in order. Finished batches keep their size.
-
-        Raises InputError if a finished batch is damaged, or of another experiment.
-        """
+        """Return the trials of every batch; a finished one keeps its size. Raises InputError."""
         ranges, first, directory = [], 0, self.directory
         while first < self.config.trials.count:
             size = self.config.trials.batch

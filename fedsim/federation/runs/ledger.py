@@ -94,10 +94,7 @@ def verified(directory: RunDirectory) -> list[Row]:
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return the number of rounds of each batch in events.jsonl, over all attempts.
-
-    Raises InputError if events.jsonl is damaged beyond a last line that a kill tore.
-    """
+    """Return the rounds of each batch in events.jsonl, over all attempts; or InputError."""
     rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
     return Counter(event["trials"][0] for event in rounds if "trials" in event)
 

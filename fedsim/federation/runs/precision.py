@@ -32,10 +32,7 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
 
 
 def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Design:
-    """Return the design of a campaign that ends, or is analysed, after a number of trials.
-
-    Raises InputError if the trials stop early, and no interim analysis was planned at the number.
-    """
+    """Return the design of a campaign that ends, or is analysed, after a number of trials."""
     planned = interim_analyses(trials_config, confidence) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
@@ -83,10 +80,7 @@ def look(
 
 
 def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
-    """Return rho_alpha and rho_beta, the limits of theory at the configured vantage.
-
-    They are for all planned rounds. The result is empty under PAC noise, which has another bound.
-    """
+    """Return rho_alpha and rho_beta of all planned rounds; empty under PAC noise."""
     if scheme.privacy.noise.mechanism.by_candidate:
         return {}
     mechanism = privacy.mechanism(scheme, noise_multiplier)

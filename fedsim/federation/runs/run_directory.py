@@ -54,10 +54,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config: Config) -> "RunDirectory":
-        """Return a run's directory, created with its configuration if it is missing.
-
-        Raises InputError if it holds another run, or cannot be written.
-        """
+        """Return a run's directory, created if missing. Raises InputError for another run."""
         directory = cls(path.absolute())
         try:
             if check(path, config):
@@ -146,10 +143,7 @@ class RunDirectory:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
 
     def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
-        """Return named arrays. Raises InputError if the file is missing or damaged.
-
-        only: names of arrays to read, if they exist; None: all.
-        """
+        """Return named arrays, `only` some if not None. Raises InputError for damage."""
         with self.reading(name):
             return reading.arrays(self.path / name, only)
 

@@ -50,10 +50,7 @@ def describe(
 
 
 def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Releases | None:
-    """Return the releases of all trainings of a run together, for the worst client.
-
-    Returns: the releases of a guarantee; None with noise from the seed, which has no guarantee.
-    """
+    """Return the releases of all trainings for the worst client; None: there is no guarantee."""
     if not adds_up(scheme.privacy.noise_source):
         return None
     if not rows:

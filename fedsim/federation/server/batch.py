@@ -25,11 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of trials: the values that all its rounds share.
-
-    Attributes:
-        worlds: whether each trial trains on D, bool [T].
-    """
+    """A batch of trials: the values that all its rounds share."""
 
     config: Config
     challenge: Challenge
@@ -124,11 +120,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Received:
-    """The valid replies of a round that have a sum.
-
-    Attributes:
-        replies: by partition, sorted, so that every runtime sums in the same order.
-    """
+    """The valid replies of a round that have a sum, sorted by partition in every runtime."""
 
     replies: dict[int, Message]
 

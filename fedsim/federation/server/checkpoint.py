@@ -48,10 +48,7 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def read(directory: RunDirectory) -> Checkpoint | None:
-    """Return the state from which a training continues; None: from the beginning.
-
-    Raises InputError if the file is damaged, or of another run.
-    """
+    """Return the state to continue from; None: from the beginning. Raises InputError."""
     if not directory.has(FILE):
         return None
     arrays = directory.read_arrays(FILE)

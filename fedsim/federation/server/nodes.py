@@ -44,10 +44,7 @@ MOST_UNANSWERED = 8
 
 
 class Auditors:
-    """The auditors of a run.
-
-    asked: nodes that have not identified themselves yet, by message.
-    """
+    """The auditors of a run, and the nodes that were asked who they are, by message."""
 
     def __init__(
         self,
@@ -253,10 +250,7 @@ class _Roll:
         self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
 
     def enter(self, node: int, partition: int) -> None:
-        """Accept the claim of a node, or record it as unknown.
-
-        Raises InputError for a partition that does not exist, is another node's, or claimed twice.
-        """
+        """Accept the claim of a node, or record it as unknown. Raises InputError."""
         if partition == messages.AUDITOR:
             self.auditors.append(node)
             return

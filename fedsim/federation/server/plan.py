@@ -34,12 +34,7 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions before the first round of a run.
-
-    Attributes:
-        noise_multiplier: standard deviation of the noise, divided by the sensitivity; 0 under PAC
-            noise.
-    """
+    """The decisions before the first round of a run; the noise multiplier is 0 for PAC noise."""
 
     config: Config
     noise_multiplier: float
@@ -92,10 +87,7 @@ class Plan:
 
 
 def prepare(config: Config, processes: int = 1) -> Plan:
-    """Return the plan of an experiment, which writes nothing. Batches that exist keep their size.
-
-    Raises InputError for an impossible experiment.
-    """
+    """Return the plan of an experiment. It writes nothing. Raises InputError if impossible."""
     check(config)
     path = Path(config.run.out)
     if (path / "config.toml").is_file():
@@ -108,10 +100,7 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
 
 def preflight(config: Config) -> Plan:
-    """Return the plan of a checked experiment whose batches fit in memory.
-
-    Raises InputError if the noise, the budget or the report is impossible.
-    """
+    """Return the plan of a checked experiment that fits in memory. Raises InputError."""
     nominal = privacy.noise_multiplier(config.scheme)
     made = Plan(config, nominal, config.training.rounds, tuple(Batches(config).ranges()))
     check_rounding(config.scheme, nominal, models.size(made.federation().model))
@@ -143,10 +132,7 @@ def check(config: Config) -> None:
 def _check_aggregation(
     participation: Participation, federation: FederationConfig, rounds: int
 ) -> None:
-    """Raise InputError where a round has too few clients for secure aggregation to hide one.
-
-    A server could ask half of them for keys and the others for seeds, and so unmask a client.
-    """
+    """Raise InputError where a server could split the clients, and so unmask one of them."""
     if not participation.varying or federation.secure_aggregation != "secagg+":
         return
     needed = max(2, 2 * federation.tolerated_dropouts + 1)
@@ -176,10 +162,7 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
 
 
 def fit_batch(config: Config, processes: int = 1) -> Config:
-    """Return the experiment with as many trials in a batch as fit in half of the memory.
-
-    Raises InputError if one trial does not fit, or one pair where trials come in pairs.
-    """
+    """Return the experiment with as many trials in a batch as fit in half of the memory."""
     dataset = distribution.dataset(config.data, config.model.weights)
     model = models.structural_model(
         partial(federation.build_model, config.game, dataset), config.run.seed

@@ -64,10 +64,7 @@ class PollingGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages, and return the replies that arrive within a timeout, in seconds.
-
-        An error stands for a message whose node is gone.
-        """
+        """Send messages; return replies within seconds, or errors where the node is gone."""
         sent = list(messages)
         # None for a message that Flower could not take.
         ids: list[str | None] = list(self._grid.push_messages(sent))

@@ -59,10 +59,7 @@ class DPSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages to the clients of a round: the model, and the previous aggregate.
-
-        The round is charged first. Raises BudgetExceededError if it would exceed privacy.stop-at.
-        """
+        """Charge a round and return its messages. Raises BudgetExceededError for too dear a one."""
         number = self.done + server_round
         if self.attempt is not None:
             self.attempt.charge(number, self.batch.config.participation.charged(number))
@@ -74,10 +71,7 @@ class DPSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Release r = the sum of the clients' messages and the server's noise; step with r / n.
-
-        Raises ClientFailedError if a client is missing that may not be, or its sum is false.
-        """
+        """Release r = sum of messages and noise; step with r / n. Raises ClientFailedError."""
         assert self._round is not None
         begun = self._round
         failed = () if self._secure is None else self._secure.failed.values()

@@ -130,10 +130,7 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
 
 
 def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> ObservedRound:
-    """Return the round of a record; the inverse of `packed_round`.
-
-    Raises ValueError for an invalid value; other errors of `reading.DAMAGE` for a missing one.
-    """
+    """Return the round of a record. Raises ValueError, or other errors of `reading.DAMAGE`."""
 
     def taken(places: Mapping[str, Any]) -> Arrays:
         positions = {name: whole_of(place) for name, place in places.items()}

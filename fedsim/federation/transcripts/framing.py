@@ -33,11 +33,7 @@ LARGEST_RECORD = 2**36
 
 @dataclass(frozen=True)
 class Record:
-    """A record with a valid checksum.
-
-    Attributes:
-        payload: text and arrays, packed; empty where it was not read.
-    """
+    """A record with a valid checksum; its payload is empty where it was not read."""
 
     kind: bytes
     payload: memoryview

@@ -63,10 +63,7 @@ def read(path: Path) -> Transcript:
 def follow(
     path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[ObservedRound]:
-    """Yield the rounds of a growing transcript, each as soon as it is whole.
-
-    It ends with the end record; or when `stop` returns True and no whole round is left.
-    """
+    """Yield the whole rounds of a growing transcript, to its end or until `stop` is True."""
     if not wait_for_header(path, interval=interval, stop=stop):
         return
     with Reader(path) as reader:

@@ -54,11 +54,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply of one node.
-
-    Attributes:
-        num_examples: number of examples of that model; None: not sent.
-    """
+    """The reply of one node: its model, its number of examples or None, and its metrics."""
 
     arrays: Arrays
     num_examples: float | None = None

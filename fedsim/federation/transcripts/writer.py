@@ -72,10 +72,7 @@ class Writer:
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
-        """Write the end record, and close the file.
-
-        resumable: whether another writer may continue, as the run ended and not the recording.
-        """
+        """Write the end record, behind which a resumable transcript may continue; close."""
         self._append(END, {"incomplete": incomplete, "resumable": resumable}, [])
         self.close()
 

@@ -181,10 +181,7 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
 
 
 def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
-    """Raise InputError unless rounding leaks a negligible delta.
-
-    epsilon: at delta, of all rounds, at the vantage where it is largest.
-    """
+    """Raise InputError unless rounding leaks a negligible delta, at epsilon of all rounds."""
     tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
     if leaked > math.log(NEGLIGIBLE * delta):

@@ -97,10 +97,7 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
 
 
 def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> Releases:
-    """Return all rounds that the configuration plans, of the worst-off client towards a vantage.
-
-    Without clipping there is no sensitivity, and the multiplier is 0.
-    """
+    """Return all planned rounds of the worst-off client towards a vantage."""
     first, *others = histories(scheme.participation, scheme.training.rounds)
     described = _releases(scheme, nominal, first)
     if not (others and nominal and scheme.training.clipping):

@@ -8,10 +8,7 @@ EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 
 def measured(primary: Vantage, vantages: str) -> tuple[Vantage, ...]:
-    """Return the vantages whose beliefs are computed, the configured one first.
-
-    primary: the configured vantage. vantages: "configured" or "all".
-    """
+    """Return the vantages whose beliefs are computed, "configured" or "all", primary first."""
     if vantages == "configured":
         return (primary,)
     return (primary, *(vantage for vantage in Vantage if vantage is not primary))

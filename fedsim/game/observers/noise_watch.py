@@ -25,10 +25,7 @@ TELLING = 1.2
 
 
 class NoiseWatch:
-    """The noise of every series of releases of one training.
-
-    clients: number of clients whose messages may be observed beside the sums, from 0 on.
-    """
+    """The noise of every series of releases of one training: sums, and clients' messages."""
 
     def __init__(self, clients: int = 0) -> None:
         names = [SUM, *map(_of_client, range(clients))]
@@ -103,10 +100,7 @@ def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
 
 
 def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int) -> bool:
-    """Return whether the noise of a run can be judged without its records.
-
-    This needs a single training, and noise that is added last: later local steps depend on it.
-    """
+    """Return whether noise can be judged: of a single training, and added last."""
     plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
     return trial_count == 1 and training.local_steps == 1 and training.clipping and plain
 

@@ -126,10 +126,7 @@ def _batch(unit: str, game: RoundGame, taking_part: Tensor | None) -> Tensor | N
 
 
 def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return what the target client would send without noise under D and D': float64 [T, P], twice.
-
-    They are sums over the local steps, with the coins, and weight q for the target's unknown one.
-    """
+    """Return the target client's sum without noise under D and D', float64 [T, P], twice."""
     federation, game, parameters = knowledge.federation, knowledge.game, knowledge.parameters
     record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, along the axis of the trials.
@@ -154,10 +151,7 @@ def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
 
 
 def _replay(knowledge: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
-    """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'.
-
-    The effect of a local step's noise on later gradients is left out: an attack, no posterior.
-    """
+    """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'."""
     scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
     steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
     present, absent = replay_target(knowledge)

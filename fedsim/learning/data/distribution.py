@@ -232,10 +232,7 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
 
 
 def cautions(dataset: Dataset) -> list[str]:
-    """Return sentences about omitted rows, and about columns that look like identifiers.
-
-    They are text with many categories, or whole numbers that differ in every record.
-    """
+    """Return sentences about omitted rows, and about columns that look like identifiers."""
     sentences = []
     if dataset.dropped:
         whole = len(dataset.train)

@@ -43,11 +43,7 @@ class Raw:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A client's records after the schema was applied.
-
-    Attributes:
-        ignored: the columns that the schema does not mention.
-    """
+    """A client's records after the schema was applied, and the columns that it ignored."""
 
     records: Records
     problems: tuple[Problem, ...]
@@ -143,10 +139,7 @@ def columns(path: str) -> dict[str, list[str]]:
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
-    """Return the records of some clients followed by the public ones.
-
-    public: path of public records, which no client trains on; "" for none.
-    """
+    """Return the records of some clients followed by the public ones, "" for none."""
     schema = schemas.parse(text)
     parts = [_cached(path, text, directory) for path in (*paths, public) if path]
     empty = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))

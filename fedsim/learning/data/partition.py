@@ -46,10 +46,7 @@ def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray
 
 
 def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Give all records with one value of the key to one client, with balanced numbers of records.
-
-    Each value in random order goes to the first client with the fewest records so far.
-    """
+    """Give each value's records in random order to the first client with the fewest so far."""
     if division.keys is None:
         raise InputError(
             "federation.partition is 'key', but no column is named; set federation.partition-key"

@@ -18,10 +18,7 @@ EXTRA = installation.command("text")
 
 
 def settings(directory: str) -> dict[str, Any]:
-    """Return the settings in a Hugging Face directory's config.json.
-
-    Raises InputError if the file is missing, or does not name the padding token.
-    """
+    """Return the settings of a Hugging Face directory, with its padding token; or InputError."""
     path = Path(directory) / CONFIG
     try:
         config = json.loads(reading.content(path, reading.MOST_JSON))

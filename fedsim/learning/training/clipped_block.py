@@ -114,10 +114,7 @@ def clipped_sums(
     *,
     exact: bool = False,
 ) -> Tensor:
-    """Return one block of the clipped sums of m selections, masks [m, n], as [t, m, P].
-
-    Raises FloatingPointError if a gradient is not finite.
-    """
+    """Return a block's clipped sums of m selections, [t, m, P], for masks [m, n]."""
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     gradients, scale = clipped(gradients, clipping_norm, exact)
@@ -134,10 +131,7 @@ def clipped_gradients(
     features: Tensor,
     labels: Tensor,
 ) -> Tensor:
-    """Return the clipped gradient of every record of one block, float64 [t, n, P].
-
-    Raises FloatingPointError if a gradient is not finite.
-    """
+    """Return a block's clipped gradients, float64 [t, n, P]. Raises FloatingPointError."""
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     each = formed(gradients).double()
@@ -188,10 +182,7 @@ def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
 
 
 def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
-    """Return min(1, C (1 - MARGIN)/|g|), float64, for norms |g|.
-
-    No gradient times its factor is longer than C. Raises FloatingPointError for an infinite norm.
-    """
+    """Return min(1, C (1 - MARGIN)/|g|), float64, for finite norms; or FloatingPointError."""
     _check_finite(norms)
     return (clipping_norm * (1 - MARGIN) / norms).clamp(max=1.0)
 

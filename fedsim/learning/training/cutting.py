@@ -18,11 +18,7 @@ blocks; and from which cutting records pays, where there are too few trials."""
 
 @dataclass(frozen=True)
 class Cut:
-    """Number of trials and records in a block.
-
-    Attributes:
-        bytes: peak working memory of all threads' blocks, and of the sums that wait to be added.
-    """
+    """Trials and records of a block, and the peak memory of all threads' blocks and sums."""
 
     trials: int
     records: int

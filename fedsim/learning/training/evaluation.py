@@ -34,10 +34,7 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses and scores of T models on the same records, by the models' task.
-
-    Returns: float64 [T, n] and float32 [T, n].
-    """
+    """Return losses, float64 [T, n], and scores, float32 [T, n], of T models by their task."""
     shape = (len(parameters), len(labels))
     losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
     scores = torch.empty(shape, dtype=torch.float32, device=parameters.device)

@@ -22,10 +22,7 @@ from fedsim.learning.training.tasks import task_of
 
 @dataclass(frozen=True)
 class _Layer:
-    """A parametrised layer with its rule, and the module for the rule.
-
-    names: the layer's trained parameters in the model, which tied layers share. frozen: the others.
-    """
+    """A parametrised layer, its rule, the names of its trained parameters, and frozen ones."""
 
     module: nn.Module
     rule: Rule

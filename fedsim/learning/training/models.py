@@ -311,10 +311,7 @@ def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
-    """Raise InputError if a layer mixes the records of a batch, so that none has its own gradient.
-
-    model: the network to check.
-    """
+    """Raise InputError if a layer mixes a batch's records, without a gradient of each."""
     for name, layer in model.named_modules():
         if _mixes_records(layer):
             raise InputError(
@@ -325,10 +322,7 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 
 
 def refuse_random_layers(model: nn.Module) -> None:
-    """Raise InputError if a layer draws random numbers: clients and adversary would differ.
-
-    model: the network to check.
-    """
+    """Raise InputError if a layer draws random numbers: clients and adversary would differ."""
     for name, layer in model.named_modules():
         # torchvision's stochastic depth is recognised by name, because its import is slow.
         draws = isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"

@@ -57,11 +57,7 @@ class Numbers(Answers):
 
 @dataclass(frozen=True)
 class Predictions(Answers):
-    """A classifier's predictions for N records.
-
-    Attributes:
-        probabilities: of each class, float64 [N, classes].
-    """
+    """A classifier's predictions for N records, with probabilities float64 [N, classes]."""
 
     classes: tuple[str, ...]
     predicted: tuple[str, ...]
@@ -120,10 +116,7 @@ def html_of(table: list[Row]) -> str:
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the most likely class of each record, int64 [N], and the probabilities.
-
-    logits: [N, c]; a single logit (c = 1) is the log-odds of class 1.
-    """
+    """Return the likeliest class, int64 [N], and probabilities, for logits [N, c], c >= 1."""
     logits = logits.double()
     if logits.shape[1] == 1:  # log-odds of the second class against the first
         logits = torch.cat([torch.zeros_like(logits), logits], dim=1)

@@ -82,10 +82,7 @@ def check(path: str, sha256: str) -> str:
 
 
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
-    """Copy a file's values into a network, except a classifier of another size.
-
-    Raises InputError if other names or shapes differ from the network's state_dict.
-    """
+    """Copy values into a network, but a classifier's of another size. Raises InputError."""
     own = model.state_dict()
     values = {name: value for name, value in values.items() if not name.endswith(COUNTER)}
     # The classifier: the parameters of the last layer that has any.

@@ -178,10 +178,7 @@ class Classification(Task):
 
 
 class NextToken(Task):
-    """The next token of a text: the network's outputs are a text's mean loss and score.
-
-    It reads the targets from its input (`hugging_face`); means weight texts by predicted tokens.
-    """
+    """The next token of a text, which is read from the input; means weight by tokens."""
 
     name = "next-token"
 
@@ -258,10 +255,7 @@ def _targets(model: nn.Module, features: Tensor) -> Tensor:
 
 
 class Regression(Task):
-    """A number for each record, by its squared error.
-
-    Its output is -SPAN / 2 at the start of the range, and SPAN / 2 at its end; others are clipped.
-    """
+    """A number for each record, by its squared error; the range is -SPAN / 2 to SPAN / 2."""
 
     name = "regression"
 

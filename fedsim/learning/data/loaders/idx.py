@@ -53,10 +53,7 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 
 
 def own(source: Source) -> Dataset:
-    """Return images [1, H, W] in [0, 1] from the user's IDX files; the test files may be missing.
-
-    Raises InputError if a file is missing or damaged, or files do not belong together.
-    """
+    """Return images [1, H, W] in [0, 1] from IDX files, test files if any; or InputError."""
     places = (".", "raw")
     paths = originals.find(source, TRAIN, places)
     if originals.present(source, TEST[:1], places):

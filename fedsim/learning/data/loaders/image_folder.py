@@ -25,10 +25,7 @@ GREY = ("1", "L", "LA")
 
 
 def own(source: Source) -> Dataset:
-    """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
-
-    The column "file" has each picture's path. Raises InputError as `pictures`.
-    """
+    """Return images [C, H, W] in [0, 1], C = 1 if all are grey, with their paths as "file"."""
     root = source.path
     pixels, labels, names = pictures(root, source.image_size)
     numbers, classes = class_numbers(np.asarray(labels), root, "subfolder")
@@ -83,10 +80,7 @@ def pictures(
 
 @contextmanager
 def opened(file: BinaryIO) -> "Iterator[Image.Image]":
-    """Open a picture without decoding it.
-
-    Raises OSError or ValueError if it is damaged, or too large for the memory.
-    """
+    """Open a picture without decoding it. Raises OSError or ValueError."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  (only pictures need it)
 
     with warnings.catch_warnings():

@@ -98,10 +98,7 @@ def read(path: Path) -> bytes:
 def check(
     content: bytes, path: Path, title: str, expected: str, own: str, algorithm: str = "sha256"
 ) -> None:
-    """Raise InputError unless a file's digest shows that it is the original.
-
-    algorithm: of the digest. Some authors publish MD5, which detects damage but not forgery.
-    """
+    """Raise InputError unless a file has the digest of the original, even if it is MD5."""
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
         raise InputError(

@@ -33,10 +33,7 @@ MOST_WHOLE = 2**53
 
 
 def rows(text: str, path: Path) -> list[list[str]]:
-    """Return the rows of comma-separated text, stripped and without blank rows.
-
-    Raises InputError if rows differ in length, or a value is too long for a table.
-    """
+    """Return the rows of comma-separated text, without blank ones; or InputError."""
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     table: list[list[str]] = []
     widest = 0
@@ -69,10 +66,7 @@ def rows(text: str, path: Path) -> list[list[str]]:
 def columns_of(
     names: Iterable[str], rows: list[list[str]], path: Path
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """Return the columns of text [N] by name, and the number of rows with missing values.
-
-    Those rows are left out. Raises InputError if every row has one.
-    """
+    """Return columns [N] by name, and the number of incomplete rows left out; or InputError."""
     whole = [row for row in rows if not any(value.lower() in MISSING for value in row)]
     if not whole:
         raise InputError(f"every row of '{path}' has a missing value; give complete rows")
@@ -84,10 +78,7 @@ def columns_of(
 
 
 def typed(values: Iterable[str]) -> npt.NDArray[Any]:
-    """Return a column [N] as int64 if all its values are whole numbers, as float64, or as text.
-
-    Beyond 2^53 it stays text, since different names could become the same number.
-    """
+    """Return a column [N] as int64 up to 2^53, as float64, or as text."""
     text = np.asarray(list(values), dtype=np.str_)
     different = set(text.tolist())
     whole = [match[1] for value in different if (match := WHOLE.fullmatch(value))]
