@@ -1,8 +1,7 @@
 """Plug-ins: extensions that other packages bring, by entry points of `GROUPS`.
 
-A configuration names one as "plugin:NAME". The name stands for the code "package.module:name" that
-the package's metadata gives, and `registry` imports that code only if the machine's owner allowed
-it by this name. Nothing here imports a package: its metadata is read.
+A configuration names one as "plugin:NAME", which stands for code of the package's metadata.
+`registry` imports that code only if the machine's owner allowed it by this name.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """Registries: extensions by the name that a user writes.
 
-A registry is a dictionary from names to functions: a new dataset, model, partition, dissimilarity,
-accountant or attack is one function and one entry. A user's own code has a name of the form
+A registry is a dictionary from names to functions. A user's own code has a name of the form
 "package.module:name" instead, and a plug-in of an installed package "plugin:NAME" (`plugins`). The
 machine's owner must have allowed both.
 """
@@ -34,8 +33,7 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
         name: what the user wrote.
         key: the option or key with the name, for the error, and for the kind of a plug-in.
 
-    Raises InputError for an unknown name, with the nearest one or all of them, or for code that
-    this machine does not allow, or that cannot be imported.
+    Raises InputError for an unknown name, or code that is not allowed or cannot be imported.
     """
     if name in registry:
         return registry[name]

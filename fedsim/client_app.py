@@ -1,7 +1,6 @@
 """The Flower ClientApp of a node: a client's, or an auditor's.
 
-Flower may start a process for each message, on cores that others use too. An auditor's node
-computes nothing, so computations are imported only where a client's node needs them.
+Flower may start a process for each message, so computations are imported where they are needed.
 """
 
 import math

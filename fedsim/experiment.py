@@ -1,8 +1,4 @@
-"""The execution of one experiment: its checks, then its federation.
-
-The command line and the Python API share it. It imports Flower and torch only when a run needs
-them.
-"""
+"""The execution of one experiment: its checks, then its federation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -74,9 +70,7 @@ def several(
     pool = LocalPool(workers, pinned=True)
     try:
         runs = WholeRuns(
-            pool,
-            _in_worker,
-            lambda text: console.print(text, highlight=False, markup=False),
+            pool, _in_worker, lambda text: console.print(text, highlight=False, markup=False)
         )
         runs.begin(plans)
         yield runs.finish
@@ -116,8 +110,6 @@ def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan
 
 def with_absolute_paths(config: Config) -> Config:
     """Return the configuration with absolute paths, and with the digest of model.weights.
-
-    Flower's processes have other working directories, and nodes on other machines other copies.
 
     Raises:
         InputError: the file of model.weights is missing.

@@ -59,11 +59,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _placed(config: Config) -> Config:
-    """Return the experiment with its run directory, and with the server's own data paths.
-
-    The server of a deployment takes its data paths from the configuration in the prepared
-    directory, since the run config that all nodes receive has no paths.
-    """
+    """Return the experiment with its run directory and the server's own data paths."""
     path = default_directory(config.run)
     if not config.data.root and (path / "config.toml").exists():
         own = RunDirectory.open(path).config.data
@@ -163,13 +159,12 @@ def _train(
     """Train the unfinished batches, until all are finished or the advantage is precise enough.
 
     start: the beginning of the run, on `time.perf_counter`.
-    Returns: the trials of all finished batches; and half the length of the advantage's interval if
-    it ended the run.
+    Returns: the trials of all finished batches; and half the length of the interval that ended it.
     """
     config, chosen = plan.config, plan.challenge()
     book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, auditors = connected(grid, config, directory)
+    nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     worlds = challenge.worlds(
         config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
     )
@@ -187,11 +182,7 @@ def _train(
 
 
 def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range], float | None]:
-    """Train the unfinished batches; return what `_train` returns.
-
-    The decision to stop is a function of the finished batches in order, so that a resumed run
-    decides the same.
-    """
+    """Train the unfinished batches in order; return what `_train` returns."""
     config, directory, worlds = campaign.plan.config, campaign.directory, campaign.worlds
     finished: list[range] = []
     odds: list[npt.NDArray[np.float64]] = []
@@ -221,10 +212,7 @@ def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range
 
 
 def _findings(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
-    """Return the findings of a finished batch. Raises InputError if it is damaged.
-
-    worlds: the batch's worlds by the seed.
-    """
+    """Return the findings of a finished batch. Raises InputError if it is damaged."""
     file = directory.batch_file(first)
     findings = directory.read_arrays(file)
     with directory.reading(file):

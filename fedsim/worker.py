@@ -1,7 +1,4 @@
-"""The worker of a campaign: it trains one batch of trials in its own in-process federation.
-
-It reads its data from the path in the configuration, writes nothing, and returns its findings.
-"""
+"""The worker of a campaign: it trains one batch of trials in its own in-process federation."""
 
 import logging
 import threading

@@ -1,8 +1,7 @@
 """The exact posterior over several candidates for one record of a training.
 
 In each step the adversary sees r = known + b g_c + noise, where g_c is the clipped gradient of the
-candidate that was used, and b is 1 with probability q. The steps' log-likelihoods add up, each
-against a step without any candidate. All values are float64, in log space.
+candidate that was used, and b is 1 with probability q. All values are float64, in log space.
 """
 
 import numpy as np
@@ -48,8 +47,7 @@ def surprise(posterior: Floats, secrets: Ints, coins: Floats) -> Floats:
     """Return how unlikely the posterior held each true candidate, as normal scores [T].
 
     A score is the quantile of the posterior probability that is ahead of the truth, where a coin
-    divides the truth's own share. If the posterior is exact, scores are independent N(0, 1),
-    whatever the posterior is. Less noise than assumed makes them smaller.
+    divides the truth's own share. Scores of an exact posterior are independent N(0, 1).
 
     Args:
         posterior: probabilities [T, m].

@@ -1,13 +1,9 @@
 """Membership inference from the losses of final models (Yeom et al.), trial by trial.
 
-The adversary knows the mean loss of the training data and calls a record a member if its loss is no
-larger: Yeom et al., "Privacy risk in machine learning: analyzing the connection to overfitting",
-2018, as used by Jayaraman and Evans, "Evaluating differentially private machine learning in
-practice", 2019. It sees one model and no gradients, and is the baseline for the identification
-adversary.
-
-Losses may be arrays or tensors on any device; results are NumPy arrays. All records of a trial
-share one model, and all trials share their records: neither is a sample by itself.
+A record counts as a member if its loss is at most the mean loss of the training data: Yeom et al.,
+"Privacy risk in machine learning: analyzing the connection to overfitting", 2018, as used by
+Jayaraman and Evans, "Evaluating differentially private machine learning in practice", 2019. Losses
+may be arrays or tensors on any device; results are NumPy arrays.
 """
 
 import math
@@ -52,11 +48,9 @@ def yeom(
     Args:
         member_losses: [T, n], of the records that trials train on.
         non_member_losses: [T, h], of other records, h >= 1.
-        inclusion: [T, n], weights of the members >= 0; 0 or False excludes a record that the trial
-            did not train on. None for 1 throughout.
+        inclusion: [T, n], weights of the members >= 0; 0 excludes a record. None for 1 throughout.
 
-    Raises InputError for shapes that disagree, or for a trial without members, or for a loss that
-    is not finite.
+    Raises InputError for other shapes, a trial without members, or a loss that is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     non_members = _float64(non_member_losses)
@@ -76,15 +70,12 @@ def yeom_challenge(
 ) -> Bools:
     """Return whether the attack takes the target record for a member, bool [T].
 
-    This applies the rule of `yeom` to the identification adversary's game.
-
     Args:
         challenge_losses: [T], of the target record.
         member_losses: [T, n], of the records that trials train on.
         inclusion: [T, n], weights of the members >= 0; None for 1 throughout.
 
-    Raises InputError for shapes that disagree, or for a trial without members, or for a loss that
-    is not finite.
+    Raises InputError for other shapes, a trial without members, or a loss that is not finite.
     """
     losses, weights = _members(member_losses, inclusion)
     challenge = _float64(challenge_losses)
@@ -102,8 +93,7 @@ def membership_advantage(
 ) -> MeanAdvantage:
     """Return the mean of TPR - FPR over the trials, with a t interval across them.
 
-    The interval is about the records in the trials; for fresh records use `over_records`. It
-    assumes independent trials and a mean that is nearly normal.
+    The interval is about the records in the trials; for fresh records use `over_records`.
 
     Args:
         true_positive_rate: float64 [T].
@@ -140,13 +130,11 @@ def over_records(
 ) -> Interval | None:
     """Return the interval of the mean advantage over fresh records; None for one trial.
 
-    In `membership_advantage` all trials ask about the same records, and the interval is about them.
-    Trials and records are crossed, so the variance of the mean has one part for each. More trials
-    do not reduce the records' part: at most p (1 - p)/n for n members that are called members with
-    probability p on average, and the same for non-members. Wilson's intervals of both rates and
-    Student's interval of the trials are joined by their distances from the estimates, squared and
-    summed. The dependence of the model on its members is left out: fresh members move its threshold
-    for members and others alike.
+    Trials and records are crossed, so the variance of the mean has one part for each: the records'
+    is at most p (1 - p)/n for n members that are called members with probability p, and the same
+    for non-members. Wilson's intervals of both rates and Student's interval of the trials are
+    joined by their distances from the estimates, squared and summed. The dependence of the model on
+    its members is left out.
 
     Args:
         true_positive_rate: float64 [T].
@@ -155,8 +143,7 @@ def over_records(
         others: number of non-members in each trial, at least 1.
         confidence: in (0, 1).
 
-    Raises InputError for confidence out of range, or for rates of different or empty shape, or for
-    no members or no others.
+    Raises InputError for confidence out of range, or for rates or records that cannot be compared.
     Source: Zou and Donner, "Construction of confidence limits about effect measures", 2008.
     """
     if members < 1 or others < 1:
@@ -178,8 +165,7 @@ def challenge_advantage(
 ) -> Advantage:
     """Return the advantage of decisions about the target record.
 
-    Game, design and interval are the identification adversary's (`advantage`); no decision is a
-    tie.
+    Game, design and interval are those of `advantage`; no decision is a tie.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -187,8 +173,7 @@ def challenge_advantage(
         confidence: of the interval, in (0, 1).
         design: how the trials were played.
 
-    Raises InputError for confidence out of range, or for arrays that are empty or unequal, or for
-    no pairs where the design has them.
+    Raises InputError for confidence out of range, or for arrays that the design cannot have.
     """
     return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
 
@@ -219,11 +204,7 @@ def _members(member_losses: Losses, inclusion: Losses | None) -> tuple[Floats, F
 
 
 def _threshold(losses: Floats, weights: Floats) -> Floats:
-    """Return the mean loss of the members, [T].
-
-    It is computed as a distance from the smallest loss. Where all losses are equal, rounding could
-    otherwise put the mean on either side of them: an advantage out of nothing.
-    """
+    """Return the mean loss of the members, [T], so that rounding separates no equal losses."""
     smallest = losses.min(axis=1, keepdims=True)
     distance = np.where(weights > 0, losses - smallest, 0.0)
     return smallest[:, 0] + np.average(distance, axis=1, weights=weights)

@@ -1,9 +1,8 @@
 """Attacks by membership inference: was this model trained on this record?
 
-Every attack scores models and records at once, [N, n], higher where membership is likelier. It
-needs no gradients, only losses of the attacked models and of shadow models, which are trained in
-the same way on data with and without the record. Without `shadows` every model is attacked with all
-others as shadows. A new attack is a function and an entry in `ATTACKS`.
+Every attack scores models and records at once, [N, n], from losses of the attacked models and of
+shadow models, which are trained in the same way on data with and without the record. Without
+`shadows` every model is attacked with all others as shadows.
 """
 
 from collections.abc import Callable
@@ -31,9 +30,8 @@ OFFLINE_SHARE = 0.3
 Score = Callable[[Observations, Observations | None], Floats]
 """(targets, shadows) -> scores, float64 [N, n], higher where membership is likelier.
 
-The targets are the N attacked models. The shadows are models to learn from; None for all other
-targets. Raises InputError for too few shadow models (`shadow_models.check_enough`), or where
-something is missing that the attack needs.
+The N targets are attacked; shadows None stand for all other targets. Raises InputError for too few
+shadow models, or where something is missing that the attack needs.
 """
 
 
@@ -72,19 +70,12 @@ def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def _bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return 1 - error/B, the probability of answering "member", [N, n].
-
-    The error is 1 - p, with p the probability of the true label, so that B = 1. The advantage is
-    the gap in mean error.
-    """
+    """Return 1 - error/B, the probability of answering "member", with error 1 - p, B = 1."""
     return np.exp(-targets.losses)
 
 
 def _gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n].
-
-    The root mean square errors of members and of non-members come from shadow models.
-    """
+    """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n]."""
     errors = -np.expm1(-targets.losses)
     inside, outside = (
         np.maximum(_mean_square(targets, shadows, world), 1e-24) for world in (True, False)
@@ -113,11 +104,7 @@ def _calibrated_loss(targets: Observations, shadows: Observations | None) -> Flo
 
 
 def _online(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n].
-
-    "in" and "out" are the record's normal laws over shadow models with and without it, each with
-    a variance of this record.
-    """
+    """Return log N(c; in) - log N(c; out) of the scaled confidence c, [N, n]."""
     return _log_ratio(targets, shadows, lambda law: law.variance)
 
 
@@ -127,10 +114,7 @@ def _online_fixed(targets: Observations, shadows: Observations | None) -> Floats
 
 
 def _offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return by how many standard deviations c is above its mean without the record, [N, n].
-
-    It orders records like Pr[N(out) < c].
-    """
+    """Return by how many standard deviations c is above its mean without the record."""
     return _deviation(targets, shadows, lambda law: law.variance)
 
 
@@ -142,18 +126,14 @@ def _offline_fixed(targets: Observations, shadows: Observations | None) -> Float
 def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the share of the population z that the record x beats, [N, n].
 
-    x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with p of the attacked model and Pr the mean over
-    shadow models, for x half with and half without it.
+    x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with Pr the mean over shadow models.
     """
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
 
 
 def _rmia_offline(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return `_rmia` with Pr from shadow models without the record only, [N, n].
-
-    Pr = (1 + a)/2 Pr_out + (1 - a)/2 for x and z, with a = `OFFLINE_SHARE`.
-    """
+    """Return `_rmia` with Pr = (1 + a)/2 Pr_out + (1 - a)/2, a = `OFFLINE_SHARE`, [N, n]."""
 
     def corrected(usual: Floats) -> Floats:
         return (1 + OFFLINE_SHARE) / 2 * usual + (1 - OFFLINE_SHARE) / 2
@@ -165,12 +145,10 @@ def _rmia_offline(targets: Observations, shadows: Observations | None) -> Floats
 def _trajectory(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the log-likelihood ratio of the confidences at all global models, [N, n].
 
-    This is the attack of a client in a federation, which receives every global model. The vector
-    [k] of each model and record is normal around the record's mean over shadow models with or
-    without it. All records and both worlds share its covariance S, which is shrunk towards its
-    diagonal by k/(k + M) for M shadow models. A record's effect, the difference of its two means,
-    is shrunk towards the mean effect of all records, as far as chance explains its variation: the
-    prior is N(mean, t S), with t by the method of moments.
+    The attack of a client in a federation. The vector [k] of each model and record is normal around
+    the record's mean over shadow models with or without it, with one covariance S, shrunk towards
+    its diagonal by k/(k + M) for M shadow models. A record's effect is shrunk towards the mean
+    effect of all records, with the prior N(mean, t S) and t by the method of moments.
     """
     if targets.trajectory is None:
         raise InputError("the attack needs the losses of the models along training; give them")
@@ -350,7 +328,6 @@ def needed(names: str) -> frozenset[str]:
     """Return the union of `Attack.needs` over the named attacks.
 
     names: separated by commas, or "all", or "none".
-    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
-    no attack.
+    Raises InputError as `chosen`.
     """
     return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

@@ -1,9 +1,8 @@
 """Noisy means: the noise measured as a residual, and beliefs about whose update is in the mean.
 
 A round releases r = sum_j w_j u_j + N(0, s^2 I), where u_j is the clipped update of client j. An
-auditor who knows every u_j obtains the noise e as the residual, and with it s. An adversary that
-knows all but one asks whether that client took part or sent no change. These are two Gaussians at
-distance |w_j u_j|, as in Bernau et al., Lemma 1, for a client instead of a record.
+auditor who knows every u_j obtains the noise e. An adversary that knows all but one asks whether
+that client took part: two Gaussians at distance |w_j u_j|, as in Bernau et al., Lemma 1.
 """
 
 import math
@@ -30,10 +29,9 @@ ROUNDING_MARGIN = 2.0
 CLEAR_OF_ROUNDING = 0.3
 """Factor of sqrt(n): least (s/r)^2 at which the shape of n coordinates is judged, r the rounding.
 
-A dither as wide as the gap h between two numbers of the model makes the distribution function of
-rounded noise linear between them. It is off by at most h^2/8 max|phi'|/s^2 = 0.03 (h/s)^2, which
-after three or more roundings, h <= 2 r, is 0.12 (r/s)^2. Kolmogorov and Smirnov's test alarms at
-2.23/sqrt(n), one time in ten thousand; rounding may cause at most a fifth of that.
+With a dither as wide as the gap h between two numbers, the distribution function of rounded noise
+is off by at most h^2/8 max|phi'|/s^2, which for h <= 2 r is 0.12 (r/s)^2. Kolmogorov and Smirnov's
+test alarms at 2.23/sqrt(n); rounding may cause at most a fifth of that.
 """
 
 LOUDEST = 8.0
@@ -132,8 +130,6 @@ def clipped(update: Floats, norm: float | None) -> Floats:
 def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
     """Return an exact interval of s from the squared length of normals N(0, s^2).
 
-    energy / s^2 is chi-square; each end misses with probability alpha/2.
-
     Args:
         energy: sum of the squares.
         freedom: number of normals; 0 gives the interval [0, inf).
@@ -168,9 +164,8 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
     """Return the logarithm of an e-value against e ~ N(0, s^2 I) with s unknown, for e + d ~ N.
 
     Under the hypothesis t = -<e, d>/|d| / sqrt((|e|^2 - <e, d>^2/|d|^2)/(P - 1)) is Student's with
-    P - 1 degrees of freedom. So u = Phi^-1(F(t)) is standard normal for any s, and independent of
-    |e| (Basu, 1955). Hence exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at most `LOUDEST`.
-    The product over rounds ever exceeds 1/alpha with probability at most alpha (Ville, 1939).
+    P - 1 degrees of freedom, so u = Phi^-1(F(t)) is standard normal, independent of |e| (Basu,
+    1955), and exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at most `LOUDEST` (Ville, 1939).
 
     Args:
         energy: |e|^2.
@@ -212,8 +207,6 @@ def score(projection: float, energy: float, size: int) -> float:
 def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> float:
     """Return the p-value that the residuals are noise alone, without a part along the mean.
 
-    If the aggregate is no mean of these updates, its residual moves with them.
-
     Args:
         releases: one for each round; rounds without noise are left out.
         rates: r of each round, which multiplied the mean before the release; None for 1.
@@ -232,8 +225,7 @@ def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> fl
 def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
     """Return the p-value that each release is r (mean + noise), with the configured noise.
 
-    The residual across the mean is r times the noise and gives an interval for r. Within it, r is
-    the value that fits best.
+    The residual across the mean is r times the noise and gives an interval for r.
 
     Args:
         releases: one for each round, at least one.
@@ -257,8 +249,7 @@ def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
 def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:
     """Return <e, v> [count] for fresh directions v, uniform on the unit sphere.
 
-    By symmetry this is |e| times one coordinate of such a direction, g / sqrt(g^2 + chi^2_{P-1}),
-    so no direction needs to be drawn.
+    By symmetry this is |e| g / sqrt(g^2 + chi^2_{P-1}), so no direction needs to be drawn.
 
     Args:
         release: the round, with e its residual.
@@ -287,8 +278,7 @@ def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
 def normality(releases: Sequence[Release]) -> float | None:
     """Return the p-value that the noise is Gaussian, by Kolmogorov and Smirnov; None if unknown.
 
-    Each round that is clear of rounding is scaled to unit variance by its fingerprint's root mean
-    square, which makes a false alarm rarer than the p-value says (Lilliefors, 1967).
+    Each round is scaled by its fingerprint's root mean square (Lilliefors, 1967).
     """
     clear = [release for release in clear_of_rounding(releases) if _root_mean_square(release)]
     if not clear:
@@ -311,8 +301,7 @@ def repeated_noise(
 ) -> list[tuple[int, int]]:
     """Return pairs of rounds whose noise is the same, or correlated beyond chance.
 
-    The correlation of two independent normal vectors of n coordinates is about N(0, 1/n); the limit
-    is Bonferroni's over all pairs. Fingerprints of fewer than 64 coordinates are not compared.
+    The limit is Bonferroni's over all pairs of at least 64 coordinates.
 
     Args:
         releases: one for each round; rounds without noise are left out.

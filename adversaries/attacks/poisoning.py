@@ -1,8 +1,4 @@
-"""Poisoned neighbours: a record in D and not in D' that a trained model reveals.
-
-After Jagielski, Ullman and Oprea, "Auditing differentially private machine learning: how private
-is private SGD?", 2020 (arXiv:2006.07709).
-"""
+"""Poisoned neighbours: a record in D and not in D' that a model reveals (arXiv:2006.07709)."""
 
 import math
 from dataclasses import replace
@@ -26,9 +22,8 @@ LARGEST = 700.0
 def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
     """Return the right singular vector for the smallest singular value, float64 [d].
 
-    ClipBKD does not centre the features, because <x_p, x> must be small for every x. Where many
-    directions have singular value 0, such as pixels that are black in all records, every unit
-    vector among them qualifies. The nearest one to `towards` is taken, so that machines agree.
+    ClipBKD does not centre the features. Where many directions have singular value 0, the nearest
+    one to `towards` is taken, so that machines agree.
 
     Args:
         features: [n, d], one flat row for each record, not centred.
@@ -50,11 +45,7 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
 
 
 def _off_the_rows(rows: Floats, towards: Floats) -> Floats:
-    """Return `least_direction` for fewer rows than features, without a d x d matrix.
-
-    Everything outside the rows' span has singular value 0. Subtract from `towards` its part in the
-    span, twice, because the first time leaves rounding errors there.
-    """
+    """Return `least_direction` for fewer rows than features: `towards` less its part in them."""
     _, values, vectors = np.linalg.svd(rows, full_matrices=False)
     basis = vectors[values**2 > NULL * values[0] ** 2]
     direction = towards
@@ -66,8 +57,7 @@ def _off_the_rows(rows: Floats, towards: Floats) -> Floats:
 def clipbkd_point(features: npt.ArrayLike, towards: Floats) -> Floats:
     """Return x_p = m V_d, float64 [d]: `least_direction` at the records' mean norm m.
 
-    Its gradient in a first linear layer, e x_p', is nearly orthogonal to the records' gradients and
-    not small: clipping shortens it no more than theirs.
+    Its gradient in a first linear layer is nearly orthogonal to the records' gradients.
 
     Args:
         features: [n, d], of the records.
@@ -81,8 +71,6 @@ def clipbkd_point(features: npt.ArrayLike, towards: Floats) -> Floats:
 
 def least_liked(logits: npt.ArrayLike, but: int | None = None) -> int:
     """Return the class with the least logit, argmin f(x); the first of several.
-
-    It is the label with the largest loss, hence the largest error at the output.
 
     Args:
         logits: [c], or [1], the log-odds of class 1.
@@ -113,15 +101,13 @@ def logit_gain(logits: npt.ArrayLike, baseline: npt.ArrayLike, label: int) -> Fl
 def per_record(bound: LowerBound, records: int) -> LowerBound:
     """Return the bound for one record that follows from a bound for a group of k records.
 
-    (epsilon, delta)-privacy of one record is (k epsilon, delta_k)-privacy of k, with
-    delta_k = delta (e^{k epsilon} - 1)/(e^epsilon - 1) (group privacy). So an epsilon is refuted if
-    the limits of the rates break TPR <= e^{k epsilon} FPR + delta_k, or the same for TNR and FNR.
-    The bound is the largest such epsilon; for delta = 0 it is epsilon/k.
+    (epsilon, delta)-privacy of one record is (k epsilon, delta_k)-privacy of k, with delta_k =
+    delta (e^{k epsilon} - 1)/(e^epsilon - 1). The bound is the largest epsilon whose rates break
+    TPR <= e^{k epsilon} FPR + delta_k, or the same for TNR and FNR.
 
     Args:
-        bound: of the Clopper-Pearson kind, whose details have true_positive_rate_low and
-            false_positive_rate_high, at the delta of one record. A bound with a reason is returned
-            unchanged.
+        bound: of the Clopper-Pearson kind, with its rates in the details, at the delta of one
+            record. A bound with a reason is returned unchanged.
         records: k, at least 1.
 
     Raises InputError for a bound of another kind, or for an empty group.

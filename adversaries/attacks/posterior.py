@@ -1,11 +1,8 @@
 """The posterior belief of the differential-identifiability adversary.
 
-Bernau et al., Lemma 1 and Algorithm 1, and its form for Poisson-sampled steps.
-
-In each step the adversary holds two hypotheses about a Gaussian observation r: its mean is f(D) or
-f(D'). Where the differing record takes part only with probability q, each hypothesis is a mixture
-of that Gaussian and one without the record. All values are log-odds in float64: they never
-saturate, and the empirical epsilon of a belief equals its log-odds.
+Bernau et al., Lemma 1 and Algorithm 1, and its form for Poisson-sampled steps. The adversary holds
+two hypotheses about a Gaussian observation r: its mean is f(D) or f(D'), or a mixture where the
+differing record takes part only with probability q. Values are log-odds in float64.
 """
 
 import math
@@ -59,8 +56,7 @@ def hypotheses(
     """Return both hypotheses about the aggregate. All tensors are float64.
 
     Args:
-        known: [T, P], the part of the aggregate that is the same in both worlds: the adversary's
-            own message, and the other records that take part.
+        known: [T, P], the part of the aggregate that is the same in both worlds.
         present: [T, P], the clipped gradient of the target record.
         absent: [T, P], the clipped gradient of its replacement; None if there is none.
         noise_std: [T] or a scalar tensor, sigma of the noise that the adversary does not know.
@@ -129,7 +125,6 @@ def ratio_of_scores(scores: list[Tensor], sampling_rate: float, sensitivity: Ten
 def mixture(score: Tensor, sampling_rate: float) -> Tensor:
     """Return log(1 - q + q e^s): a score for a record that takes part with probability q.
 
-    It is at least log(1 - q): a step without the record does not prove that it is missing.
     Args:
         score: s, of any shape.
         sampling_rate: q, in (0, 1].

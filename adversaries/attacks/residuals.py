@@ -1,13 +1,8 @@
 """Residuals: what remains of an aggregate when everything that the adversary knows is subtracted.
 
-The belief uses the one direction in which the two worlds differ. In all other directions both
-worlds agree: r minus its expectation is N(0, sigma^2 I). A mechanism that adds other noise than it
-claims, or sums something else than clipped gradients, shows in these P - 1 directions long before
-it shows in the one.
-
-Every step has four statistics. Given all earlier steps, each has a known law if the mechanism is as
-claimed, even where later steps depend on earlier ones. So their sums over steps and trials have
-known laws too.
+In all directions but one both worlds agree: r minus its expectation is N(0, sigma^2 I), where other
+noise than claimed shows long before it shows in the belief. Every step has four statistics. Given
+all earlier steps, each has a known law if the mechanism is as claimed, and so have their sums.
 """
 
 import math
@@ -57,10 +52,8 @@ class Residual:
         freedoms: number of those directions.
         repeats: the part of e/sigma along the sum of all earlier e, N(0, 1).
         scales: the part along the expected sum, N(0, 1).
-        signals: |expected|/sigma in these directions; scales/signals estimates the relative excess
-            of the sum.
-        shapes: Geary's ratio of e's coordinates, their mean size over their root mean square,
-            standardised to mean 0 and variance 1.
+        signals: |expected|/sigma in these directions; scales/signals estimates the sum's excess.
+        shapes: Geary's ratio of e's coordinates, standardised to mean 0 and variance 1.
     """
 
     squares: Tensor
@@ -140,12 +133,7 @@ def _along(rows: Tensor, direction: Tensor) -> Tensor:
 
 
 def _shape(left: Tensor, basis: Tensor) -> Tensor:
-    """Return Geary's ratio of every row of [T, P], standardised; 0 for a zero row.
-
-    The rows lack the directions of the basis, so that their coordinates are slightly dependent.
-    Reflections carry each direction to an axis of its own. They leave the other coordinates nearly
-    unchanged, and exactly independent.
-    """
+    """Return Geary's ratio of every row of [T, P], standardised; 0 for a zero row."""
     rows, directions = left, list(basis)
     for axis in range(len(directions)):
         mirror = directions[axis].clone()
@@ -170,13 +158,10 @@ def _reflected(rows: Tensor, mirror: Tensor) -> Tensor:
 def geary(coordinates: int) -> tuple[float, float]:
     """Return mean and standard deviation of Geary's ratio of independent normals.
 
-    The ratio is their mean size over their root mean square, sqrt(2/pi) in the limit. It is
-    independent of the root mean square (Basu), so both follow from moments of chi, whose mean over
-    sqrt(n) is 1 - gap.
+    The ratio is their mean size over their root mean square, of which it is independent (Basu).
 
-    coordinates: n, number of normals.
-    Source: Geary, "The ratio of the mean deviation to the standard deviation as a test of
-    normality", 1935.
+    coordinates: n. Source: Geary, "The ratio of the mean deviation to the standard deviation as a
+    test of normality", 1935.
     """
     n = coordinates
     gap = 1 / (4 * n) - 1 / (32 * n**2) - 5 / (128 * n**3) + 21 / (2048 * n**4)
@@ -193,8 +178,7 @@ class NoiseTest:
         interval: of the ratio, exact.
         by_step: the ratio of each of k steps, NaN where nothing was known.
         p_value: two-sided, of all together and of the most deviant step (Bonferroni).
-        uneven: whether that step deviates more than all together, as where one step has the noise
-            that others lack.
+        uneven: whether that step deviates more than all together.
         degrees_of_freedom: of all residuals together.
     """
 
@@ -295,8 +279,7 @@ class ShapeTest:
 def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
     """Return the test of the residuals' shape; None for too few coordinates.
 
-    The skewness of a step's ratio is 1.8/sqrt(n) for n coordinates, and the sum's for all
-    coordinates together, which from `FEWEST_IN_ALL` on changes p-values only slightly.
+    From `FEWEST_IN_ALL` coordinates on, the sum's skewness changes p-values only slightly.
 
     Args:
         shapes: float64 [T, k], standardised ratios of `Residual.shapes`; 0 where nothing was known.
@@ -336,10 +319,8 @@ class SamplingTest:
 def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
     """Return the test of batch sizes against independent Binomial(records, rate).
 
-    The test of their sum is exact. The test of the sum of their squared distances from the whole
-    number nearest to the mean is exact up to rounding of about 1e-12: it convolves the law of one
-    distance with itself. If the sum has too many values for that, the batches are so many or so
-    large that a gamma variable of the same mean and variance has the same tails.
+    Both tests are exact, of the sum and of the sum of their squared distances from the whole number
+    nearest to the mean; for very many values it is a gamma variable's.
 
     Args:
         sizes: whole numbers [T, k] as float64.

@@ -1,8 +1,7 @@
 """How well scores separate members from others: curve, area, true positives at few false ones.
 
-Scores and memberships are [N, n], of N models and n records. The pairs of one model are dependent:
-they share its noise and its training data. So intervals are over models, which are assumed to be
-independent: no model's losses or coins may enter another model's scores, or the threshold.
+Scores and memberships are [N, n], of N models and n records. Intervals are over models, which are
+assumed to be independent: no model's losses or coins may enter another model's scores.
 """
 
 from collections.abc import Sequence
@@ -94,8 +93,7 @@ def curve(scores: Floats, members: Bools) -> Curve:
         scores: float64 [N, n], higher where membership is likelier.
         members: bool [N, n], True for members.
 
-    Raises InputError for other shapes, or for scores that are not numbers, or for only members, or
-    none.
+    Raises InputError for other shapes, bad scores, or for only members, or none.
     """
     _check(scores, members)
     flat, inside = scores.ravel(), members.ravel()
@@ -122,8 +120,7 @@ def performance(
     """Return the performance of scores: curve, area, true positives and advantage.
 
     The intervals of area and true positives are percentiles of the bootstrap over models, widened
-    to Student's t for N models, without which the bootstrap of a mean is too narrow. The advantage
-    has a t interval across models.
+    to Student's t for N models. The advantage has a t interval across models.
 
     Args:
         scores: float64 [N, n], higher where membership is likelier.
@@ -168,17 +165,16 @@ def independent_area(scores: Floats, members: Bools, confidence: float) -> Estim
     """Return the area under the curve of independent trials.
 
     The interval is Clopper and Pearson's for k comparisons, of which a share equal to the area is
-    won; k is the number of disjoint pairs of a member and another record. For any laws of the
-    scores, A(1 - A)/k is the largest variance of the area A, reached where all scores of one kind
-    are equal. If members are separate from the others, it is the exact interval of k pairs won.
+    won; k is the number of disjoint pairs of a member and another record. A(1 - A)/k is the largest
+    variance of the area A for any laws of the scores.
 
     Args:
         scores: float64 [T].
         members: bool [T].
         confidence: of the interval, in (0, 1).
 
-    Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
-    Source: Birnbaum and Klose, "Bounds for the variance of the Mann-Whitney statistic", 1957.
+    Raises InputError for bad arrays or confidence. Source: Birnbaum and Klose, "Bounds for the
+    variance of the Mann-Whitney statistic", 1957.
     """
     tail = significance(confidence) / 2
     area = curve(scores[:, None], members[:, None]).area

@@ -1,8 +1,6 @@
 """Shadow models: a record's losses in models trained with it and without it.
 
-N models at once, of which some are attacked and the others are shadows. A record's moments over the
-shadows are closed forms of sums. So every model can be attacked with all others as shadows (leave
-one out) without a loop over models or records.
+N models at once, each attacked with all others as shadows (leave one out) in closed forms.
 """
 
 from dataclasses import dataclass
@@ -28,8 +26,7 @@ class Observations:
     Attributes:
         losses: float64 [N, n], of the final models.
         inclusion: bool [N, n], whether the model was trained on the record.
-        trajectory: float64 [N, k, n], losses of the global models along training, the last being
-            the final ones; or None.
+        trajectory: float64 [N, k, n], losses of the global models along training; or None.
         population: float64 [N, h], losses of records that no model was trained on; or None.
 
     Raises InputError for shapes that disagree, or for losses that are not finite.
@@ -100,11 +97,8 @@ class Moments:
 def confidence(losses: Floats) -> Floats:
     """Return log p/(1 - p) of the probability p = e^-loss of the true label.
 
-    After this logit scaling the values of many models are nearly normal.
-
-    losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`.
-    Source: Carlini et al., "Membership inference attacks from first principles", 2022, section
-    IV.C.
+    losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`. Source: Carlini et al.,
+    "Membership inference attacks from first principles", 2022, section IV.C.
     """
     loss = np.maximum(losses, LEAST_LOSS)
     return -(loss + np.log(-np.expm1(-loss)))
@@ -117,8 +111,7 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
         values: float64 [N, ..., n].
         inclusion: bool [N, n], whether the model was trained on the record.
         world: True for the models with the record, False for the models without.
-        leave_one_out: whether each of the N models gets the moments over all others; else all get
-            the moments over all.
+        leave_one_out: whether each of the N models gets the moments over all others, or over all.
 
     Raises InputError for a record with fewer than two such models.
     """
@@ -141,13 +134,11 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
 def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> Floats:
     """Return the covariance of a vector around each record's mean in its world, [N or 1, k, k].
 
-    It is pooled over records and both worlds.
-
     Args:
         values: float64 [N, k, n].
         inclusion: bool [N, n], whether the model was trained on the record.
-        leave_one_out: whether each of the N models gets the covariance over all others; else all
-            get the covariance over all.
+        leave_one_out: whether each of the N models gets the covariance over all others, or over
+            all.
 
     Raises InputError for a record with fewer than two models of a kind.
     """

@@ -1,11 +1,8 @@
 """Dataset sensitivity: the neighbouring dataset that differs most, chosen without gradients.
 
-Dissimilar records are assumed to have dissimilar gradients, so that the most dissimilar pair comes
-near the largest local sensitivity. Source: Bernau et al., Definition 6, Eq. 18 and Eq. 20.
-
-Distances are computed in tiles of records and candidates, by several threads, and are not kept: a
-search through n p pairs takes the memory of a few tiles. A measure may have a faster variant with a
-bounded error; then all pairs that it does not exclude are measured again.
+Dissimilar records are assumed to have dissimilar gradients (Bernau et al., Definition 6, Eq. 18 and
+Eq. 20). Distances are computed in tiles, by several threads, and are not kept. All pairs that a
+faster variant of a measure does not exclude are measured again.
 """
 
 from collections.abc import Iterable
@@ -86,8 +83,6 @@ def rank_clients(
 ) -> npt.NDArray[np.float64]:
     """Return the mean distance of each client's records from all other clients' records, [m].
 
-    It is a mean where Eq. 18 has a sum, because clients hold different numbers of records.
-
     Args:
         features: [n, *shape].
         client_of: int [n], in 0..m-1, of m >= 2 clients with a record each.
@@ -151,24 +146,22 @@ def select(
         replace: argmax over x in D and x' in the pool of d(x, x') (Eq. 20)
 
     The result is exact, in one search through all pairs; the median of more than KEPT_PAIRS takes
-    four. The memory is that of `threads` tiles for any n and p; a median of fewer pairs keeps 8
-    bytes a pair.
+    four. The memory is that of `threads` tiles; a median of fewer pairs keeps 8 bytes a pair.
 
     Args:
         features: [n, *shape], of D.
         pool_features: [p, *shape], of U without D, needed for replace only.
         measure: the dissimilarity's name.
         neighbouring: "add-remove" or "replace".
-        choice: "max" returns the pairs that differ most, "min" the pairs that differ least,
-            "median" the pairs nearest to the median distance. Of equal distances, up to rounding,
-            the lowest positions win.
+        choice: "max" returns the pairs that differ most, "min" the least, "median" those nearest to
+            the median distance. Of equal distances, up to rounding, the lowest positions win.
         top: number of pairs, at least 1.
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises InputError for a choice that `check` refuses, or if the measure is unknown or does not
-    suit the records.
+    Raises InputError for a choice that `check` refuses, or a measure that does not suit the
+    records.
     """
     candidates = 0 if pool_features is None else len(pool_features)
     check(neighbouring, choice, top, len(features), candidates)
@@ -266,8 +259,7 @@ def select_per_client(
 ) -> list[Pair]:
     """Return the best pair of each client, chosen from its own records alone, [m].
 
-    D in Eq. 18 and Eq. 20 is the client's data, so that it can choose without the others. A pair's
-    record is still a position in `features`.
+    D is the client's data, but a pair's record is still a position in `features`.
 
     Args:
         features: [n, *shape], of all clients' records.
@@ -280,8 +272,8 @@ def select_per_client(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises InputError for a choice that `check` refuses, or if the measure is unknown or does not
-    suit the records.
+    Raises InputError for a choice that `check` refuses, or a measure that does not suit the
+    records.
     """
     pairs, clients = [], int(client_of.max()) + 1
     for client in range(clients):

@@ -34,8 +34,7 @@ SSIM_LUMINANCE, SSIM_CONTRAST = 0.01**2, 0.03**2
 SSIM_ROUNDING = 2.0**-7
 """Largest error of SSIM in float32, for pixels in [0, 1].
 
-With u = 2**-24, two matrix products compute E[x y] of up to 11x11 pixels with an error of 29 u, and
-2 cov <= 2.25 with 81 u. That is divided by a sum of variances of at least C2: 0.0054.
+With u = 2**-24, two matrix products err by 29 u, and 2 cov <= 2.25 by 81 u, over C2.
 """
 
 BLOCK_VALUES = 2**18
@@ -94,8 +93,7 @@ def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) 
 def ssim_flat(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
     """Return 1 - SSIM of all pairs of records as lines of numbers, [A, B], row after row.
 
-    It equals scikit-image with its defaults on vectors: a uniform window of 7 samples that ignores
-    image rows. The core paper's authors computed it, on images that they had flattened.
+    It equals scikit-image on vectors: a uniform window of 7 samples that ignores image rows.
 
     Args:
         a: features [A, *shape], values in [0, 1].
@@ -246,13 +244,12 @@ def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances
     """Return Gower's distance of mixed records: the mean difference over columns, [A, B].
 
     A number differs by its absolute difference over the column's range, which must have been scaled
-    to 1. A category, one-hot in several features, differs by 0 or 1: half the sum over them.
+    to 1, a category by 0 or 1.
 
     Args:
         a: features [A, *shape] in [0, 1].
         b: features [B, *shape] in [0, 1].
-        columns: int [features], the column of each; None or empty if every feature is a separate
-            column.
+        columns: int [features], the column of each; None or empty if every feature is separate.
 
     Raises InputError for features outside [0, 1].
     Source: Gower (1971), Biometrics 27.
@@ -307,8 +304,6 @@ def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
 def euclidean(a: Features, b: Features) -> Distances:
     """Return the root of the sum of squared differences, [A, B].
 
-    It is |x|^2 + |y|^2 - 2 x y, relative to the first record of a; near pairs use differences.
-
     Args:
         a: features [A, *shape].
         b: features [B, *shape].
@@ -334,8 +329,6 @@ def euclidean(a: Features, b: Features) -> Distances:
 
 def cosine(a: Features, b: Features) -> Distances:
     """Return 1 - cos of the angle between two records, [A, B].
-
-    A zero record has no direction: its distance is 1 to any other record, 0 to another zero record.
 
     Args:
         a: features [A, *shape].
@@ -389,8 +382,7 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
 
     Args:
         name: one of `MEASURES`, or a user's own "package.module:name".
-        columns: int [features], the column that each feature encodes; only measures in `BY_COLUMN`
-            take them.
+        columns: int [features], the column of each; only measures in `BY_COLUMN` take them.
 
     Raises InputError for an unknown name, or code that is not allowed.
     """

@@ -1,10 +1,8 @@
 """Spearman's rank correlation of a heuristic with the truth, with a bootstrap interval.
 
-A dissimilarity is useful if pairs that it calls more dissimilar have larger local sensitivities.
 The bootstrap is over records where every value belongs to one record. Where every value belongs to
 a pair, it is over rows and columns separately, because pairs that share a record are dependent (the
-pigeonhole bootstrap: Owen, Annals of Applied Statistics 1(2), 2007, whose intervals are at worst
-somewhat too wide).
+pigeonhole bootstrap: Owen, Annals of Applied Statistics 1(2), 2007).
 """
 
 from collections.abc import Mapping
@@ -42,8 +40,7 @@ class RankCorrelation:
 class Comparison:
     """A comparison of heuristics.
 
-    A lead whose interval contains 0 may be chance. Choosing the two on the same data makes the lead
-    somewhat too large.
+    A lead whose interval contains 0 may be chance; it is somewhat too large.
 
     Attributes:
         correlations: by name.
@@ -71,19 +68,16 @@ def compare(
 ) -> Comparison:
     """Return the rank correlation of each heuristic with the truth, and which is best.
 
-    All heuristics use the same bootstrap samples, so that the lead's interval is of paired
-    differences.
+    All heuristics use the same bootstrap samples.
 
     Args:
         heuristics: by name, each in the shape of the truth.
-        truth: [n], of records, or [n, p], of pairs of a record and a replacement; equal values
-            share their mean rank.
+        truth: [n], of records, or [n, p], of pairs of a record and a replacement.
         confidence: of each interval by itself, in (0, 1).
         generator: of the bootstrap.
         resamples: number of bootstrap samples.
 
-    Raises InputError for values without a rank correlation (`check`), or for confidence out of
-    range, or for no heuristic.
+    Raises InputError as `check`, for confidence out of range, or for no heuristic.
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence:g}; give a number between 0 and 1")
@@ -119,10 +113,7 @@ def compare(
 
 
 def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
-    """Return the percentiles tail and 100 - tail of the samples in which rho is defined.
-
-    It is not (nan) in a sample with one value only. Without any sample: -widest to widest.
-    """
+    """Return the percentiles tail and 100 - tail of the samples in which rho is defined."""
     defined = drawn[~np.isnan(drawn)]
     if not defined.size:
         return -widest, widest
@@ -132,8 +123,6 @@ def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
 
 def reach(chosen: float, largest: float) -> float:
     """Return the share of the largest local sensitivity that the heuristic's choice has, 0..1.
-
-    1 less this share is what an audit loses by choosing without gradients.
 
     Args:
         chosen: local sensitivity of the heuristic's choice.
@@ -189,8 +178,6 @@ def _multiplicities(length: int, generator: np.random.Generator) -> Floats:
 
 def weighted_rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) -> Floats:
     """Return Spearman's rho of each heuristic in a sample that holds each value `weights` times.
-
-    The weights avoid sorting again.
 
     Args:
         groups: by heuristic, int [n], the group of equal values of each value.

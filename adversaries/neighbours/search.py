@@ -150,8 +150,7 @@ def smallest(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
 
-    The order is by cost, then position. Rounded costs and positions are a total order, so the best
-    pairs so far can be merged with the best of the next tile.
+    The order is by cost, then position, a total order of rounded costs.
 
     Args:
         tiles: the distances of all pairs.
@@ -195,11 +194,7 @@ RADIX, PASSES = 18, 3
 
 
 def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
-    """Return the median of all distances, rounded, from a histogram in each pass through them.
-
-    Keys are whole numbers in the order of the rounded distances. A pass counts the next digit of
-    the keys with the median's prefix (radix selection), which takes 2 MiB.
-    """
+    """Return the median of all rounded distances, by a radix selection over its digits."""
     ranks = [(count - 1) // 2, count // 2]
     prefixes = [0, 0]
     for shift in range(RADIX * (PASSES - 1), -1, -RADIX):

@@ -1,8 +1,7 @@
 """Checks that estimators which trust the claimed noise agree with estimators that do not.
 
-Some estimators take Lambda for the log-likelihood ratio, or derive its law from the claimed noise.
-They are wrong if the noise is another. Estimators that count decisions, or measure the noise from
-the log-odds, are not. Two tests look for a difference; neither needs to know the truth.
+Some estimators take Lambda for the log-likelihood ratio, or derive its law from the claimed noise;
+others count decisions, or measure the noise. Two tests look for a difference.
 """
 
 import math
@@ -27,8 +26,7 @@ class Comparison:
     Attributes:
         name: "calibration" or "mu".
         agree: whether both can be right, at the comparison's own confidence.
-        surer: if not, whether the worlds lie further apart than the claimed noise allows; else they
-            lie closer together.
+        surer: if not, whether the worlds lie further apart than the claimed noise allows.
         confidence: least probability that both are found to agree if both are right.
         details: the statistics behind the answer, by name.
     """
@@ -43,12 +41,10 @@ class Comparison:
 def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Comparison | None:
     """Test whether the beliefs expit(Lambda) come true as often as they say.
 
-    If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability
-    p = expit(Lambda). This holds for every mechanism, sampled or not, and for sensitivities that
-    depend on earlier rounds. With h = Lambda, cut off at +-`LARGEST_WEIGHT`, the sum of (b - p) h
-    has mean 0 and variance V = sum p (1 - p) h^2. With less noise than claimed the worlds lie
-    further apart than the beliefs say, and the sum is positive. Bernstein's inequality gives the
-    p-value at every T where the worlds are coins. Balanced worlds reject no more often in
+    If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability p =
+    expit(Lambda). With h = Lambda, cut off at +-`LARGEST_WEIGHT`, the sum of (b - p) h has mean 0
+    and variance V = sum p (1 - p) h^2; it is positive with less noise than claimed. Bernstein's
+    inequality gives the p-value where the worlds are coins. Balanced worlds reject no more often in
     simulations (the slow tests); that is not proven.
 
     Args:
@@ -59,8 +55,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     Returns:
         The comparison; None without trials of both worlds.
 
-    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
-    numbers.
+    Raises InputError for confidence out of range, or for trials that `check_trials` refuses.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -91,8 +86,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
 def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Comparison | None:
     """Test whether the mu that the claimed noise predicts lies in the studentised interval of mu.
 
-    The interval comes from noncentral t, which measures the noise by the log-odds' own variance:
-    scaling Lambda changes nothing.
+    The interval comes from noncentral t: scaling Lambda changes nothing.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -104,8 +98,7 @@ def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> 
         The comparison; None where log-odds are infinite, do not vary or do not look normal, and
         with fewer than two trials of a world.
 
-    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
-    numbers.
+    Raises InputError for confidence out of range, or for trials that `check_trials` refuses.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     if not np.isfinite(log_odds).all() or min(worlds.sum(), (~worlds).sum()) < 2:

@@ -1,9 +1,7 @@
 """Canaries: updates in random directions, whose trace in the aggregate measures the noise.
 
 In each of k rounds a fair coin decides whether a consenting client sends a loud canary (u, as long
-as clipping allows) or a quiet one (almost nothing). Its score is the length of the aggregate's
-change along u. A random direction is nearly orthogonal to everything else in the aggregate, and
-independent of it. So other clients' messages add spread to the scores, and no bias.
+as clipping allows) or a quiet one. Its score is the length of the aggregate's change along u.
 """
 
 import math
@@ -89,10 +87,8 @@ class Effect:
     """The signal-to-noise ratio mu of one release, from scores on either side of the coin.
 
     Attributes:
-        mu: the difference of the mean scores over their common standard deviation, of any sign; NaN
-            without an estimate.
-        interval: two-sided, for mu >= 0; [0, 0] where loud rounds score lower than quiet ones
-            beyond chance.
+        mu: the difference of the mean scores over their common standard deviation; NaN if unknown.
+        interval: two-sided, for mu >= 0; [0, 0] where loud rounds score lower than quiet ones.
         p_value: of loud rounds scoring no higher than quiet ones (`rank_test`).
         reason: why there is no estimate, else None.
     """
@@ -107,9 +103,7 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     """Estimate mu = (difference of the mean scores) / (their common standard deviation).
 
     The two-sample t statistic is noncentral t with noncentrality mu / sqrt(1/n1 + 1/n0) where the
-    scores are normal with one variance. The interval inverts it at alpha/2 on each side. It
-    measures all spread that hides a canary: the noise and other clients' messages. The rank test
-    assumes only that the coin is fair.
+    scores are normal with one variance. The interval inverts it at alpha/2 on each side.
 
     Args:
         coins: bool [k], True for a loud round.
@@ -154,8 +148,7 @@ def rank_test(coins: Bools, scores: Floats) -> float:
     """Return the p-value of loud rounds scoring no higher than quiet ones.
 
     Exact for up to `EXACT_PAIRS` pairs of a loud and a quiet round, else the normal approximation
-    with continuity correction. A tie counts against the loud round, so that the exact test stays
-    valid with ties.
+    with continuity correction. A tie counts against the loud round.
 
     Args:
         coins: bool [k], True for a loud round.
@@ -173,9 +166,8 @@ def rank_test(coins: Bools, scores: Floats) -> float:
 def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
     """Return for each round the log-odds [k] that the coin was loud, judged by earlier rounds.
 
-    They are (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of earlier rounds, so that
-    a round is not judged by itself; 0 until there are two rounds on each side. These plug-in values
-    are an attacker's guess, with no guarantee.
+    They are (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of earlier rounds; 0 until
+    there are two rounds on each side.
 
     Args:
         coins: bool [k], True for a loud round.
@@ -198,10 +190,8 @@ def success_bound(
 ) -> tuple[int, int, float]:
     """Bound the epsilon of one release by the number of right guesses of its coins.
 
-    A guess of a fair coin through an (epsilon, delta)-private release is right with probability at
-    most (e^epsilon + delta)/(1 + e^epsilon), whatever the adversary learned before. So a binomial
-    count dominates the number of right guesses. With its one-sided Clopper-Pearson limit p,
-    epsilon >= ln((p - delta)/(1 - p)).
+    A guess of a fair coin is right with probability at most (e^epsilon + delta)/(1 + e^epsilon).
+    With the one-sided Clopper-Pearson limit p, epsilon >= ln((p - delta)/(1 - p)).
 
     Args:
         coins: bool [k], True for a loud round.

@@ -1,7 +1,6 @@
 """The design of the trials, as far as intervals depend on it: pairs, and interim analyses.
 
-In pairs, trials 2i and 2i + 1 are in opposite worlds. Pairs are independent of each other. The two
-trials of a pair are independent too, or share all random numbers except the world.
+In pairs, trials 2i and 2i + 1 are in opposite worlds, and independent or with common numbers.
 """
 
 from dataclasses import dataclass
@@ -26,8 +25,7 @@ class Design:
 
     Attributes:
         common: whether the two trials of a pair share their random numbers.
-        share: share of the significance that is spent at this number of trials, in (0, 1]; below 1
-            at one of several interim analyses at which the trials might have stopped.
+        share: share of the significance that is spent at this number of trials, in (0, 1].
     """
 
     common: bool = False
@@ -36,8 +34,7 @@ class Design:
     def level(self, confidence: float) -> float:
         """Return the confidence to compute with, so that a statement holds with this confidence.
 
-        At each interim analysis a statement errs with probability share * (1 - confidence), and
-        over all analyses with at most 1 - confidence, wherever the trials stop (Bonferroni).
+        Over all analyses a statement errs with at most 1 - confidence (Bonferroni).
         """
         return 1 - self.share * (1 - confidence)
 
@@ -67,9 +64,8 @@ def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interva
     """Return the interval of the advantage with common random numbers.
 
     The unit is the pair: both trials won (+1), both lost (-1), or one each (0). The advantage is
-    P(+1) - P(-1), however the two trials depend on each other. P(+1) has a Clopper-Pearson interval
-    at `WON_SHARE` of the significance, and P(-1) at the rest. A tie counts as lost at the lower end
-    and as won at the upper end.
+    P(+1) - P(-1), with Clopper-Pearson intervals at `WON_SHARE` of the significance and at the
+    rest. A tie counts as lost at the lower end and as won at the upper end.
 
     Args:
         worlds: bool [T]; trials 2i and 2i + 1 are a pair.

@@ -1,14 +1,9 @@
 """E-processes: evidence that is valid at every time, for any number of further trials.
 
 An e-process against a hypothesis is a process E_t >= 0, E_0 = 1, at most a supermartingale under
-every law in the hypothesis: a bet that cannot be expected to grow where the hypothesis is true. By
-Ville's inequality it ever reaches 1/alpha with probability at most alpha. So an auditor who rejects
-at 1/alpha may look after every round, stop or go on at will, and errs with probability at most
-alpha in all.
-
-E-processes against several hypotheses are averaged, which gives a supermartingale again. `closed`
-returns for which hypotheses the average of every group with them is large. With probability
-1 - alpha it accuses no true hypothesis (the closure principle).
+every law in the hypothesis. By Ville's inequality it ever reaches 1/alpha with probability at most
+alpha, whenever an auditor looks or stops. Averages are e-processes again, from which `closed`
+accuses no true hypothesis with probability 1 - alpha (the closure principle).
 
 For trials of the identification game: let TPR be the probability, given the past, that D is accused
 in a trial on D, and FPR in a trial on D'. A mechanism with trade-off curve f has
@@ -17,11 +12,9 @@ TPR <= 1 - f(FPR). Against TPR <= t, a bet that the odds are exp(theta) times th
     exp(theta accused) / (1 - t + t exp(theta)),    theta > 0.
 
 Its mean is at most 1 for every TPR <= t, and it falls as t grows. The bet against FPR >= x is the
-same for clearing D'. A trial is in one world, so the product of both is an e-process against
-{TPR <= t, FPR >= x}, for any order of the worlds. The hypothesis TPR <= 1 - f(FPR) is the union of
-these sets over the curve. The least product over the curve is below the product at the true rates,
-so it is an e-process against the whole hypothesis, without dividing the significance between the
-worlds. A mixture over theta covers unknown rates.
+same for clearing D'. Their product is an e-process against {TPR <= t, FPR >= x}, and the least
+product over the curve is one against the hypothesis TPR <= 1 - f(FPR), the union of these sets. A
+mixture over theta covers unknown rates.
 
 Sources:
     Ville, "Étude critique de la notion de collectif", 1939; Ramdas, Grünwald, Vovk and Shafer,
@@ -37,12 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from adversaries.statistics.intervals import (
-    Interval,
-    LowerBound,
-    check_delta,
-    significance,
-)
+from adversaries.statistics.intervals import Interval, LowerBound, check_delta, significance
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 LOG_ODDS = 2.0 ** (np.arange(-10, 6) / 2)
@@ -143,8 +131,7 @@ class Accusations:
 def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
     """Return the epsilon that the decisions Lambda > 0 refute, valid at every number of trials.
 
-    Unlike other bounds it allows adding trials because of what earlier trials showed, and stopping
-    when enough is proven.
+    It allows adding trials because of what earlier trials showed, and stopping at will.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -152,10 +139,10 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
 
-    Returns: the bound. Its details have the rates and the interval of the advantage, which also
-    holds at every number of trials (by itself). 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Returns: the bound, with the rates and the interval of the advantage, which also holds at every
+    number of trials (by itself); 0 with the `reason` without trials of both worlds.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     check_delta(delta)
     counts, alpha = Accusations.of(worlds, log_odds), significance(confidence)
@@ -184,15 +171,12 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
 def betting_mu(worlds: Bools, log_odds: Floats, confidence: float) -> float:
     """Return the mu of Gaussian privacy that the decisions refute, valid at every number of trials.
 
-    The noise is at most sensitivity/mu, if the mechanism composes to a Gaussian one.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
         confidence: in (0, 1).
 
-    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
-    numbers.
+    Raises InputError for confidence out of range, or for trials that `check_trials` refuses.
     """
     counts = Accusations.of(worlds, log_odds)
     mu = _largest(
@@ -212,8 +196,7 @@ def advantage_interval(worlds: Bools, log_odds: Floats, confidence: float) -> In
         log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
         confidence: at all numbers of trials together, in (0, 1).
 
-    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
-    numbers.
+    Raises InputError for confidence out of range, or for trials that `check_trials` refuses.
     """
     counts, tail = Accusations.of(worlds, log_odds), significance(confidence) / 2
     # The opposite decision has the negative advantage: its lower limit gives the upper one.

@@ -1,11 +1,8 @@
 """Estimates from T trials of the identification game: advantage, delta' and epsilon.
 
-The trials are independent. Log-odds start from prior 1/2; for another prior, subtract logit(prior)
-before epsilon is read off them.
-
-The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
-differentially private deep learning". Its estimators of epsilon have no confidence;
-`adversaries.statistics.lower_bounds` has estimators with confidence.
+Log-odds start from prior 1/2; for another prior, subtract logit(prior) before epsilon is read off
+them. The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
+differentially private deep learning". `lower_bounds` has estimators with confidence.
 """
 
 import math
@@ -56,25 +53,22 @@ def advantage(
     """Return the advantage Adv = TPR - FPR of deciding D where Lambda > 0, D' where Lambda < 0.
 
     A tie, Lambda = 0, is neither won nor lost. Adv is the share of wins less the share of losses,
-    averaged over the worlds. With one world only (the paper trains on D alone) it is 2 wins/T - 1
-    (Definition 5, section 5.3).
+    averaged over the worlds; with one world only it is 2 wins/T - 1 (Definition 5, section 5.3).
 
-    The interval is Clopper-Pearson's for the share of wins, mapped by 2p - 1. Its lower end counts
-    ties as lost and its upper end as won, which is valid for any outcome of the ties. Where the
-    worlds differ in their shares of wins it only covers more often (Hoeffding, "On the distribution
-    of the number of successes in independent trials", 1956). If the worlds differ by one trial, the
-    interval is wider by 1/T. If they differ by more, it is the mean of one interval for each world,
-    each at (1 + confidence)/2.
+    The interval is Clopper-Pearson's for the share of wins, mapped by 2p - 1, with ties as lost at
+    its lower end and as won at its upper. It is valid where the worlds differ in their shares of
+    wins (Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
+    If they differ by one trial, it is wider by 1/T; if by more, it is the mean of one interval for
+    each world, each at (1 + confidence)/2.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D.
         confidence: of the interval, in (0, 1).
-        design: with common random numbers the pair is the unit of interval and standard error;
-            after an interim analysis the interval is wider.
+        design: with common random numbers the pair is the unit of interval and standard error.
 
-    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
-    numbers, or for no pairs where the design has them.
+    Raises InputError for confidence out of range, or for trials that `check_trials` or the design
+    refuse.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
@@ -114,9 +108,7 @@ def distance(measured: Advantage, predicted: float) -> Distance:
     """Return the distance of an advantage of independent trials from the predicted one.
 
     If the prediction is true, (1 + predicted)/2 of the trials are won; the binomial test checks
-    this. Where the worlds differ in their shares of wins the test only rejects less often
-    (Hoeffding, 1956). Ties are assigned as the prediction expects. The measurement's own standard
-    error would not do: it is almost 0 for few trials that are nearly all won.
+    this. Where the worlds differ the test only rejects less often (Hoeffding, 1956).
 
     Args:
         measured: the measured advantage.
@@ -134,18 +126,14 @@ def delta_prime(
 ) -> Frequency:
     """Return delta': how often the belief exceeds rho_beta(epsilon) when D was used.
 
-    It counts Lambda > epsilon in trials on D. It estimates Pr_D[privacy loss > epsilon], which is
-    larger than delta.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
         epsilon: >= 0, [T] or one number for all trials.
         confidence: of the interval, in (0, 1).
 
-    Raises InputError for epsilon below 0, or for confidence out of range, or for no trial that used
-    D.
-    Source: Section 6.2, which compares it with delta.
+    Raises InputError for epsilon or confidence out of range, or for no trial that used D. Source:
+    Section 6.2, which compares it with delta.
     """
     if not np.all(np.asarray(epsilon) >= 0):
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -164,18 +152,16 @@ def epsilon_from_sensitivities(
 ) -> float:
     """Return the epsilon of the trial with the largest realised LS_i/sigma_i.
 
-    Under noise that is scaled to LS this is a tautology: it returns the epsilon that set the noise.
-
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         delta: of the guarantee, in (0, 1).
-        epsilon_of_mu: accounting from (mu, delta): the paper's RDP, or the exact conversion. For
-            sampled steps an accountant's, at the root mean square ratio mu/sqrt(k).
+        epsilon_of_mu: accounting from (mu, delta); for sampled steps at the root mean square
+            mu/sqrt(k).
 
     Returns: epsilon; infinite for a sensitivity without noise.
-    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
-    Source: Section 5.3.
+    Raises InputError unless both arrays are [T, k] and nowhere negative or NaN. Source: Section
+    5.3.
     """
     largest = float(trial_mu(sensitivities, noise_std).max())
     return math.inf if math.isinf(largest) else epsilon_of_mu(largest, delta)
@@ -183,8 +169,6 @@ def epsilon_from_sensitivities(
 
 def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
     """Return the largest log-odds ln(beta/(1 - beta)) of the trials on D, at least 0.
-
-    An extreme value: it grows with the number of trials and is not a bound.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -199,8 +183,7 @@ def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """Return epsilon' = 2 sqrt(2 ln(1.25/delta)) Phi^-1((Adv + 1)/2); 0 for Adv <= 0.
 
-    It assumes the classic sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon and says nothing about
-    tightly calibrated noise.
+    It assumes the classic sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon.
 
     Args:
         advantage: in [-1, 1]; 1 gives infinity.

@@ -74,8 +74,7 @@ class GoodnessOfFit(TypedDict):
 def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     """Return mu = sqrt(sum_i (LS_i/sigma_i)^2) of every trial, [T].
 
-    A step without a difference counts 0 even without noise. A difference without noise makes mu
-    infinite.
+    A difference without noise makes mu infinite.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
@@ -90,9 +89,8 @@ def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Pre
     """Return the prediction from the realised LS_i/sigma_i: mu, and the mean advantage.
 
     At even odds the advantage of a trial is 2 Phi(mu_t/2) - 1. With another prior the adversary
-    decides D if its ratio exceeds -logit(prior), and TPR - FPR is smaller. The prediction is exact
-    where LS_i/sigma_i is deterministic, as under noise scaled to LS. Otherwise the sensitivities
-    depend on earlier noise and it is approximate; `deterministic` says which.
+    decides D if its ratio exceeds -logit(prior). The prediction is exact where LS_i/sigma_i is
+    deterministic, as under noise scaled to LS.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
@@ -127,10 +125,9 @@ def simulate(
 
     A step whose record joins with probability q releases B (b g + (1-b) g') + noise, besides known
     terms, and lambda = log(1 - q + q e^s) - log(1 - q + q e^s'), where s = (<r, g> - |g|^2/2) /
-    sigma^2, and s' the same with g'. The noise enters only by its components along g and g', two
-    standard normals whose correlation follows from the three norms. Both worlds share coins and
-    noise. The adversary decides D if the log-odds from `prior` are above 0; ties count 0. The
-    advantage is exact up to the standard error where the norms over sigma are deterministic.
+    sigma^2, and s' the same with g'. The noise enters by two standard normals, its components along
+    g and g'. The advantage is exact up to the standard error where the norms over sigma are
+    deterministic.
 
     Args:
         present_norms: float64 [T, k], |g| of the record.
@@ -142,8 +139,7 @@ def simulate(
         prior: the adversary's probability of D, in (0, 1).
         games: least number of games; every trial is played equally often, at least once.
 
-    Raises InputError for arrays that are not [T, k], or negative or NaN, or for a gradient without
-    noise, or unless 0 < sampling_rate <= 1.
+    Raises InputError for bad arrays or rate, or for a gradient without noise.
     """
     present, absent, apart = _sampled(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
@@ -181,10 +177,9 @@ def scores(
 ) -> Floats:
     """Return one score for every trial, [T], N(0, 1) if theory is right.
 
-    Given all earlier steps, step i adds lambda_i ~ N(+-s^2/2, s^2) with s = LS_i/sigma_i, however s
-    depends on earlier noise. Each lambda_i is standardised; the score is their sum over sqrt(k).
-    That is exact even where sensitivities vary. A step without information (s = 0) gets a random
-    normal: leaving it out would make the number of steps depend on the steps' values.
+    Given all earlier steps, step i adds lambda_i ~ N(+-s^2/2, s^2) with s = LS_i/sigma_i. The score
+    is the sum of the standardised lambda_i over sqrt(k). A step without information (s = 0) gets a
+    random normal: leaving it out would make the number of steps depend on the steps' values.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -195,8 +190,7 @@ def scores(
         prior: the probability of D from which the log-odds start, in (0, 1).
 
     Returns: float64 [T]; NaN for trials without information, or with a difference without noise.
-    Raises InputError unless 0 < prior < 1, or for arrays that are empty, of unequal shapes or not
-    numbers.
+    Raises InputError unless 0 < prior < 1, or for bad arrays.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     ratios = _ratios(sensitivities, noise_std)
@@ -220,9 +214,8 @@ def sampled_scores(
 ) -> Floats:
     """Return the scores [T] of `scores` for steps that a record joins with a probability.
 
-    Every step of every trial is simulated several times, as by `simulate`, in its world. The rank
-    of the real step among the simulated ones and itself is uniform, with ties broken at random, for
-    any number of simulations. Its normal score is summed.
+    Every step of every trial is simulated several times. The rank of the real step among these and
+    itself is uniform, with ties broken at random; its normal score is summed.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -235,8 +228,7 @@ def sampled_scores(
         generator: of the simulated steps, and of the ties.
         prior: the probability of D from which the log-odds start, in (0, 1).
 
-    Raises InputError for prior or sampling_rate out of range, or for a gradient without noise, or
-    for arrays that are empty, of unequal shapes or not numbers.
+    Raises InputError for bad prior, rate or arrays, or for a gradient without noise.
     """
     worlds, losses = _losses(worlds, log_odds, prior)
     present, absent, apart = _sampled(
@@ -301,10 +293,7 @@ def _joined(standard: Floats, ratios: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Step:
-    """One sampled step of every trial: |g|, |g'| and <g, g'>, each over sigma or its square, [T].
-
-    `play` draws the chance events of the step, and `losses` returns their log-likelihood ratios.
-    """
+    """One sampled step of every trial: |g|, |g'| and <g, g'> over sigma or its square, [T]."""
 
     g: Floats
     h: Floats

@@ -1,13 +1,11 @@
 """Closed forms of mu-Gaussian differential privacy.
 
-Gaussian steps with sensitivities Delta_i and noise standard deviations sigma_i compose to one
-Gaussian mechanism with
+Gaussian steps with sensitivities Delta_i and noises sigma_i compose to one mechanism with
 
     mu = sqrt(sum_i (Delta_i / sigma_i)^2).
 
 Its privacy loss is exactly N(mu^2/2, mu^2) when the data were D (Dong, Roth and Su, "Gaussian
-differential privacy", 2019, Corollaries 1 and 3.3). Everything about the mechanism follows from
-mu; mu = 0 is infinite noise, and mu = inf is no noise.
+differential privacy", 2019, Corollaries 1 and 3.3). mu = inf is no noise.
 """
 
 import math
@@ -59,8 +57,6 @@ def deltas(mu: float, epsilons: npt.NDArray[np.float64]) -> npt.NDArray[np.float
 
 def epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 at which the mechanism is (epsilon, delta)-private.
-
-    This inverts `delta` in epsilon: 0.0 where delta(mu, 0) <= delta already, inf for mu = inf.
 
     Args:
         mu: >= 0, may be infinite.
@@ -121,8 +117,6 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
 def advantage(mu: float) -> float:
     """Return the membership advantage 2 Phi(mu/2) - 1 of the best test at equal priors.
 
-    It is the total variation distance between the two worlds, and delta at epsilon = 0.
-
     mu: >= 0, may be infinite.
     Raises InputError unless mu >= 0.
     Source: Bernau et al., "Quantifying identifiability", Eq. 14.
@@ -170,9 +164,8 @@ def _log_delta(mu: float, epsilon: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return log delta where epsilon lies `deviation` standard deviations above the mean loss.
 
-    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). Above the mean, both terms of
-    delta share the factor phi(x); taking it out avoids underflow. Below the mean, delta is written
-    as a sum of small numbers, because both values of 1 - Phi are near 1/2 for a small mu.
+    With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). Above the mean, both terms share
+    the factor phi(x); below it, delta is written as a sum of small numbers.
     """
     x = np.asarray(deviation, dtype=np.float64)
     above, below = np.maximum(x, 0.0) / ROOT2, np.minimum(x, 0.0) / ROOT2

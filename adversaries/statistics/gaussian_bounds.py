@@ -1,8 +1,7 @@
 """Lower bounds on epsilon from two samples of log-odds that are normal.
 
-Under Gaussian noise Lambda | b ~ N(+-mu^2/2, mu^2). So the difference of the means over the
-standard deviation is mu, at any scale that the adversary's claimed noise gave Lambda. A test first
-checks that the samples look normal; otherwise the bounds give a reason and no number.
+Under Gaussian noise Lambda | b ~ N(+-mu^2/2, mu^2), so the difference of the means over the
+standard deviation is mu, at any claimed noise. A test first checks that the samples look normal.
 """
 
 import math
@@ -46,9 +45,9 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     """Return the bound that the standardised difference of the two samples of log-odds proves.
 
     The two-sample t statistic is noncentral t with noncentrality mu/sqrt(1/n1 + 1/n0). The exact
-    lower limit is the mu at which a statistic this large has probability alpha, and epsilon(mu,
-    delta) converts it. The check of normality uses only the samples' shapes, which for normal
-    samples are independent of their means and variances (Basu): it only makes the bound rarer.
+    lower limit is the mu at which a statistic this large has probability alpha. The check of
+    normality uses only the samples' shapes, which for normal samples are independent of their means
+    and variances (Basu): it only makes the bound rarer.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -57,10 +56,9 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         confidence: in (0, 1).
 
     Returns: the bound; 0 with the `reason` where the model cannot hold: fewer than two trials of a
-    world, log-odds that are infinite, do not vary or do not look normal.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
-    Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981.
+    world, or log-odds that are infinite, equal or do not look normal.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses. Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
@@ -94,16 +92,14 @@ def gaussian_unequal_bound(
     """Return the bound that the two samples prove if they are normal with any variances.
 
     It bounds r = (m1 - m0)/max(s1, s0). Log-odds N(m1, s1^2) against N(m0, s0^2) separate the
-    worlds at least as well as the log-odds of Gaussian privacy r. If s1 is larger, accuse D above
+    worlds at least as well as the log-odds of Gaussian privacy r: if s1 is larger, accuse D above
     thresholds over m0, where FPR = Phi(-t/s0) <= Phi(-t/s1); if s0 is, accuse D' below thresholds
-    under m1. For every epsilon >= 0 the best threshold of equal variances is among these.
+    under m1.
 
     For each world b, (mean1 - mean0)/sd_b is taken as noncentral t with n_b - 1 degrees of freedom
     and noncentrality r_b/sqrt(1/n1 + 1/n0), and the smaller limit counts. If world b has the larger
-    variance, the limit of r_b = r is conservative: the difference of the means varies by at most
-    s_b sqrt(1/n1 + 1/n0). The chi distribution leans to the right of its mode, so the probability
-    of so large a statistic grows with that spread while it is below 0.39. The smaller limit exceeds
-    r only if this one does, so looking at both costs nothing.
+    variance, the limit of r_b = r is conservative, since the difference of the means varies by at
+    most s_b sqrt(1/n1 + 1/n0); and the smaller limit exceeds r only if this one does.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -112,8 +108,8 @@ def gaussian_unequal_bound(
         confidence: in (0, 1).
 
     Returns: the bound; 0 with a `reason` like `gaussian_bound`'s, for three trials of each world.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = min(significance(confidence), LARGEST_ERROR)
@@ -150,19 +146,15 @@ def gaussian_unequal_bound(
 def mixed_share(trial_mu: Floats, mu: float) -> float:
     """Return how far log-odds can be from normal, as a share of their standard deviation.
 
-    An unclipped gradient depends on earlier noise: a model that has learned the record hardly
-    reacts to it, which cuts the tails of the log-odds. One more step of mu r_t, r_t^2 = mu^2 -
-    mu_t^2, with independent noise, would bring every trial to the largest mu, and its log-odds to
-    exactly N(+-mu^2/2, mu^2). That step adds the mean square E[r^2 + r^4/4]; its share grows with
-    mu.
+    One more step of mu r_t, r_t^2 = mu^2 - mu_t^2, with independent noise, would bring every trial
+    to the largest mu, and its log-odds to exactly N(+-mu^2/2, mu^2). That step adds the mean square
+    E[r^2 + r^4/4]; its share grows with mu.
 
     Args:
-        trial_mu: float64 [T], realised sqrt(sum_i (LS_i/sigma_i)^2) of every trial, up to a common
-            factor.
+        trial_mu: float64 [T], realised sqrt(sum_i (LS_i/sigma_i)^2), up to a common factor.
         mu: the true value of the largest, >= 0.
 
-    Returns: the share, >= 0; 0 where all trials are equal, or where mu is infinite or all zero,
-    which the bounds refuse.
+    Returns: the share, >= 0; 0 where all trials are equal, or mu is infinite or all zero.
     """
     largest = float(trial_mu.max())
     if not 0 < largest < math.inf or np.allclose(trial_mu, largest, rtol=ALIKE, atol=0):
@@ -175,13 +167,11 @@ def lessened(bound: LowerBound, trial_mu: Floats, delta: float) -> LowerBound:
     """Return a bound for normal log-odds, reduced for trials whose mu varies (`mixed_share`).
 
     The means of these log-odds lie no further apart than normal ones, and their standard deviation
-    is at least 1 - share of the normal one (Minkowski). So mu is overstated by at most
-    1/(1 - share). The studentised difference is assumed to scatter as for normal log-odds;
-    therefore a share above `LARGEST_SHARE` is refused.
+    is at least 1 - share of the normal one (Minkowski), so mu is overstated by at most 1/(1 -
+    share). A share above `LARGEST_SHARE` is refused, as the difference may scatter otherwise.
 
-    The share is taken at the limit of mu, whatever noise was claimed. If the true mu were below the
-    reduced limit, it would be below the limit, its share would be smaller and its reduced limit
-    larger.
+    The share is taken at the limit of mu, whatever noise was claimed; a smaller true mu has a
+    smaller share.
 
     Args:
         bound: from normal log-odds, with "mu_low" in its details; unchanged if it has a reason.
@@ -206,8 +196,6 @@ def lessened(bound: LowerBound, trial_mu: Floats, delta: float) -> LowerBound:
 
 def normality(with_d: Floats, without: Floats) -> float:
     """Return the p-value that both samples are normal, with any means and variances.
-
-    It is twice the smaller p-value of Anderson and Darling's test in each world.
 
     Args:
         with_d: float64 [n1], log-odds of trials on D; fewer than `LEAST_CHECKED` give 1.
@@ -254,9 +242,6 @@ def _refused(details: dict[str, float]) -> str | None:
 
 
 def _limit(effect: float, scale: float, freedom: int, alpha: float) -> float:
-    """Return the mu >= 0 at which so large an effect has probability alpha; 0 if there is none.
-
-    effect/scale is noncentral t with noncentrality mu/scale.
-    """
+    """Return the mu >= 0 at which so large an effect has probability alpha; 0 if there is none."""
     # The limit grows with the statistic, so a smaller statistic keeps the bound valid.
     return lower_limit(min(effect, LARGEST_EFFECT) / scale, freedom, alpha) * scale

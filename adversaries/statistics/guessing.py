@@ -25,8 +25,7 @@ def right_guesses(included: Bools, scores: Floats, guesses: int) -> npt.NDArray[
     """Return the number of right guesses, int64 [...].
 
     Half of the guesses, rounded up, say that the highest scores are in; the others say that the
-    lowest are out. Equal scores are put in an arbitrary fixed order: the given order may depend on
-    the coins, as in a file that is sorted by them.
+    lowest are out. Equal scores are put in an arbitrary fixed order, not the given one.
 
     Args:
         included: bool [..., m], True where the canary was in.
@@ -73,8 +72,7 @@ def binomial_p_value(
 def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float) -> float:
     """Return an epsilon that so many right guesses refute at level alpha, by bisection; 0 if none.
 
-    Where the p-value is not monotone in epsilon, this may not be the largest. It is valid anyway:
-    refuting an epsilon refutes all smaller ones, which promise more.
+    Where the p-value is not monotone in epsilon, this may not be the largest.
 
     Args:
         canaries: m.
@@ -101,16 +99,14 @@ def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alp
     """Return which mu-GDP mechanisms make so many right guesses less often than alpha, bool [k, n].
 
     With p_s the probability of s right guesses of R, a mechanism with trade-off curve f satisfies,
-    for every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)). The proof
-    turns the coin of one canary that was guessed right: the same release then guesses it wrong, and
-    one guess less is right. Averaging over the canaries uses that 1 - f is concave. For the tail
-    s > i this is
+    for every set of counts, sum_s (s/m) p_s <= 1 - f(sum_s ((R - s + 1)/m) p_(s-1)): turning the
+    coin of one canary that was guessed right makes one guess less right. For the tail s > i this is
 
         (1/m) ((R - i) P_i - S_(i+1)) >= g((1/m) ((i + 1) P_(i+1) + S_(i+2))),
 
     P_i = P[at least i right], S_i = P_i + P_(i+1) + ..., g the inverse of 1 - f, for mu-GDP
-    Phi(Phi^-1(x) - mu). The required P_i grows with the tails above i. So the least tails follow
-    one after the other from P_v = alpha and 0 above; P_0 > 1 refutes mu.
+    Phi(Phi^-1(x) - mu). The least tails follow one after the other from P_v = alpha and 0 above;
+    P_0 > 1 refutes mu.
 
     Args:
         canaries: m.
@@ -148,8 +144,6 @@ def gaussian_refuted(canaries: int, guesses: int, rights: Ints, mus: Floats, alp
 
 def gaussian_mus(canaries: int, guesses: int, rights: Ints, alpha: float) -> Floats:
     """Return the largest mu, to 1e-6, that each number of right guesses refutes, [k]; 0 if none.
-
-    A result does not depend on the other numbers.
 
     Args:
         canaries: m.

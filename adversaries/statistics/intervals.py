@@ -14,8 +14,7 @@ from adversaries.statistics.trials import Floats
 ALARM_CONFIDENCE = 0.9999
 """Confidence at which a report calls a contradiction of theory, or of a claim, an alarm.
 
-A report makes some twenty such checks, and a study has hundreds of reports. At 0.999 each, some
-honest run among them would be accused.
+A report makes some twenty such checks, and a study has hundreds of reports.
 """
 
 
@@ -64,8 +63,7 @@ class LowerBound:
         trusts_noise: whether the claimed noise was used.
         details: the statistics behind the number, by name.
         reason: why a bound of 0 says nothing, or None.
-        kind: "credible" holds with probability `confidence` given the trials and a prior, which is
-            not how often it is right.
+        kind: "credible" holds with probability `confidence` given the trials and a prior.
     """
 
     epsilon: float
@@ -139,8 +137,6 @@ def mean_interval(values: npt.ArrayLike, confidence: float) -> Interval:
 
 def wilson(share: float, trials: int, confidence: float) -> Interval:
     """Return Wilson's interval of a proportion, which is right about as often as stated.
-
-    It has some width even where the share is 0 or 1.
 
     Args:
         share: of successes, in [0, 1]; may be a mean of shares.

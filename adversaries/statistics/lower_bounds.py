@@ -34,8 +34,7 @@ def clopper_pearson_bound(
     """Return the bound that the rates of the decision Lambda > threshold prove.
 
     (epsilon, delta)-privacy forces TPR <= e^epsilon FPR + delta, and the same for TNR and FNR. TPR
-    and FPR have limits at alpha/2 each, so both hold at once, and epsilon is the larger logarithm.
-    The trials of one world may depend on the trials of the other.
+    and FPR have limits at alpha/2 each, so both hold at once.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -45,10 +44,9 @@ def clopper_pearson_bound(
         threshold: fixed before the trials; a tie decides D'.
 
     Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
-    Source: Jagielski et al., "Auditing differentially private machine learning", 2020, Algorithm 2
-    and Theorem 2, where delta = 0.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses. Source: Jagielski et al., "Auditing differentially private machine learning", 2020,
+    Algorithm 2 and Theorem 2, where delta = 0.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     check_delta(delta)
@@ -74,24 +72,22 @@ def clopper_pearson_split(
 ) -> LowerBound:
     """Return the bound at the threshold that looks best on half of the trials, from the other half.
 
-    In each world every second trial, in their order, chooses the threshold. The other trials give
-    the bound like `clopper_pearson_bound`. A score at the threshold decides D'.
+    In each world every second trial chooses the threshold. The other trials give the bound like
+    `clopper_pearson_bound`. A score at the threshold decides D'.
 
-    The best threshold would prove the largest epsilon from the limits t and f of TPR and FPR, at
-    the level of the judging half. The largest TPR - FPR breaks ties.
+    The best threshold would prove the largest epsilon; the largest TPR - FPR breaks ties.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         scores: float64 [T], larger ones indicate D; of any scale and with any number of ties.
         delta: of the guarantee that is bounded, in [0, 1).
         confidence: in (0, 1).
-        for_mu: whether the best threshold has the largest Phi^-1(t) - Phi^-1(f) instead. Use it to
-            convert the limits in `details` to mu of Gaussian privacy: the threshold for epsilon
-            mostly lies in a tail, which proves little mu. Accusing D or D' proves the same mu.
+        for_mu: whether the best threshold has the largest Phi^-1(t) - Phi^-1(f) of the limits
+            instead, to convert those in `details` to mu of Gaussian privacy.
 
     Returns: the bound; 0 with the `reason` with fewer than two trials of a world.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -126,13 +122,11 @@ def clopper_pearson_bonferroni(
 ) -> LowerBound:
     """Return the best bound over thresholds at fixed ranks, with alpha divided among them.
 
-    The threshold that exactly r trials on D' exceed is a statistic of these trials. The share of D'
-    above it has the beta distribution of an order statistic, whose upper limit is Clopper and
-    Pearson's for r successes. Given the threshold, the trials on D above it are binomial. Ties are
-    broken at random, independently of the worlds, so that a threshold may lie within equal scores:
-    of two answers alone, as in randomized response, no other threshold would separate anything. So
-    both limits at alpha/2 hold at a rank fixed in advance just as at a
-    threshold fixed in advance, and the scale of the scores need not be known.
+    The share of D' above the threshold that exactly r trials on D' exceed has the beta distribution
+    of an order statistic, whose upper limit is Clopper and Pearson's for r successes. Given the
+    threshold, the trials on D above it are binomial. Ties are broken at random, independently of
+    the worlds. So both limits at alpha/2 hold at a rank fixed in advance just as at a fixed
+    threshold.
 
     The ranks are r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials
     on D for accusing D'.
@@ -144,8 +138,8 @@ def clopper_pearson_bonferroni(
         confidence: in (0, 1).
 
     Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
@@ -205,10 +199,7 @@ LOWER_BOUNDS: dict[str, Estimator] = {
     "gaussian_unequal": Estimator(gaussian_unequal_bound, gaussian=True, normal=True),
     "privacy_profile": Estimator(privacy_profile_bound, dependent_worlds=True),
 }
-"""The lower bounds that a report computes, by name.
-
-`rate_bounds.trade_off_bound` is not among them, because it needs the mechanism's family.
-"""
+"""The lower bounds that a report computes, by name."""
 
 
 class MechanismKind(StrEnum):
@@ -252,15 +243,13 @@ def lower_bounds(
         confidence: of each bound by itself, in (0, 1).
         mechanism: the kind of mechanism, which decides which bounds hold.
         not_normal: why the log-odds are not normal, None if they are.
-        design: with common random numbers, bounds that need independent worlds do not hold; after
-            an interim analysis, each bound is computed at its share of the significance.
-        trial_mu: float64 [T], mu of every trial where it may vary; bounds of normal log-odds are
-            then `lessened`.
+        design: with common random numbers, bounds that need independent worlds do not hold.
+        trial_mu: float64 [T], mu of every trial where it may vary, for `lessened` bounds.
         refused: name -> another reason why a bound does not hold.
         names: which of `LOWER_BOUNDS`; None for all.
 
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     bounds = {}
     for name in LOWER_BOUNDS if names is None else names:
@@ -301,10 +290,7 @@ class _Rates:
 
 
 def _rates(true_low: Floats, false_high: Floats, delta: float) -> _Rates:
-    """Return the epsilon that limits of TPR and FPR prove, by accusing D or by accusing D'.
-
-    Both directions use the same two limits, so that taking the larger costs nothing.
-    """
+    """Return the epsilon that limits of TPR and FPR prove, by accusing D or by accusing D'."""
     with np.errstate(divide="ignore", invalid="ignore"):
         accusing = np.log((true_low - delta) / false_high)
         clearing = np.log((1 - false_high - delta) / (1 - true_low))

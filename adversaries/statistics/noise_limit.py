@@ -1,18 +1,16 @@
 """An upper bound on the Gaussian noise in releases, without knowledge of their signal.
 
-Each round releases x = s + noise, a vector of P coordinates. The signal s is unknown and may depend
-on all earlier rounds. Noise of at least rho times the claimed standard deviation sigma makes small
-|x - c| rare, for every s and every centre c that was chosen before the round. By Anderson's
-inequality the symmetric, unimodal likelihood ratio
+Each round releases x = s + noise, a vector of P coordinates, with an unknown signal s that may
+depend on all earlier rounds. By Anderson's inequality, for every centre c that was chosen before
+the round, the symmetric, unimodal likelihood ratio
 
     L(x) = N(x; c, (a rho sigma)^2) / N(x; c, (rho sigma)^2),    a < 1,
 
-has a mean of at most 1 under N(s, (rho' sigma)^2) with rho' >= rho, and the largest where s = c. So
-1 - w + w L(x) is an e-value, and so is the product over the coordinates. The product grows where
-there is less noise, and loses little to coordinates with much signal. Centres and weights learn
-from earlier rounds which coordinates have signal, and how it continues. A mixture of alternatives
-whose weights move from round to round (fixed share) is an e-process. By Ville's inequality it ever
-exceeds 1/alpha with probability at most alpha, at however many rounds it is checked.
+has a mean of at most 1 under N(s, (rho' sigma)^2) with rho' >= rho. So 1 - w + w L(x) is an
+e-value, and so is the product over the coordinates, which grows where there is less noise. Centres
+and weights learn from earlier rounds which coordinates have signal. A mixture of alternatives whose
+weights move from round to round (fixed share) is an e-process: by Ville's inequality it ever
+exceeds 1/alpha with probability at most alpha.
 
 Sources:
     Anderson, "The integral of a symmetric unimodal function over a symmetric convex set and some
@@ -64,8 +62,7 @@ class NoiseLimit:
 
         Args:
             released: [P], of the same size in every round.
-            std: the claimed standard deviation of the noise on every coordinate; a round with a
-                claim of 0 proves nothing.
+            std: the claimed standard deviation of the noise on every coordinate; 0 proves nothing.
         """
         x = released[:: -(-released.size // COORDINATES)].astype(np.float64)
         if std > 0:
@@ -82,8 +79,6 @@ class NoiseLimit:
     def limit(self, confidence: float) -> float:
         """Return the largest possible multiple of the claimed noise; `math.inf` for no limit.
 
-        It is valid after every round, and at a round that was chosen by looking.
-
         confidence: in (0, 1).
         Raises InputError for confidence out of range.
         """
@@ -98,10 +93,7 @@ class NoiseLimit:
         for row, ratio in enumerate(RATIOS):
             scale = ratio * std
             free = self._free(mean, ratio) if self._rounds else np.ones(())
-            logs = [
-                _log_e_values(x / scale, free),
-                _log_e_values((x - mean) / scale, np.ones(())),
-            ]
+            logs = [_log_e_values(x / scale, free), _log_e_values((x - mean) / scale, np.ones(()))]
             values = np.append(np.concatenate(logs), 0.0)
             largest = values.max()
             won = self._weights[row] * np.exp(values - largest)
@@ -110,10 +102,7 @@ class NoiseLimit:
         self._highest = np.maximum(self._highest, self._log_e)
 
     def _free(self, mean: Floats | float, ratio: float) -> Floats:
-        """Return the probability that each coordinate is free of signal [P], from earlier rounds.
-
-        It is a guess: only the power depends on it, and no guarantee.
-        """
+        """Return a guess at the probability that each coordinate is free of signal [P]."""
         mean = np.asarray(mean)
         noise = ratio**2 * self._variance / self._rounds**2
         signal = max(float(np.mean(mean**2)) - noise, 1e-9 * noise)
@@ -122,10 +111,7 @@ class NoiseLimit:
 
 
 def _log_e_values(x: Floats, where: Floats) -> Floats:
-    """Return the logs of the products of 1 - w + w L(x) over coordinates, for every alternative.
-
-    x: [P], divided by the tested noise; where: [P], factors of every share.
-    """
+    """Return the logs of the products of 1 - w + w L(x) over coordinates, for every alternative."""
     less, share = LESS[:, None], SHARES[:, None, None]
     ratio = np.exp(-0.5 * x**2 * (1 / less**2 - 1)) / less
     # A weight of 1 may leave log(0) for a coordinate that is all signal.

@@ -1,9 +1,8 @@
 """Limits of the noncentrality of Student's t, precise even for the tiny tails of an alarm.
 
 The statistic is T = (Z + m)/V with Z standard normal and V an independent root of a chi-square over
-its f degrees of freedom. So P(T >= t) = E Phi(m - t V) and P(T <= t) = E Phi(t V - m), where V is a
-function of another standard normal number. The trapezoidal rule over this number is exact to
-rounding, in every tail, as long as the step is small compared with the width of Phi.
+its f degrees of freedom, so P(T >= t) = E Phi(m - t V) and P(T <= t) = E Phi(t V - m). The
+trapezoidal rule over a normal number that V is a function of is exact to rounding, in every tail.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,9 @@
 """One-run audits: m canaries, each in or out of the whole training by its own coin.
 
-They suit a federation that cannot be repeated. Each canary gets a score from the releases. The
-highest scores are guessed to be in and the lowest to be out, with no guess about the others.
-Differential privacy bounds the number of right guesses, although all guesses are about one training
-(Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023).
-
-The coins are fair and independent. Scores depend on the releases and the canaries, never directly
-on the coins. Canaries are added or left out, so the audit is about add-remove neighbours that
-differ in one canary.
+The highest scores are guessed to be in and the lowest to be out. Differential privacy bounds the
+number of right guesses, although all guesses are about one training (Steinke, Nasr and Jagielski,
+"Privacy auditing with one (1) training run", 2023). The coins are fair and independent, and scores
+never depend directly on them. Neighbours are add-remove and differ in one canary.
 """
 
 import math
@@ -97,8 +93,7 @@ def f_dp_bound(
 ) -> LowerBound:
     """Return the epsilon at `delta` of the largest mu that the right guesses refute.
 
-    It is tighter than `binomial_bound`, for fewer mechanisms: among Gaussian trade-off curves it
-    proves that no smaller one bounds this training.
+    It is tighter than `binomial_bound`, for Gaussian trade-off curves alone.
 
     Args:
         included: bool [m], True where the canary was in.
@@ -108,7 +103,7 @@ def f_dp_bound(
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
     Returns: the bound, with canaries, guesses, right guesses and mu_low in its details.
-    Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
+    Raises InputError as `check`, or for delta or confidence out of range.
     """
     check(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
@@ -129,10 +124,9 @@ def client_canary_estimate(
 ) -> CanaryEstimate:
     """Return an estimate from the standardised difference of the scores in and out.
 
-    The paper fits a normal law to the canaries' scores, and compares it with canaries that took no
-    part, N(0, 1/d) for the cosine in d dimensions. Here the canaries that the coin left out give
-    the other law, and both laws share one variance. The interval is the two-sample t statistic's
-    (`adversaries.statistics.canaries.effect`).
+    The paper compares a normal law of the canaries' scores with canaries that took no part. Here
+    the canaries that the coin left out give the other law, and both laws share one variance. The
+    interval is the two-sample t statistic's (`adversaries.statistics.canaries.effect`).
 
     Args:
         included: bool [m], True where the canary was in.
@@ -226,8 +220,7 @@ def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
 
     Args:
         canaries: number of canaries, at least 1.
-        guesses: one fixed number; 0 for one canary in `SHARE`; `SEVERAL` for the fractions in
-            `PAID`.
+        guesses: one number; 0 for one canary in `SHARE`; `SEVERAL` for the fractions in `PAID`.
     """
     if guesses > 0:
         return (guesses,)
@@ -243,8 +236,7 @@ def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
         scores: float64 [m].
         guesses: their number or a code for `plans`.
 
-    Raises InputError for arrays that are empty or of unequal shapes, or for scores that are not
-    finite, or for too many guesses.
+    Raises InputError for arrays of unequal shapes, infinite scores, or too many guesses.
     """
     if scores.ndim != 1 or not scores.size or included.shape != scores.shape:
         raise InputError(

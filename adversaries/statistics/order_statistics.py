@@ -1,8 +1,7 @@
 """A one-run bound for canaries that do not interfere, by order statistics.
 
-The bounds of `one_run` hold for the worst mechanism of their family, where one event may reveal
-many canaries at once. With canaries along orthogonal directions and the same Gaussian noise in
-every direction there is no such event, and the same guesses prove far more.
+With canaries along orthogonal directions and the same Gaussian noise in every direction, no event
+reveals many canaries at once, and the guesses of `one_run` prove far more.
 
 Assumptions: every round releases x_t = sum_i b_i v_i + s_t + noise. The v_i have length at most C,
 are orthogonal and the same in every round. The noise is N(0, sigma_t^2 I). s_t is any function of
@@ -23,10 +22,8 @@ records at the current model. Neither sigma_t nor s_t need be known.
    to y_m, rank them by |y_i|, and add up the weights of the positive ones.
 
 The weights are 2 for the surest `SUREST` of the canaries, 1 for the rest of the surest `SURE`, and
-0 for all others. They are close to normal scores, the best weights, and their law can be computed.
-Given the (k+1)-th largest |y|, the k largest are independent draws above it. Given another one
-farther down, the ones between the two are independent draws too. This leaves an integral over two
-order statistics.
+0 for all others. Given the (k+1)-th largest |y|, the k largest are independent draws above it,
+which leaves an integral over two order statistics.
 
 Sources:
     Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023 (coins given the
@@ -129,10 +126,7 @@ def order_bounds(included: Bools, scores: Floats, delta: float, confidence: floa
 
 
 def counted(canaries: int) -> tuple[int, int]:
-    """Return the number of guesses that count twice, and the number that count at all.
-
-    canaries: m, at least `FEWEST`.
-    """
+    """Return how many guesses count twice, and how many at all, of m >= `FEWEST` canaries."""
     return int(SUREST * canaries), int(SURE * canaries)
 
 

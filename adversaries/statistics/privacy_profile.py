@@ -4,9 +4,8 @@ If Lambda is the log-likelihood ratio of D against D', then
 
     delta(epsilon) = E_D (1 - e^(epsilon - Lambda))+,
 
-and the same holds for -Lambda under D' in the other direction (Balle, Barthe and Gaboardi, "Privacy
-profiles and amplification by subsampling", 2020, Theorem 3). That holds for every mechanism, but
-Lambda is exact only if the noise is what the adversary assumes.
+and the same for -Lambda under D' (Balle, Barthe and Gaboardi, "Privacy profiles and amplification
+by subsampling", 2020, Theorem 3). Lambda is exact only if the noise is as the adversary assumes.
 """
 
 import math
@@ -25,8 +24,7 @@ STEP = 1e-3
 class Profile:
     """delta as a function of epsilon in one direction.
 
-    At any one epsilon each side of the band misses the truth with probability at most (1 -
-    confidence)/2. It is not a band for the whole curve at once.
+    At any one epsilon each side of the band misses the truth with probability (1 - confidence)/2.
 
     Attributes:
         epsilons: float64 [n].
@@ -55,8 +53,7 @@ def privacy_profiles(
         confidence: of the band, in (0, 1).
 
     Returns: the profiles by name, without a world that has fewer than two trials.
-    Raises InputError for confidence out of range, or for arrays that are empty, unequal or not
-    numbers.
+    Raises InputError for confidence out of range, or for trials that `check_trials` refuses.
     Source: The band is Maurer and Pontil, "Empirical Bernstein bounds and sample-variance
     penalization", 2009, Theorem 4.
     """
@@ -76,14 +73,12 @@ def privacy_profile_bound(
 ) -> LowerBound:
     """Return the largest epsilon up to which the profile's lower limit stays above delta.
 
-    Each direction has alpha/2 to itself. Within a direction, trying many epsilons costs nothing:
-    they are a fixed grid, tried upwards until the limit is no longer above delta. Let g be the
-    first grid point that is no less than the true epsilon. Then delta(g) <= delta, and the bound
-    can only reach g if the limit at g is above delta: an error at this one point, which has
-    probability at most alpha/2.
+    Each direction has alpha/2 to itself. Trying many epsilons costs nothing: they are a fixed grid,
+    tried upwards until the limit is no longer above delta. Let g be the first grid point that is no
+    less than the true epsilon. Then delta(g) <= delta, and the bound can only reach g by an error
+    at this one point, which has probability at most alpha/2.
 
-    The bound trusts the noise: if it is not as claimed, Lambda is no likelihood ratio and this is
-    no bound.
+    The bound trusts the noise: if it is not as claimed, Lambda is no likelihood ratio.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -93,8 +88,8 @@ def privacy_profile_bound(
 
     Returns: the bound; 0 with the `reason` with fewer than two trials of a world or infinite
     log-odds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     check_delta(delta)
     worlds, log_odds = check_trials(worlds, log_odds)
@@ -134,8 +129,7 @@ def _inverse(ratios: Floats, delta: float, tail: float) -> float:
 def _bernstein(ratios: Floats, epsilons: Floats, tail: float) -> tuple[Floats, Floats]:
     """Return the mean of (1 - e^(epsilon - ratio))+, and its largest distance from the truth.
 
-    ratios [n], epsilons [m]; both results are [m]. The sums over the ratios above an epsilon come
-    from running sums over the sorted ratios, in log space.
+    ratios [n], epsilons [m]; both results are [m], from running sums over the sorted ratios.
     """
     n = ratios.size
     largest_first = np.sort(ratios)[::-1]

@@ -1,8 +1,4 @@
-"""Lower bounds on epsilon from the error rates of deciding D where Lambda > 0, and a model of them.
-
-The rates are counted for any decision. The assumptions about the mechanism determine which epsilon
-such rates need.
-"""
+"""Lower bounds on epsilon from the error rates of deciding D where Lambda > 0, and their model."""
 
 import bisect
 import math
@@ -62,12 +58,10 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         FPR + e^epsilon FNR >= 1 - delta,  e^epsilon FPR + FNR >= 1 - delta.
 
     The bound is the epsilon whose region has the posterior probability 1 - confidence. The paper's
-    region has a second side, which is not used: it was fixed in advance which answer accuses D. The
-    probability is one integral over the quantiles of FPR, by Gauss and Legendre's rule on each side
-    of the region's corner.
+    region has a second side, which is not used: it was fixed in advance which answer accuses D.
 
     The bound is credible, not a confidence bound: it is right with this probability on average over
-    the prior, and about so for rates inside the region, but not for rates at its very corner.
+    the prior, but not for rates at the region's very corner.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -76,9 +70,9 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         confidence: posterior probability, in (0, 1).
 
     Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
-    Source: Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023, Section 4.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses. Source: Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023,
+    Section 4.
     """
     check_delta(delta)
     significance(confidence)
@@ -113,9 +107,8 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
     """Return the bound that the rates of the decision Lambda > 0 prove for a Gaussian mechanism.
 
     mu-Gaussian privacy forces Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu. FPR and FNR each have their
-    Clopper-Pearson limit at alpha/2, and epsilon(mu, delta) converts. A Gaussian trade-off curve is
-    its own inverse, so that accusing D and accusing D' prove the same mu. The bound holds for every
-    mechanism that composes to a Gaussian one, like full batches, at any scale of its noise.
+    Clopper-Pearson limit at alpha/2. The bound holds for every mechanism that composes to a
+    Gaussian one, like full batches, at any scale of its noise.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -124,10 +117,9 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
         confidence: in (0, 1).
 
     Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
-    Source: Nasr et al., "Tight auditing of differentially private machine learning", 2023, Section
-    4.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses. Source: Nasr et al., "Tight auditing of differentially private machine learning", 2023,
+    Section 4.
     """
     counts = Accusations.of(worlds, log_odds)
     false, missed = _highest(counts, confidence)
@@ -154,9 +146,8 @@ def trade_off_bound(
 ) -> LowerBound:
     """Return the bound that the rates of the decision Lambda > 0 prove for a family of mechanisms.
 
-    FPR and FNR have Clopper-Pearson limits at alpha/2 each. A noise scale is refuted if FNR's limit
-    is less than the mechanism allows at FPR's limit, and all larger scales with it. The noise is
-    below the least refuted scale, whose epsilon is the bound.
+    A noise scale is refuted if FNR's Clopper-Pearson limit at alpha/2 is less than the mechanism
+    allows at FPR's limit, and all larger scales with it.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
@@ -167,8 +158,8 @@ def trade_off_bound(
 
     Returns: the bound; 0 where no scale is refuted, or with the `reason` without trials of both
     worlds.
-    Raises InputError for delta or confidence out of range, or for arrays that are empty, unequal or
-    not numbers.
+    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
+    refuses.
     """
     counts = Accusations.of(worlds, log_odds)
     false, missed = _highest(counts, confidence)

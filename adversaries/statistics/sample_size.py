@@ -33,10 +33,9 @@ def expected_halfwidth(
     """Return half of the expected length of the advantage's interval.
 
     It is the interval of `adversaries.statistics.estimators.advantage` after trials in both worlds,
-    each won with probability (1 + advantage)/2. With another prior than 1/2 one world is won more
-    often than the other; then this is the length at the same mean, about which the wins vary less.
-    With common random numbers, both trials of a pair are won with probability `advantage`, else
-    one, as for normal log-odds at any prior (`fedsim.audits.run.audited_run.variance_ratio`).
+    each won with probability (1 + advantage)/2. With common random numbers, both trials of a pair
+    are won with probability `advantage`, else one, as for normal log-odds
+    (`fedsim.audits.run.audited_run.variance_ratio`).
 
     Args:
         advantage: expected, in (-1, 1).
@@ -75,8 +74,7 @@ def trials_needed(
         confidence: in (0, 1).
         design: how the trials are played.
 
-    Raises InputError for advantage, halfwidth or confidence out of range, or for more than
-    `MOST_TRIALS`.
+    Raises InputError for numbers out of range, or for more than `MOST_TRIALS`.
     """
     _check(advantage, confidence)
     if not 0 < halfwidth < 1:
@@ -93,8 +91,7 @@ def interval_at(
 ) -> Interval:
     """Return the interval of the advantage if exactly this advantage is measured.
 
-    It is the interval of `adversaries.statistics.estimators.advantage` after trials in both worlds
-    without a tie. With common random numbers, pairs are won twice or once (`expected_halfwidth`).
+    It is the interval of `advantage` after trials in both worlds without a tie.
 
     Args:
         advantage: in [-1, 1].
@@ -161,8 +158,6 @@ def expected_stop(
 ) -> int:
     """Return the first interim analysis at which `expected_halfwidth` is at most `halfwidth`.
 
-    Trials that stop by their results (`adversaries.statistics.stopping`) usually stop there.
-
     Args:
         advantage: expected, in (-1, 1).
         halfwidth: wanted, in (0, 1).
@@ -183,9 +178,8 @@ def expected_stop(
 def unlucky(mu: float, trials: int) -> tuple[Bools, Floats]:
     """Return worlds and log-odds [T] of a campaign that measures mu too small by bad luck.
 
-    The log-odds are at their quantiles, but the worlds are nearer to each other, as in the worst
-    1 - `POWER` of all campaigns. The standard error of the standardised difference is
-    sqrt(4/T + mu^2/(2 T)).
+    The log-odds are at their quantiles, but the worlds are nearer to each other, as in the worst 1
+    - `POWER` of all campaigns: the standard error of their difference is sqrt(4/T + mu^2/(2 T)).
 
     Args:
         mu: of the log-odds, N(+-mu^2/2, mu^2) in either world.
@@ -211,8 +205,7 @@ def trials_for_epsilon(
         confidence: of the bound, in (0, 1).
 
     Returns: an even number that suffices, where two fewer do not. Bounds from counts move in steps:
-    a smaller number may suffice too, and a larger one may not. None where the bound fails with
-    `MOST_FOR_EPSILON` trials: a bound that counts decisions at the threshold 0 never sees the tail.
+    a smaller number may suffice too. None where the bound fails with `MOST_FOR_EPSILON` trials.
     Raises InputError for delta or confidence out of range.
     """
     function = LOWER_BOUNDS[bound].bound
@@ -226,10 +219,7 @@ def trials_for_epsilon(
 
 
 def _turning_point(enough: Callable[[int], bool], most: int, goal: str) -> int:
-    """Return an even number that is enough where two fewer are not, by bisection.
-
-    It is the smallest if a larger number is always enough too. Raises InputError.
-    """
+    """Return an even number that is enough where two fewer are not, by bisection."""
     high = 2
     while not enough(high):
         high *= 2

@@ -1,11 +1,8 @@
 """Trials that stop once the advantage is precise enough: interim analyses and their price.
 
-An auditor who analyses several times and stops at will misses the truth more often than an interval
-says. So the analyses are planned, and each has its share of the significance (Bonferroni spending).
-At the last one the interval is short enough for any result without ties. Ties count as lost at one
-end and as won at the other, so with ties the interval may be longer than wanted; the significance
-is spent, and the trials end anyway. For independent trials the length hardly depends on the result,
-so the last analysis gets most of the significance. With common random numbers it does depend on it.
+The analyses are planned, and each has its share of the significance (Bonferroni spending). At the
+last one the interval is short enough for any result without ties. For independent trials the length
+hardly depends on the result, so the last analysis gets most of the significance.
 """
 
 import math

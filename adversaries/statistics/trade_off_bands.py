@@ -1,9 +1,8 @@
 """The measured trade-off curve of a game, with bands that hold at all thresholds together.
 
 At each threshold of the score, a share of the trials on D' is above it (false positives) and a
-share of those on D (true positives). Each of the two curves has a band with the same chance of an
-error at each of its counts, so that it is narrow where rates are small. Half of the error is for
-each curve.
+share of those on D (true positives). Half of the error is for each curve's band, with the same
+chance at each of its counts.
 """
 
 from dataclasses import dataclass
@@ -74,8 +73,7 @@ def trade_off_band(
 def simultaneous_lower(trials: int, confidence: float) -> Floats:
     """Return lower limits [n + 1] of a distribution function by the number of trials below it.
 
-    The limit of a count k holds wherever k of the n trials are at most the threshold, at all
-    thresholds together, and with the limits 1 - lower[n - k] from above.
+    A count k's limit holds wherever k of the n trials are at most the threshold, at all thresholds.
 
     Args:
         trials: n, at least 1.
@@ -104,9 +102,8 @@ def _limits(trials: int, level: float) -> Floats:
 def _crossing(trials: int, level: float) -> float:
     """Return the probability that any order statistic of n uniform numbers is below its limit.
 
-    The numbers are the points of a Poisson process of rate n on [0, 1], given that there are n.
-    From limit to limit, the number of points so far stays below the order of the limit. All terms
-    are positive, so nothing cancels.
+    The numbers are a Poisson process of rate n on [0, 1], given that there are n. From limit to
+    limit, the number of points so far stays below the order of the limit.
     """
     steps = np.diff(_limits(trials, level), prepend=0.0) * trials
     first, weights = 0, np.ones(1)  # the probabilities of first, first + 1, ... points

@@ -1,7 +1,6 @@
 """The true-positive rate at given rates of false positives, with intervals.
 
-A threshold that the trials on D' choose has an unknown rate of false positives. Order statistics
-bound that rate, and the trials on D bound the true positives at the threshold.
+Order statistics of the trials on D' bound the rate of false positives at a threshold.
 """
 
 import math

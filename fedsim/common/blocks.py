@@ -1,8 +1,4 @@
-"""Work in blocks, which threads share.
-
-Each kernel runs on one thread (`fedsim.common.device`), and blocks run at the same time. Results
-come in the order of the blocks, so that sums do not depend on the number of threads.
-"""
+"""Work in blocks, which threads share. Results come in the order of the blocks."""
 
 import math
 from collections import deque
@@ -18,28 +14,19 @@ Result = TypeVar("Result")
 
 
 def slices(length: int, step: int) -> list[slice]:
-    """Return slices that cover a length.
-
-    step: largest length of a slice, at least 1.
-    """
+    """Return slices of at most `step` that cover a length."""
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def even(length: int, most: float) -> int:
-    """Return the length of equal parts of a whole that are at most so long.
-
-    length: length of the whole, at least 1.
-    """
+    """Return the length of equal parts of a whole that are at most so long."""
     return math.ceil(length / math.ceil(length / max(1, int(most))))
 
 
 def run(
     function: Callable[..., Result], blocks: Sequence[tuple[slice, ...]], threads: int
 ) -> Iterator[Result]:
-    """Yield the results of all blocks in order. Threads work a little ahead.
-
-    threads: number of threads, at least 1.
-    """
+    """Yield the results of all blocks in order. Threads work a little ahead."""
     _keep_freed_memory()
     if threads == 1 or len(blocks) == 1:
         yield from (function(*block) for block in blocks)
@@ -68,11 +55,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Keep glibc from returning every block's memory to the kernel, which would fault it in again.
-
-    Freeing one large allocation raises glibc's thresholds up to 32 MiB (mallopt(3),
-    M_MMAP_THRESHOLD). This allocation is never touched. Other libraries ignore it.
-    """
+    """Keep glibc from returning every block's memory, by one large allocation (mallopt(3))."""
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
 
 

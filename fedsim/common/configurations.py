@@ -23,10 +23,7 @@ def folder() -> Path:
 
 
 def listing() -> dict[str, str]:
-    """Return the first sentence of each bundled configuration's comment, by name.
-
-    Raises InputError if the configurations are missing.
-    """
+    """Return the first sentence of each bundled configuration's comment, by name; or InputError."""
     sentences = {}
     for file in sorted(folder().glob("*.toml")):
         text = file.read_text(encoding="utf-8").splitlines()
@@ -37,12 +34,7 @@ def listing() -> dict[str, str]:
 
 
 def bundled(named: Path) -> Path:
-    """Return the file of a configuration: the named file, or else a bundled one.
-
-    named: a path. "digits", "digits.toml" and "configs/digits.toml" also mean the bundled
-    digits.toml.
-    Returns: the path itself, unless it does not exist and a bundled configuration has its name.
-    """
+    """Return the named file if it exists, else the bundled "NAME", "NAME.toml" or path."""
     if named.exists() or named.parent not in (Path(), Path("configs")):
         return named
     try:

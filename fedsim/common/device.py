@@ -11,11 +11,7 @@ from adversaries.errors import InputError
 
 
 def resolve(name: str) -> torch.device:
-    """Return the device of a name.
-
-    name: "auto" (CUDA where there is one), "cpu" or "cuda".
-    Raises InputError for "cuda" without a CUDA device.
-    """
+    """Return the device "auto" (CUDA where there is one), "cpu" or "cuda"; else InputError."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
             "run.device is cuda, but torch finds no CUDA device; set it to auto or cpu"
@@ -28,10 +24,7 @@ def resolve(name: str) -> torch.device:
 
 
 def _repeatable() -> None:
-    """Make CUDA's libraries choose kernels with repeatable results, in full float32.
-
-    cuBLAS reads its variable at the first product.
-    """
+    """Make CUDA's libraries choose kernels with repeatable results, in full float32."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
@@ -39,21 +32,14 @@ def _repeatable() -> None:
 
 
 def threads(requested: int) -> int:
-    """Return the number of threads that share the trials of a batch.
-
-    requested: run.threads; 0: one thread for each core that this process may use.
-    """
+    """Return the number of threads for the trials of a batch; requested 0: one per core."""
     if hasattr(os, "sched_getaffinity"):  # the cores of this process, if the system has such limits
         return requested or len(os.sched_getaffinity(0))
     return requested or os.cpu_count() or 1
 
 
 def single_threaded_kernels() -> None:
-    """Make a kernel's sums independent of the machine.
-
-    PyTorch splits a sum over its threads, so its result depends on their number, and Ray's workers
-    have fewer than a shell. fedsim runs kernels on one thread each and spreads trials over threads.
-    """
+    """Make a kernel's sums independent of the machine, and of its number of threads."""
     torch.set_num_threads(1)
 
 
@@ -82,10 +68,7 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 @contextmanager
 def reduced(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Run the block in a precision, and restore full float32 after it.
-
-    By default, PyTorch lets convolutions on CUDA use TF32.
-    """
+    """Run the block in a precision, and restore full float32 after it, also for convolutions."""
     if device.type == "cuda":
         _allow_tf32(precision == "tf32")
     try:

@@ -1,8 +1,4 @@
-"""Text of other parties, made safe to show and to keep.
-
-Another party decides the text and the length of its errors, names and messages. Here such text
-loses terminal commands and secrets, and is shortened.
-"""
+"""Text of other parties, without terminal commands and secrets, and shortened."""
 
 import re
 
@@ -14,9 +10,7 @@ UNSHOWN = re.compile(
 USER = re.compile(r"(?<=://)(?:[^/\s:@]*:(?!\d*(?:[/?#\s]|$))(?:(?!://).)*|(?:(?!://)\S)*)@")
 """The user and the password in a URL.
 
-Users write passwords with slashes, spaces and at signs, so the pattern removes rather too much.
-After a user and a colon (that begins no port), it removes all up to the line's last @. Else it
-removes a word up to its last @.
+Passwords may have slashes, spaces and at signs, so the pattern removes rather too much.
 """
 
 SECRET = re.compile(

@@ -1,7 +1,6 @@
 """The installed distributions: the one of this program, and the versions of others.
 
-The package index has another project with the name `fedsim` and an import package of that name. If
-both were installed, one has overwritten the other.
+Another project on the package index has the name `fedsim`; one overwrites the other.
 """
 
 import sys

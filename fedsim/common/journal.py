@@ -1,8 +1,7 @@
 """A growing file of JSON objects, one a line, in which damage shows.
 
-Each line has a checksum that includes the checksum of the previous line, and is on disk before
-`append` returns. A last line without its end had no effect and is dropped. Any other damage is an
-error. Whole lines that were cut off at the end do not show.
+Each line has a checksum over it and all before it. A last line without its end had no effect and is
+dropped. Any other damage is an error, but for whole lines cut off at the end.
 """
 
 import hashlib
@@ -24,7 +23,6 @@ class Journal(Generic[Entry]):
     """The entries of a file.
 
     Attributes:
-        entries: in order.
         check: checksum of the last entry; "" without entries.
         size: number of bytes of the whole lines.
     """
@@ -67,10 +65,7 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
 
 
 def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
-    """Cut off an unfinished last line of a file.
-
-    Raises InputError, OSError: see `private_files.opened_own`.
-    """
+    """Cut off an unfinished last line. Raises as `private_files.opened_own`."""
     if path.exists() and path.stat().st_size > journal.size:
         with os.fdopen(private_files.opened_own(path), "ab") as file:
             file.truncate(journal.size)
@@ -79,8 +74,7 @@ def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
     """Write an object behind the last line, to disk; return its checksum.
 
-    values: the object, of strict JSON, without a "check".
-    previous: checksum of the last line; "" for a new file.
+    values: strict JSON, without a "check".
     Raises InputError, OSError: see `private_files.append`.
     Raises ValueError if a number is NaN or infinite.
     """

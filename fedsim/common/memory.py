@@ -1,8 +1,4 @@
-"""The memory that a computation needs, and the memory that is free.
-
-A block of t trials and r records takes a + b t + c r + d t r bytes at its peak: a `Footprint`. Four
-small blocks are measured for the four coefficients, which decide the size of the blocks.
-"""
+"""The memory that a computation needs, and the memory that is free."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,14 +55,7 @@ def readable(size: float) -> str:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example.
-
-    Attributes:
-        fixed: bytes of any block.
-        trial: bytes for each trial.
-        record: bytes for each record.
-        example: bytes for each record of each trial.
-    """
+    """Peak bytes of a block of t trials and r records: fixed + t trial + r record + t r example."""
 
     fixed: float
     trial: float
@@ -86,11 +75,7 @@ MEASURABLE = 2**24
 
 
 def footprint(run: Callable[[int, int], object], device: torch.device) -> Footprint:
-    """Return the footprint of a computation, measured on four small blocks.
-
-    On a GPU the blocks grow until the largest takes `MEASURABLE` bytes. On a CPU, the kernels' own
-    scratch memory is not measured.
-    """
+    """Return a computation's footprint, by small blocks; on a GPU up to `MEASURABLE`."""
     run(1, 1)  # allocate what is kept
     side = SIDE
     while device.type != "cpu" and side < LARGEST_SIDE:

@@ -31,10 +31,9 @@ def sensitivities(optimizer: Any) -> Floats:
 def clipped_sums(optimizer: Any) -> Floats | None:
     """Return the sum of all records' gradients, clipped as the optimizer should, [clippings, P].
 
-    An optimizer with a single norm may also clip every layer's gradient to it. The gradients keep
-    their device and precision: for a large model they are most of the memory.
+    An optimizer with a single norm may also clip every layer's gradient to it.
 
-    Returns: the sums; None if a record's gradient is not available.
+    Returns: None if a record's gradient is not available.
     """
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
@@ -57,10 +56,7 @@ def clipped_sums(optimizer: Any) -> Floats | None:
 
 
 def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:
-    """Return the largest contribution of a record to a sum; None: the sum is not as expected.
-
-    summed: the optimizer's sum, [P].
-    """
+    """Return the largest contribution of a record to a sum; None: the sum is not as expected."""
     agree = np.linalg.norm(expected - summed, axis=1) <= AGREE * limits[0]
     return float(limits[agree.argmax()]) if agree.any() else None
 

@@ -1,8 +1,6 @@
 """Private files, written whole or not at all, and never through a link.
 
-A directory may come from another user. A link, a pipe or another account's file under a written
-name is replaced or refused, and nothing outside the directory changes. The directory of a file must
-not be a link; directories above it are as the user named them.
+A link, a pipe or another account's file under a written name is replaced or refused.
 """
 
 import contextlib
@@ -28,22 +26,14 @@ def as_named(path: Path) -> Path:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory (0700) and its parents, if it is missing.
-
-    Raises InputError if it is a link.
-    Raises OSError if it cannot be made.
-    """
+    """Make a directory (0700) and its parents. Raises InputError if it is a link; OSError."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _directory(path):
         pass
 
 
 def check_writable(directory: Path) -> None:
-    """Check that files can be made in a directory.
-
-    Raises InputError if it is a link.
-    Raises OSError if they cannot.
-    """
+    """Check that files can be made in a directory. Raises InputError if it is a link; OSError."""
     with _directory(directory) as place:
         name = _unforeseen("writable")
         os.close(_new(name, place, 0o600))
@@ -51,23 +41,14 @@ def check_writable(directory: Path) -> None:
 
 
 def any_whole(directory: Path) -> bool:
-    """Return whether a directory has other files than the remains of a killed write.
-
-    Raises OSError if it cannot be listed.
-    """
+    """Return whether a directory has other files than the remains of a killed write."""
     names = (path.name for path in directory.iterdir())
     return any(not (name.startswith(".") and name.endswith(PARTIAL)) for name in names)
 
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield a file that replaces the named one, on disk, when the block ends without an error.
-
-    Until then the old file stays.
-
-    Raises InputError if the directory is a link.
-    Raises OSError if it cannot be written.
-    """
+    """Yield a file that replaces the named one after the block. Raises InputError, OSError."""
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
         descriptor = _new(partial, place, mode)
@@ -85,19 +66,13 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file whole or not at all.
-
-    Raises InputError, OSError: see `replacing`.
-    """
+    """Write a file whole or not at all. Raises InputError, OSError: see `replacing`."""
     with replacing(path, mode) as file:
         file.write(content)
 
 
 def opened_new(path: Path) -> BinaryIO:
-    """Return an empty file (0600) that replaces the named one, to be written bit by bit.
-
-    Raises InputError, OSError: see `replacing`.
-    """
+    """Return an empty file (0600) in place of the named one. Raises as `replacing`."""
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=place)
@@ -108,9 +83,7 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
     """Return the descriptor of this user's file, or of a new empty one, with mode 0600.
 
     access: flags of `os.open`; by default to append.
-    Raises InputError if the name is a link, a pipe, another account's file or a file with a second
-    name, or the directory is a link.
-    Raises OSError if it cannot be opened.
+    Raises InputError for a link, a pipe, another account's file or one with a second name; OSError.
     """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
@@ -126,10 +99,7 @@ def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Append to a file; the content is on disk when the function returns.
-
-    Raises InputError, OSError: see `opened_own`.
-    """
+    """Append to a file, and to the disk. Raises InputError, OSError: see `opened_own`."""
     new = not path.exists()
     with os.fdopen(opened_own(path), "ab") as file:
         file.write(content)

@@ -1,7 +1,6 @@
 """The seed tree: a random number is a function of (seed, role, trial, round, partition).
 
-Each random stream is a counter-based Philox generator whose key is a hash of its path. So a trial's
-numbers do not depend on other trials, nor on the process, the order or the thread.
+Each stream is a counter-based Philox generator whose key is a hash of its path.
 """
 
 import hashlib
@@ -44,8 +43,7 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
     """Return the 128-bit key of a random stream (BLAKE2b of the path).
 
     seed: run.seed, in [0, 2^64).
-    trial: number of the trial; 0 where the role has none.
-    round: number of the round; 0 where the role has none.
+    trial, round: 0 where the role has none.
     partition: number of the client, or `SERVER`.
     """
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
@@ -55,11 +53,7 @@ def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int
 def generator(
     seed: int | None, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
-    """Return the generator of a random stream, with the path of `key`.
-
-    seed: run.seed; None: a key from the operating system's entropy, as a protecting deployment
-    needs. It is not reproducible.
-    """
+    """Return the generator of a random stream; seed None: the system's entropy."""
     if seed is None:
         stream = secrets.randbits(128)
     else:

@@ -1,8 +1,6 @@
 """Readers of files from any source, with limited memory and known errors.
 
-`DAMAGE` has all errors of a damaged file, from whichever library. A small file cannot fill the
-memory: `most_unpacked` limits packed content, arrays must be as large as they say before they are
-allocated, and text has a limited size. Where a library allocates, `memory` limits it.
+`DAMAGE` has all errors of a damaged file, from whichever library.
 """
 
 import contextlib
@@ -90,12 +88,7 @@ def memory(packed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def damage(refusal: Callable[[str], InputError]) -> Iterator[None]:
-    """Turn an error of a damaged file within the block into one error.
-
-    An InputError passes unchanged.
-
-    Raises the error that `refusal` makes of the reason.
-    """
+    """Turn an error of a damaged file within the block into the error that `refusal` makes."""
     try:
         yield
     except InputError:
@@ -118,13 +111,7 @@ def reason(error: BaseException) -> str:
 
 
 def opened(path: Path) -> BufferedReader:
-    """Return a file opened to read, which is neither a pipe nor a device.
-
-    Reading a pipe or a device may wait forever, or never end.
-
-    Raises OSError if it cannot be opened.
-    Raises ValueError if it is no regular file.
-    """
+    """Return an opened file, no pipe nor device. Raises OSError or ValueError."""
     # Without O_NONBLOCK, opening a pipe waits for its other end.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -134,11 +121,7 @@ def opened(path: Path) -> BufferedReader:
 
 
 def content(path: Path, most: int) -> bytes:
-    """Return the bytes of a file.
-
-    Raises OSError if it cannot be read.
-    Raises ValueError if it has more bytes, or is no regular file.
-    """
+    """Return the bytes of a file. Raises OSError, and ValueError for more bytes or a device."""
     with opened(path) as file:
         return _limited(file, most)
 
@@ -163,11 +146,7 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raises FileNotFoundError if the file is missing.
-    Raises InputError if it cannot be read, or is no TOML.
-    """
+    """Return the tables of a TOML file. Raises FileNotFoundError or InputError."""
     try:
         return toml_of(content(path, MOST_TOML))
     except FileNotFoundError:
@@ -219,10 +198,7 @@ END = 22
 
 
 def _listed(file: BinaryIO, comment: int) -> int:
-    """Return the number of members that an archive's last record states.
-
-    zipfile does not compare it: a wrong length of one entry can swallow the next entries.
-    """
+    """Return the number of members that an archive's last record states."""
     file.seek(-END - comment, os.SEEK_END)
     return int.from_bytes(file.read(END)[10:12], "little")
 

@@ -24,12 +24,7 @@ def timed(name: str) -> Path:
 
 
 def create(directory: Path) -> Path:
-    """Make the directory (0700) if it is missing, and check that it can be written; return it.
-
-    Call it before the work whose result goes there.
-
-    Raises InputError if it cannot be made or written.
-    """
+    """Make the directory (0700) if it is missing; return it. Raises InputError if it cannot."""
     try:
         private_files.make_directory(directory)
         private_files.check_writable(directory)
@@ -39,12 +34,7 @@ def create(directory: Path) -> Path:
 
 
 def check(directory: Path) -> None:
-    """Check that the directory can be made and written, and leave nothing behind.
-
-    Use it for work that may find nothing to report.
-
-    Raises InputError if it cannot be made or written.
-    """
+    """Check that the directory can be made and written, and leave nothing; else InputError."""
     missing = [place for place in (directory, *directory.parents) if not os.path.lexists(place)]
     try:
         create(directory)
@@ -106,12 +96,7 @@ def refusing(directory: Path) -> Iterator[None]:
 
 
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
-    """Write report.json and report.html; return the page.
-
-    Raises InputError if the directory is a link.
-    Raises OSError if it cannot be written.
-    Raises ValueError for a number that is NaN or infinite.
-    """
+    """Write report.json and report.html; return the page. Raises InputError, OSError."""
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     private_files.write(directory / "report.json", f"{text}\n".encode())

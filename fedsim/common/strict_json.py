@@ -11,29 +11,19 @@ INFINITIES = "Infinity", "-Infinity"
 
 
 def real_json(number: float) -> float | str:
-    """Return a number of a report for JSON: a plain float, or one of INFINITIES.
-
-    Raises ArithmeticError for NaN, which is never a result.
-    """
+    """Return a number of a report for JSON: a float, or one of INFINITIES; else ArithmeticError."""
     if math.isnan(number):
         raise ArithmeticError("a number of the report is not a number")
     return INFINITIES[number < 0] if math.isinf(number) else float(number)
 
 
 def report_json(value: Any) -> Any:
-    """Return nested data for report.json, with INFINITIES in place of infinity.
-
-    Raises ArithmeticError for NaN, which is never a result.
-    """
+    """Return nested data for report.json, with INFINITIES. Raises ArithmeticError for NaN."""
     return _encoded(value, real_json)
 
 
 def strict_json(value: Any) -> Any:
-    """Return nested data as strict JSON values, with None in place of infinity.
-
-    value: mappings, lists, tuples, plain scalars and NumPy scalars.
-    Raises ArithmeticError for NaN, which is never a result.
-    """
+    """Return nested data as strict JSON, None for infinity. Raises ArithmeticError for NaN."""
     return _encoded(value, _finite)
 
 

@@ -1,9 +1,7 @@
 """One experiment as typed, validated data, in Flower's run-config form.
 
-A configuration file is TOML: tables of scalars, because Flower's run config is a flat map of dotted
-keys to scalars. `fedsim run FILE` and `flwr run . --run-config FILE` read the same file. This
-package declares each key with its default. `[tool.flwr.app.config]` in `pyproject.toml` repeats the
-defaults, since Flower refuses keys that an app does not declare. A test compares the two.
+A configuration file is TOML, as a flat map of dotted keys to scalars for Flower.
+`[tool.flwr.app.config]` in `pyproject.toml` repeats the defaults, since Flower refuses other keys.
 """
 
 from fedsim.common.tables import Scalar
@@ -20,8 +18,7 @@ from fedsim.config.files import (
     parse_overrides,
     to_run_config,
 )
-from fedsim.config.jobs import JOBS
-from fedsim.config.targets import overlaid
+from fedsim.config.jobs import JOBS, overlaid
 from fedsim.config.training import TrainingConfig
 
 __all__ = [

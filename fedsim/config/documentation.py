@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
-from fedsim.config import targets
+from fedsim.config import jobs
 from fedsim.config.experiment import Config
 from fedsim.config.files import from_run_config, to_run_config
 from fedsim.config.needs import Need
@@ -65,10 +65,8 @@ class Key:
     """A key of a configuration, with the words that explain it.
 
     Attributes:
-        key: Dotted name, as in a configuration file.
         type: Type of the value: "text", "true or false", "whole number" or "number".
         allowed: Allowed values in words; "" for any value of the type.
-        default: Value of a configuration that leaves the key out.
         meaning: Explanation, whose first sentence is short enough for a list.
     """
 
@@ -93,11 +91,7 @@ def every_key() -> Mapping[str, Key]:
 
 
 def key(name: str) -> Key:
-    """Return a key with its explanation.
-
-    name: dotted, such as "privacy.delta". The table may be left out where the name is unique.
-    Raises InputError for an unknown key; the message suggests similar keys.
-    """
+    """Return a key with its explanation. Raises InputError for an unknown or ambiguous name."""
     if name in every_key():
         return every_key()[name]
     inside = [dotted for dotted in every_key() if name in dotted.split(".")]
@@ -125,9 +119,9 @@ def by_task() -> dict[str, list[Key]]:
 
 def choice_of_noise(name: str) -> str:
     """Explain which of several noise targets counts; "" for a key that is no noise target."""
-    if name not in targets.KEYS:
+    if name not in jobs.KEYS:
         return ""
-    others = ", ".join(key for key in targets.KEYS if key != name)
+    others = ", ".join(key for key in jobs.KEYS if key != name)
     return (
         f"0 = not set. One key decides how much noise is added: this one or {others}. A later "
         "setting, such as --set, replaces what the file gives. Two in one place are an error."
@@ -135,11 +129,7 @@ def choice_of_noise(name: str) -> str:
 
 
 def example(key: Key, names: Sequence[str] = ()) -> Scalar:
-    """Return an example value of a key that differs from the default.
-
-    It prefers a value that goes with the defaults of all other keys. It returns the default where
-    no other value is known.
-    """
+    """Return an example value of a key that differs from the default and goes with the others."""
     default, tries = key.default, [*re.findall(r'"([^"]+)"', key.allowed), *names]
     if isinstance(default, bool):
         tries = [not default]
@@ -155,7 +145,7 @@ def example(key: Key, names: Sequence[str] = ()) -> Scalar:
 def _accepted(name: str, value: Scalar) -> bool:
     """Return whether a value of a key goes with the defaults of all other keys."""
     try:
-        from_run_config(targets.overlaid(to_run_config(Config()), {name: value}))
+        from_run_config(jobs.overlaid(to_run_config(Config()), {name: value}))
     except InputError:
         return False
     return True

@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from fedsim.common.tables import Scalar, Table
-from fedsim.config import targets
+from fedsim.config import jobs
 from fedsim.config.campaign import AuditConfig, ReportConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
 from fedsim.config.federation import DataConfig, FederationConfig
@@ -128,10 +128,7 @@ class Config(Table):
 
     @property
     def scored_by_counts(self) -> bool:
-        """Whether the participant's log-odds average over how often a target was sampled.
-
-        Such log-odds are the score of an attack. Theory does not give their distribution.
-        """
+        """Whether the participant's log-odds average over how often a target was sampled."""
         local = self.training.local_steps > 1 and self.training.sampling_rate < 1
         return local or self.federation.adversary_rounds == "own"
 
@@ -150,10 +147,7 @@ class Config(Table):
     def reading_data_from(
         self, root: str, public_root: str = "", *, offline: bool = False
     ) -> "Config":
-        """Return the same experiment with other paths of its records, and no path of weights.
-
-        public_root: the path of public records, beside clients' own records.
-        """
+        """Return the same experiment with other paths of its records, and no path of weights."""
         changes: dict[str, Scalar] = {"root": root, "public_root": public_root}
         if offline:
             changes["download"] = False
@@ -207,10 +201,10 @@ class Config(Table):
         """Raise ValueError unless exactly one key decides the noise."""
         privacy = self.privacy
         values = privacy.model_dump(by_alias=True)
-        given = targets.given({f"{targets.TABLE}.{name}": value for name, value in values.items()})
+        given = jobs.given({f"{jobs.TABLE}.{name}": value for name, value in values.items()})
         if not given:
             raise ValueError(
-                f"{', '.join(targets.KEYS[:-1])} and {targets.KEYS[-1]} are all 0; give one of "
+                f"{', '.join(jobs.KEYS[:-1])} and {jobs.KEYS[-1]} are all 0; give one of "
                 "them, for example privacy.rho-beta = 0.9"
             )
         if len(given) > 1:

@@ -15,8 +15,7 @@ from fedsim.common import reading
 from fedsim.common.tables import Scalar, explain
 from fedsim.config.experiment import Config
 from fedsim.config.federation import OWN
-from fedsim.config.jobs import JOBS
-from fedsim.config.targets import TABLE, TARGETS, overlaid
+from fedsim.config.jobs import JOBS, TABLE, TARGETS, overlaid
 
 HUGGING_FACE = "hf:"
 """Prefix of a data.name that names the folder of a Hugging Face data set."""
@@ -37,11 +36,7 @@ def to_run_config(config: Config) -> dict[str, Scalar]:
 
 
 def declared() -> dict[str, dict[str, Scalar]]:
-    """Return the tables that an app's pyproject.toml declares: each key with its default.
-
-    The noise target, delta, optimiser and schedule are declared as not set. Flower fills in
-    declared values, so their defaults would otherwise override the rules that choose them.
-    """
+    """Return an app's declared tables, without values for what a rule chooses."""
     tables: dict[str, dict[str, Scalar]] = Config().model_dump(mode="json", by_alias=True)
     tables[TABLE] |= {TARGETS[0]: "", "delta": 0.0}
     tables["training"] |= {"optimizer": "", "schedule": ""}
@@ -52,11 +47,7 @@ KNOWN_KEYS = tuple(to_run_config(Config()))
 
 
 def from_run_config(values: Mapping[str, Any]) -> Config:
-    """Return the configuration of a flat map.
-
-    values: by dotted key. A key that is missing has its default.
-    Raises InputError for an unknown key or an invalid value.
-    """
+    """Return the configuration of a flat map. Raises InputError for a bad key or value."""
     # The cache needs the types too: 1, 1.0 and true are equal, but different values of a key.
     items, types = tuple(values.items()), tuple(map(type, values.values()))
     try:
@@ -130,11 +121,7 @@ def _with_path(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_plugins(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values with the code that each "plugin:NAME" stands for in its place.
-
-    Everything that reads a configuration then treats a plug-in like a user's own code: it asks
-    whether the machine's owner allowed it, and evidence has the digest of its file.
-    """
+    """Return the values with the code that each "plugin:NAME" stands for in its place."""
     named = {
         key: value
         for key, value in values.items()
@@ -186,10 +173,7 @@ def parse_override(text: str) -> tuple[str, Scalar]:
 
 
 def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
-    """Return the values of `--set` by key. The last value of a key counts.
-
-    texts: each `KEY=VALUE`; None means no override.
-    """
+    """Return the values of `--set` by key, the last of each; None means no override."""
     return dict(parse_override(text) for text in texts or ())
 
 

@@ -1,8 +1,4 @@
-"""The three jobs of a configuration file: an experiment, a training, or a training's rehearsal.
-
-`fedsim train` and `fedsim rehearse` read the same file and train the model in the same way. A
-training has no challenge, no adversary and one trial. Its noise cannot be drawn again.
-"""
+"""The three jobs of a configuration file: an experiment, a training, or a training's rehearsal."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +6,29 @@ from typing import Any
 from fedsim.common.tables import Scalar
 from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
+
+TABLE = "privacy"
+
+TARGETS = (
+    *("rho-beta", "rho-alpha", "max-risk", "epsilon", "noise-multiplier"),
+    "mutual-information",
+)
+"""Keys of the table that set a target. 0, or "" in an app's declaration, means not set."""
+
+KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)
+
+
+def given(values: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the noise targets that a configuration sets."""
+    return [key for key in KEYS if values.get(key)]
+
+
+def overlaid(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merged values of two places. The later place wins for each key, and its target."""
+    replaced = KEYS if given(later) else ()
+    kept = {key: value for key, value in earlier.items() if key not in replaced}
+    return kept | dict(later)
+
 
 Values = Mapping[str, Any]
 """A configuration by dotted key. Keys that a file leaves out are missing."""
@@ -35,11 +54,7 @@ def training(values: Values) -> Values:
 
 
 def rehearsal(values: Values) -> Values:
-    """Return the values of the experiment that plays the identification game for a training.
-
-    The noise comes from the seed. Noise would not protect records over so many repetitions anyway:
-    a rehearsal is for public records.
-    """
+    """Return the values of the experiment on public records that plays the game for a training."""
     return {**values, "privacy.noise-source": "seed", "run.job": "rehearsal"}
 
 

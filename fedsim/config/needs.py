@@ -1,11 +1,10 @@
 """Requirements between the keys of a configuration, as data.
 
-    Need(
-        what=(equals("privacy.noise", "pac"),),
-        needs=(equals("training.clipping", True),),
-        why="The server compares what each candidate would send.",
-        instead='set privacy.noise = "isotropic"',
-    )
+The row
+
+    privacy.noise is "pac": training.clipping is true
+        | The server compares what each candidate would send.
+        | set privacy.noise = "isotropic"
 
 refuses a configuration with `privacy.noise = "pac"` and `training.clipping = false`:
 
@@ -13,7 +12,9 @@ refuses a configuration with `privacy.noise = "pac"` and `training.clipping = fa
     would send. Set training.clipping = true, or set privacy.noise = "isotropic".
 """
 
+import json
 import operator
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +24,7 @@ from pydantic import BaseModel
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
 from fedsim.privacy.noise import Noise
-from fedsim.privacy.noise.mechanism import NoiseMechanism
 from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import TrustModel
 
 Tested = Scalar | tuple[str, ...]
 
@@ -39,16 +38,16 @@ TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "is even": lambda value, _: value % 2 == 0,
 }
 
+MODELS: dict[str, tuple[str, list[tuple[str, object]]]] = {
+    "trust": ("federation.trust", [(trust.value, trust.model) for trust in Trust]),
+    "noise": ("privacy.noise", [(noise.value, noise.mechanism) for noise in Noise]),
+}
+"""For each word of a row: the key, and the model of each of its values."""
+
 
 @dataclass(frozen=True)
 class Setting:
-    """A statement about the value of one key, such as "training.local-steps is above 1".
-
-    Attributes:
-        key: dotted, as in a configuration file.
-        test: one of TESTS.
-        tested: the value to compare with.
-    """
+    """A statement about the value of one key, such as "training.local-steps is above 1"."""
 
     key: str
     test: str
@@ -99,9 +98,7 @@ class Need:
     """Settings that require certain values of other keys, with the reason.
 
     Attributes:
-        what: where all of these hold,
         needs: all of these must hold.
-        why: the reason, in whole sentences.
         instead: an instruction that ends the requirement, without a capital letter or full stop.
     """
 
@@ -123,50 +120,38 @@ class Need:
                 )
 
 
-def equals(key: str, value: Scalar) -> Setting:
-    return Setting(key, "is", value)
+def rows(text: str) -> tuple[Need, ...]:
+    """Return the needs in a table of rows "WHAT: NEEDS | WHY | INSTEAD" and lines with "#".
+
+    WHAT and NEEDS are settings, separated by semicolons; indented lines continue a row.
+    """
+    found = []
+    for row in re.split(r"\n(?! )", text.strip()):
+        if not row.startswith("#"):
+            settings, why, instead = " ".join(row.split()).split(" | ")
+            what, needs = (
+                tuple(map(_setting, part.split("; "))) for part in settings.split(": ", 1)
+            )
+            found.append(Need(what, needs, why, instead))
+    return tuple(found)
 
 
-def differs(key: str, value: Scalar) -> Setting:
-    return Setting(key, "is not", value)
+def _setting(text: str) -> Setting:
+    """Return "KEY TEST VALUE", or that the trust or noise (not) has a property of its model."""
+    if by := re.fullmatch(r"(not )?(trust|noise)\.(\w+)", text):
+        without, table, name = by.groups()
+        key, models = MODELS[table]
+        having = (
+            value for value, model in models if bool(getattr(model, name)) is not bool(without)
+        )
+        return Setting(key, "is one of", tuple(having))
+    key, rest = text.split(" ", 1)
+    test = max((test for test in TESTS if rest.startswith(test)), key=len)
+    value = rest.removeprefix(test)
+    if test == "is one of":
+        return Setting(key, test, tuple(json.loads(f"[{value}]")))
+    return Setting(key, test, json.loads(value) if value else 2)
 
-
-def one_of(key: str, *values: str) -> Setting:
-    return Setting(key, "is one of", values)
-
-
-def above(key: str, bound: float) -> Setting:
-    return Setting(key, "is above", bound)
-
-
-def below(key: str, bound: float) -> Setting:
-    return Setting(key, "is below", bound)
-
-
-def at_least(key: str, bound: int) -> Setting:
-    return Setting(key, "is at least", bound)
-
-
-def even(key: str) -> Setting:
-    return Setting(key, "is even", 2)
-
-
-def trusts(property_of: Callable[[TrustModel], bool]) -> Setting:
-    """Return the statement that the trust model is one with a property."""
-    return one_of("federation.trust", *(trust.value for trust in Trust if property_of(trust.model)))
-
-
-def noises(property_of: Callable[[type[NoiseMechanism]], bool]) -> Setting:
-    """Return the statement that the noise mechanism is one with a property."""
-    return one_of(
-        "privacy.noise", *(noise.value for noise in Noise if property_of(noise.mechanism))
-    )
-
-
-BY_CANDIDATE = noises(lambda noise: noise.by_candidate)
-OF_NO_CANDIDATES = noises(lambda noise: not noise.by_candidate)
-OF_OWN_LAW = noises(lambda noise: noise.own_law)
-GAUSSIAN = noises(lambda noise: not noise.own_law)
 
 UNBOUNDED = "nothing bounds what one record can change"
 """The reason why a training without clipping has no guarantee."""
@@ -180,15 +165,7 @@ def as_toml(value: Scalar) -> str:
 
 
 def require(rows: Iterable[tuple[str, Scalar, Scalar]], why: str) -> None:
-    """Check settings that a study takes as given.
-
-    Args:
-        rows: key, value and needed value of each.
-        why: what the study does, as the reason.
-
-    Raises:
-        InputError: a value differs; the first one is named, with the value to set.
-    """
+    """Raise InputError for the first (key, value, needed value) of a study that differs."""
     for key, value, needed in rows:
         if value != needed:
             current = str(value).lower() if isinstance(value, bool) else value

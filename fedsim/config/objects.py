@@ -1,7 +1,4 @@
-"""Parts of a configuration, which `Config` builds for the mathematics and for the game.
-
-They replace the whole configuration as an argument.
-"""
+"""Parts of a configuration, which `Config` builds for the mathematics and for the game."""
 
 from dataclasses import dataclass
 
@@ -18,11 +15,6 @@ class Scheme:
     """The planned privacy mechanism: the released values and their noise.
 
     Attributes:
-        privacy: the mechanism and its budget.
-        federation: the party that adds the noise, and the vantage points.
-        training: the number of rounds, and clipping.
-        participation: the rule that decides who joins which round.
-        records: number of records of D.
         copies: number of copies of the target in D.
         trial_count: number of trainings.
     """
@@ -41,13 +33,7 @@ class GameRules:
     """The rules of the game: what clients compute, and what the adversary expects of them.
 
     Attributes:
-        scheme: the privacy mechanism.
-        challenge: the adversary's target.
-        canaries: of a one-run audit.
-        model: the network.
-        trials: repetitions of the whole training.
-        seed: seed of all random numbers except the draw of D and the privacy noise.
-        data_seed: seed of the draw of D.
+        seed: of all random numbers except the draw of D and the privacy noise.
         noise_seed: seed of the privacy noise; None: the noise comes from the operating system.
         candidates: number of candidates of PAC noise; 1 for other noise.
     """

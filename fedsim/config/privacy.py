@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedsim.common.tables import Fraction, Table
-from fedsim.config.targets import TARGETS
+from fedsim.config.jobs import TARGETS
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise import Noise
 

@@ -1,347 +1,287 @@
 """The table of refused combinations of settings, with the reason for each.
 
-A new trust model, noise, challenge or audit adds a row for each setting that it does not support.
-Rules that need arithmetic are in `fedsim.config.experiment`. docs/reference/configuration.md shows
-the table.
+A row reads "WHAT: NEEDS | WHY | INSTEAD" (`fedsim.config.needs`). A new trust model, noise,
+challenge or audit adds a row for each setting that it does not support. Rules that need arithmetic
+are in `fedsim.config.experiment`. docs/reference/configuration.md shows the table.
 """
 
-from fedsim.config.needs import (
-    BY_CANDIDATE,
-    GAUSSIAN,
-    OF_NO_CANDIDATES,
-    OF_OWN_LAW,
-    Need,
-    above,
-    at_least,
-    below,
-    differs,
-    equals,
-    even,
-    one_of,
-    trusts,
-)
-from fedsim.config.refused_challenges import OF_CHALLENGES
+from fedsim.config.needs import rows
 
-REFUSED = (
-    # --- Messages that the server sees
-    Need(
-        what=(trusts(lambda model: not model.summed_securely),),
-        needs=(equals("federation.secure-aggregation", "simulated"),),
-        why="With this trust, the server sees every message.",
-        instead='set federation.trust = "distributed"',
-    ),
-    Need(
-        what=(equals("federation.auditor-sees", "messages"),),
-        needs=(equals("federation.trust", "local"),),
-        why="An auditor may see a message only if the message carries the whole noise.",
-        instead='set federation.auditor-sees = "sums"',
-    ),
-    # --- Noise that is shaped by candidates, and its prior
-    Need(
-        what=(BY_CANDIDATE,),
-        needs=(above("privacy.mutual-information", 0),),
-        why="Noise shaped by candidates is scaled to a budget of mutual information, and to no "
-        "other target.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    Need(
-        what=(OF_NO_CANDIDATES,),
-        needs=(equals("privacy.pac-prior", "pair"),),
-        why="No prior shapes this noise.",
-        instead='set privacy.noise = "pac"',
-    ),
-    Need(
-        what=(equals("privacy.pac-prior", "halves"),),
-        needs=(equals("privacy.neighbouring", "add-remove"),),
-        why="A random half contains a record or lacks it. It never replaces one.",
-        instead='set privacy.pac-prior = "pair"',
-    ),
-    Need(
-        what=(BY_CANDIDATE,),
-        needs=(equals("privacy.sensitivity", "global"),),
-        why="No sensitivity scales this noise.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    # --- Keys of certain kinds of challenge
-    Need(
-        what=(one_of("challenge.kind", "record", "gradient"),),
-        needs=(equals("challenge.label", -1),),
-        why="This kind of target takes no label.",
-        instead="set another challenge.kind",
-    ),
-    Need(
-        what=(differs("challenge.kind", "gradient"),),
-        needs=(equals("challenge.coordinate", -1),),
-        why="Only a gradient target points along a parameter.",
-        instead='set challenge.kind = "gradient"',
-    ),
-    Need(
-        what=(differs("challenge.kind", "record"),),
-        needs=(equals("challenge.replacement", -1),),
-        why="Only a record of D is replaced by a record of the pool.",
-        instead='set challenge.kind = "record"',
-    ),
-    # --- Trials in pairs, and in both worlds
-    Need(
-        what=(equals("trials.worlds", "d-only"),),
-        needs=(equals("trials.pairing", "independent"), equals("trials.until-halfwidth", 0)),
-        why="With one world, there is no interval to narrow and no trial to pair with.",
-        instead='set trials.worlds = "both"',
-    ),
-    Need(
-        what=(equals("trials.pairing", "common"),),
-        needs=(even("trials.batch"),),
-        why="Both trials of a pair must be in the same batch.",
-        instead='set trials.pairing = "independent"',
-    ),
-    Need(
-        what=(above("trials.until-halfwidth", 0),),
-        needs=(even("trials.batch"),),
-        why="Both trials of a pair must be in the same batch.",
-        instead="set trials.until-halfwidth = 0",
-    ),
-    Need(
-        what=(equals("trials.worlds", "both"),),
-        needs=(even("trials.count"),),
-        why="Half of the trials train on D and half on D'.",
-        instead='set trials.worlds = "d-only"',
-    ),
-    # --- Measures of a model by clients
-    Need(
-        what=(above("federation.measures-share", 0),),
-        needs=(above("federation.measures-epsilon", 0),),
-        why="Clients hold records back only to measure a confusion matrix on them.",
-        instead="set federation.measures-share = 0",
-    ),
-    Need(
-        what=(above("federation.measures-epsilon", 0),),
-        needs=(equals("privacy.unit", "record"), equals("model.task", "classification")),
-        why="Each record is counted in one cell of a client's confusion matrix.",
-        instead="set federation.measures-epsilon = 0",
-    ),
-    # --- Units of privacy
-    Need(
-        what=(equals("privacy.unit", "client"),),
-        needs=(
-            equals("training.sampling-rate", 1.0),
-            equals("training.local-steps", 1),
-            equals("training.clipping", True),
-            OF_NO_CANDIDATES,
-            equals("audit.bayesian-pairs", 0),
-            equals("challenge.record", -1),
-            equals("challenge.replacement", -1),
-        ),
-        why="A client sends one clipped update, and all its records are the target.",
-        instead='set privacy.unit = "record"',
-    ),
-    Need(
-        what=(below("federation.sampling-rate", 1),),
-        needs=(
-            equals("privacy.neighbouring", "add-remove"),
-            equals("privacy.sensitivity", "global"),
-            equals("privacy.noise-source", "seed"),
-            GAUSSIAN,
-            equals("training.local-steps", 1),
-            equals("audit.bayesian-pairs", 0),
-            equals("canaries.count", 0),
-            equals("run.job", "experiment"),
-        ),
-        why="The sampling of clients is simulated, with coins drawn from the seed.",
-        instead="set federation.sampling-rate = 1.0",
-    ),
-    Need(
-        what=(
-            below("federation.sampling-rate", 1),
-            equals("privacy.unit", "client"),
-            trusts(lambda model: model.server_draws),
-        ),
-        needs=(equals("federation.tolerated-dropouts", 0), equals("federation.dropout-rate", 0)),
-        why="The clients that join a round stay secret, but a missing client would be named.",
-        instead='set federation.trust = "distributed"',
-    ),
-    Need(
-        what=(equals("federation.adversary-rounds", "own"),),
-        needs=(
-            below("federation.sampling-rate", 1),
-            equals("privacy.unit", "client"),
-            trusts(lambda model: model.server_draws),
-            equals("audit.mode", "participant"),
-            equals("training.optimizer", "sgd"),
-            equals("training.momentum", 0),
-            equals("training.schedule", "constant"),
-            equals("training.warmup-rounds", 0),
-        ),
-        why="The adversary reads the sum of several rounds from two models. All server steps must "
-        "have one size.",
-        instead='set federation.adversary-rounds = "every"',
-    ),
-    Need(
-        what=(equals("privacy.unit", "record"),),
-        needs=(
-            equals("training.local-epochs", 1),
-            equals("training.local-batches", 0),
-            equals("training.local-momentum", 0),
-            equals("training.proximal-term", 0),
-            equals("training.batch-size", 0),
-        ),
-        why="A client sends gradients, and one record is the target.",
-        instead='set privacy.unit = "client"',
-    ),
-    Need(
-        what=(above("training.local-batches", 0),),
-        needs=(equals("training.local-epochs", 1),),
-        why="The number of batches alone decides how long a client trains.",
-        instead="set training.local-batches = 0",
-    ),
-    Need(
-        what=(at_least("challenge.client", 0),),
-        needs=(equals("challenge.record", -1),),
-        why="A record that you choose decides the client that holds it.",
-        instead="set challenge.client = -1",
-    ),
-    # --- Steps
-    Need(
-        what=(differs("training.optimizer", "sgd"),),
-        needs=(equals("training.momentum", 0),),
-        why='Only "sgd" has this momentum. The momentum of "adam" is training.beta1.',
-        instead='set training.optimizer = "sgd"',
-    ),
-    Need(
-        what=(equals("training.local-steps", 1), equals("privacy.unit", "record")),
-        needs=(equals("training.local-learning-rate", 0),),
-        why="No client takes steps on its own model.",
-        instead="set training.local-steps above 1",
-    ),
-    Need(
-        what=(equals("privacy.neighbouring", "replace"), below("training.sampling-rate", 1)),
-        needs=(equals("privacy.sensitivity", "global"),),
-        why="No single distance describes the sampled pair.",
-        instead='set privacy.neighbouring = "add-remove"',
-    ),
-    # --- Local steps
-    Need(
-        what=(above("training.local-steps", 1),),
-        needs=(trusts(lambda model: model.local_steps),),
-        why="Each client must add the noise itself before its next local step.",
-        instead="set training.local-steps = 1",
-    ),
-    Need(
-        what=(above("training.local-steps", 1), below("training.sampling-rate", 1)),
-        needs=(equals("privacy.neighbouring", "add-remove"),),
-        why="A sum shows how often one record was drawn, but not which record of a pair.",
-        instead='set privacy.neighbouring = "add-remove"',
-    ),
-    Need(
-        what=(above("training.local-steps", 1),),
-        needs=(equals("audit.bayesian-pairs", 0),),
-        why="Gradients are compared at the model of the round, not at the models of local steps.",
-        instead="set training.local-steps = 1",
-    ),
-    Need(
-        what=(above("training.local-steps", 1),),
-        needs=(equals("privacy.sensitivity", "global"),),
-        why="Sensitivity is measured at the model of the round, not at the models of local steps.",
-        instead="set training.local-steps = 1",
-    ),
-    Need(
-        what=(above("training.local-steps", 1),),
-        needs=(equals("audit.mode", "participant"),),
-        why="After local steps, the noise alone does not determine the belief.",
-        instead="set training.local-steps = 1",
-    ),
-    Need(
-        what=(above("training.local-steps", 1),),
-        needs=(equals("federation.colluding", 0), equals("federation.tolerated-dropouts", 0)),
-        why="The accounting assumes that all clients answer and keep their noise to themselves.",
-        instead="set training.local-steps = 1",
-    ),
-    # --- Noise with its own law, and noise that candidates shape
-    Need(
-        what=(OF_OWN_LAW,),
-        needs=(
-            trusts(lambda model: model.server_draws),
-            equals("training.sampling-rate", 1.0),
-            equals("training.local-steps", 1),
-            equals("federation.vantage", "participant"),
-            equals("federation.tolerated-dropouts", 0),
-            equals("audit.mode", "oracle"),
-            equals("audit.vantages", "configured"),
-        ),
-        why="The server adds this noise and computes its law from values that an oracle audit "
-        "reads.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    Need(
-        what=(BY_CANDIDATE,),
-        needs=(
-            equals("training.clipping", True),
-            equals("audit.bayesian-pairs", 0),
-            equals("trials.worlds", "both"),
-            equals("run.precision", "float32"),
-        ),
-        why="The server compares what each candidate would send.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    Need(
-        what=(BY_CANDIDATE,),
-        needs=(equals("federation.colluding", 0),),
-        why="The candidates are sums over all clients.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    Need(
-        what=(BY_CANDIDATE,),
-        needs=(differs("challenge.kind", "gradient"), equals("challenge.copies", 1)),
-        why="The candidates are sets of records.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    # --- Integers of a public range
-    Need(
-        what=(trusts(lambda model: model.summed_securely),),
-        needs=(equals("training.clipping", True),),
-        why="Clients send integers of a public range, and without clipping nothing bounds their "
-        "sums.",
-        instead='set federation.trust = "local"',
-    ),
-    Need(
-        what=(trusts(lambda model: model.summed_securely),),
-        needs=(equals("privacy.sensitivity", "global"),),
-        why="The range of the integers that clients send must not depend on the data.",
-        instead='set federation.trust = "local"',
-    ),
-    Need(
-        what=(above("audit.bayesian-pairs", 0),),
-        needs=(equals("federation.tolerated-dropouts", 0),),
-        why="The Bayesian accountant compares the gradients of all clients in every round.",
-        instead="set audit.bayesian-pairs = 0",
-    ),
-    # --- Unbounded sums, and targets that no noise meets
-    Need(
-        what=(BY_CANDIDATE,),
-        needs=(equals("privacy.stop-at", 0),),
-        why="This noise is not differential privacy: epsilon is infinite from the first round on. "
-        "The budget is privacy.mutual-information.",
-        instead='set privacy.noise = "isotropic"',
-    ),
-    Need(
-        what=(equals("training.clipping", False),),
-        needs=(
-            equals("privacy.rho-beta", 0),
-            equals("privacy.rho-alpha", 0),
-            equals("privacy.max-risk", 0),
-            equals("privacy.epsilon", 0),
-            equals("privacy.mutual-information", 0),
-        ),
-        why="Nothing bounds what one record can change, so no noise meets a target. Give "
-        "privacy.noise-multiplier.",
-        instead="set training.clipping = true",
-    ),
-    Need(
-        what=(equals("training.clipping", False),),
-        needs=(equals("privacy.stop-at", 0),),
-        why="Nothing bounds what one record can change, so epsilon is infinite from the first "
-        "round on.",
-        instead="set training.clipping = true",
-    ),
-    *OF_CHALLENGES,
+REFUSED = rows(
+    """
+# Messages that the server sees
+not trust.summed_securely: federation.secure-aggregation is "simulated"
+    | With this trust, the server sees every message.
+    | set federation.trust = "distributed"
+federation.auditor-sees is "messages": federation.trust is "local"
+    | An auditor may see a message only if the message carries the whole noise.
+    | set federation.auditor-sees = "sums"
+# Noise that is shaped by candidates, and its prior
+noise.by_candidate: privacy.mutual-information is above 0
+    | Noise shaped by candidates is scaled to a budget of mutual information, and to no other
+      target.
+    | set privacy.noise = "isotropic"
+not noise.by_candidate: privacy.pac-prior is "pair"
+    | No prior shapes this noise.
+    | set privacy.noise = "pac"
+privacy.pac-prior is "halves": privacy.neighbouring is "add-remove"
+    | A random half contains a record or lacks it. It never replaces one.
+    | set privacy.pac-prior = "pair"
+noise.by_candidate: privacy.sensitivity is "global"
+    | No sensitivity scales this noise.
+    | set privacy.noise = "isotropic"
+# Keys of certain kinds of challenge
+challenge.kind is one of "record", "gradient": challenge.label is -1
+    | This kind of target takes no label.
+    | set another challenge.kind
+challenge.kind is not "gradient": challenge.coordinate is -1
+    | Only a gradient target points along a parameter.
+    | set challenge.kind = "gradient"
+challenge.kind is not "record": challenge.replacement is -1
+    | Only a record of D is replaced by a record of the pool.
+    | set challenge.kind = "record"
+# Trials in pairs, and in both worlds
+trials.worlds is "d-only": trials.pairing is "independent"; trials.until-halfwidth is 0
+    | With one world, there is no interval to narrow and no trial to pair with.
+    | set trials.worlds = "both"
+trials.pairing is "common": trials.batch is even
+    | Both trials of a pair must be in the same batch.
+    | set trials.pairing = "independent"
+trials.until-halfwidth is above 0: trials.batch is even
+    | Both trials of a pair must be in the same batch.
+    | set trials.until-halfwidth = 0
+trials.worlds is "both": trials.count is even
+    | Half of the trials train on D and half on D'.
+    | set trials.worlds = "d-only"
+# Measures of a model by clients
+federation.measures-share is above 0: federation.measures-epsilon is above 0
+    | Clients hold records back only to measure a confusion matrix on them.
+    | set federation.measures-share = 0
+federation.measures-epsilon is above 0: privacy.unit is "record"; model.task is "classification"
+    | Each record is counted in one cell of a client's confusion matrix.
+    | set federation.measures-epsilon = 0
+# Units of privacy
+privacy.unit is "client": training.sampling-rate is 1.0; training.local-steps is 1;
+    training.clipping is true; not noise.by_candidate; audit.bayesian-pairs is 0; challenge.record
+    is -1; challenge.replacement is -1
+    | A client sends one clipped update, and all its records are the target.
+    | set privacy.unit = "record"
+federation.sampling-rate is below 1: privacy.neighbouring is "add-remove"; privacy.sensitivity is
+    "global"; privacy.noise-source is "seed"; not noise.own_law; training.local-steps is 1;
+    audit.bayesian-pairs is 0; canaries.count is 0; run.job is "experiment"
+    | The sampling of clients is simulated, with coins drawn from the seed.
+    | set federation.sampling-rate = 1.0
+federation.sampling-rate is below 1; privacy.unit is "client"; trust.server_draws:
+    federation.tolerated-dropouts is 0; federation.dropout-rate is 0
+    | The clients that join a round stay secret, but a missing client would be named.
+    | set federation.trust = "distributed"
+federation.adversary-rounds is "own": federation.sampling-rate is below 1; privacy.unit is "client";
+    trust.server_draws; audit.mode is "participant"; training.optimizer is "sgd"; training.momentum
+    is 0; training.schedule is "constant"; training.warmup-rounds is 0
+    | The adversary reads the sum of several rounds from two models. All server steps must have one
+      size.
+    | set federation.adversary-rounds = "every"
+privacy.unit is "record": training.local-epochs is 1; training.local-batches is 0;
+    training.local-momentum is 0; training.proximal-term is 0; training.batch-size is 0
+    | A client sends gradients, and one record is the target.
+    | set privacy.unit = "client"
+training.local-batches is above 0: training.local-epochs is 1
+    | The number of batches alone decides how long a client trains.
+    | set training.local-batches = 0
+challenge.client is at least 0: challenge.record is -1
+    | A record that you choose decides the client that holds it.
+    | set challenge.client = -1
+# Steps
+training.optimizer is not "sgd": training.momentum is 0
+    | Only "sgd" has this momentum. The momentum of "adam" is training.beta1.
+    | set training.optimizer = "sgd"
+training.local-steps is 1; privacy.unit is "record": training.local-learning-rate is 0
+    | No client takes steps on its own model.
+    | set training.local-steps above 1
+privacy.neighbouring is "replace"; training.sampling-rate is below 1: privacy.sensitivity is
+    "global"
+    | No single distance describes the sampled pair.
+    | set privacy.neighbouring = "add-remove"
+# Local steps
+training.local-steps is above 1: trust.local_steps
+    | Each client must add the noise itself before its next local step.
+    | set training.local-steps = 1
+training.local-steps is above 1; training.sampling-rate is below 1: privacy.neighbouring is
+    "add-remove"
+    | A sum shows how often one record was drawn, but not which record of a pair.
+    | set privacy.neighbouring = "add-remove"
+training.local-steps is above 1: audit.bayesian-pairs is 0
+    | Gradients are compared at the model of the round, not at the models of local steps.
+    | set training.local-steps = 1
+training.local-steps is above 1: privacy.sensitivity is "global"
+    | Sensitivity is measured at the model of the round, not at the models of local steps.
+    | set training.local-steps = 1
+training.local-steps is above 1: audit.mode is "participant"
+    | After local steps, the noise alone does not determine the belief.
+    | set training.local-steps = 1
+training.local-steps is above 1: federation.colluding is 0; federation.tolerated-dropouts is 0
+    | The accounting assumes that all clients answer and keep their noise to themselves.
+    | set training.local-steps = 1
+# Noise with its own law, and noise that candidates shape
+noise.own_law: trust.server_draws; training.sampling-rate is 1.0; training.local-steps is 1;
+    federation.vantage is "participant"; federation.tolerated-dropouts is 0; audit.mode is "oracle";
+    audit.vantages is "configured"
+    | The server adds this noise and computes its law from values that an oracle audit reads.
+    | set privacy.noise = "isotropic"
+noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.worlds is "both";
+    run.precision is "float32"
+    | The server compares what each candidate would send.
+    | set privacy.noise = "isotropic"
+noise.by_candidate: federation.colluding is 0
+    | The candidates are sums over all clients.
+    | set privacy.noise = "isotropic"
+noise.by_candidate: challenge.kind is not "gradient"; challenge.copies is 1
+    | The candidates are sets of records.
+    | set privacy.noise = "isotropic"
+# Integers of a public range
+trust.summed_securely: training.clipping is true
+    | Clients send integers of a public range, and without clipping nothing bounds their sums.
+    | set federation.trust = "local"
+trust.summed_securely: privacy.sensitivity is "global"
+    | The range of the integers that clients send must not depend on the data.
+    | set federation.trust = "local"
+audit.bayesian-pairs is above 0: federation.tolerated-dropouts is 0
+    | The Bayesian accountant compares the gradients of all clients in every round.
+    | set audit.bayesian-pairs = 0
+# Unbounded sums, and targets that no noise meets
+noise.by_candidate: privacy.stop-at is 0
+    | This noise is not differential privacy: epsilon is infinite from the first round on. The
+      budget is privacy.mutual-information.
+    | set privacy.noise = "isotropic"
+training.clipping is false: privacy.rho-beta is 0; privacy.rho-alpha is 0; privacy.max-risk is 0;
+    privacy.epsilon is 0; privacy.mutual-information is 0
+    | Nothing bounds what one record can change, so no noise meets a target. Give
+      privacy.noise-multiplier.
+    | set training.clipping = true
+training.clipping is false: privacy.stop-at is 0
+    | Nothing bounds what one record can change, so epsilon is infinite from the first round on.
+    | set training.clipping = true
+# Canaries
+canaries.count is above 0: training.clipping is true; training.sampling-rate is 1.0;
+    training.local-steps is 1; not noise.own_law; privacy.sensitivity is "global"
+    | Canaries are not supported with this setting.
+    | set canaries.count = 0
+trust.summed_securely: canaries.count is 0
+    | The integers that clients send have no room for canaries.
+    | set federation.trust = "local" or "central"
+federation.vantage is "released-model": canaries.count is 0
+    | Beliefs about the released model replay the training without canaries.
+    | set federation.vantage = "participant"
+audit.vantages is "all": canaries.count is 0
+    | Beliefs about the released model replay the training without canaries.
+    | set audit.vantages = "configured"
+trials.pairing is "common": canaries.count is 0
+    | The trials of a pair share their random numbers, but each trial draws its own coins for
+      canaries.
+    | set trials.pairing = "independent"
+canaries.count is above 0; privacy.unit is "client": canaries.kind is one of "gradient", "dirac"
+    | With this unit, a canary stands for a client.
+    | set privacy.unit = "record"
+canaries.count is above 0; privacy.unit is "client": canaries.known-data is false
+    | Clients send updates, not sums over records.
+    | set privacy.unit = "record"
+canaries.kind is "text": model.task is "next-token"
+    | Such a canary is a text of random tokens.
+    | set canaries.kind = "gradient"
+canaries.score is "loss": canaries.kind is one of "mislabelled", "text"; canaries.known-data is
+    false
+    | This score is the loss of a canary, so each canary must be a record.
+    | set canaries.score = "sums"
+# Shared random numbers
+trials.pairing is "common": privacy.noise-source is "seed"; not noise.own_law
+    | The trials of a pair draw the same noise from the seed.
+    | set trials.pairing = "independent"
+# Crafted challenges and groups
+privacy.unit is "client": challenge.kind is "record"; challenge.copies is 1
+    | All records of a client are the target.
+    | set privacy.unit = "record"
+model.weights-sha256 is not "": model.weights is not "glorot"
+    | The hash is the hash of a file.
+    | set model.weights to the path of that file
+model.initialisation is "worst-case": privacy.unit is "record"
+    | This initial model is trained on all records except the target record.
+    | set model.initialisation = "random"
+model.initialisation is "worst-case"; challenge.kind is "record": challenge.record is at least 0
+    | This initial model is trained on all records except the target record, which must be known
+      first.
+    | set another challenge.kind or model.initialisation = "random"
+challenge.kind is "gradient": training.clipping is true
+    | A gradient target is a vector of the clipping norm.
+    | set another challenge.kind
+audit.bayesian-pairs is above 0: challenge.kind is "record"; challenge.copies is 1
+    | The Bayesian guarantee is for the distribution of the records. A crafted or copied target is
+      not drawn from it.
+    | set audit.bayesian-pairs = 0
+training.sampling-rate is below 1: challenge.copies is 1
+    | Copies are sampled one by one, and no adversary of fedsim counts them.
+    | set training.sampling-rate = 1.0
+privacy.sensitivity is "local": challenge.copies is 1
+    | Local sensitivity would hide the whole group as well as one record.
+    | set privacy.sensitivity = "global"
+# Rounded gradients
+audit.mode is "participant": run.precision is "float32"
+    | The participant would compare sums in full precision with rounded sums.
+    | set audit.mode = "oracle"
+privacy.sensitivity is "local": run.precision is "float32"
+    | The sensitivity of rounded gradients differs from the measured sensitivity.
+    | set privacy.sensitivity = "global"
+# Clients' own records
+data.name is "own": data.public-schema is not ""; run.job is not "experiment"; federation.partition
+    is "iid"; data.classes is ""
+    | Each client has its own records, and no other party reads them.
+    | set data.name to a data set that all parties have
+data.public-schema is not "": data.name is "own"
+    | A schema describes the clients' own records.
+    | set data.public-schema = ""
+# Texts for next-token training
+model.task is "next-token": model.name is "hugging-face"; data.name is one of "own", "texts";
+    challenge.kind is one of "record", "gradient"; privacy.unit is "record"; canaries.kind is one of
+    "gradient", "dirac", "text"
+    | The records are texts without labels.
+    | set model.task = "classification"
+data.name is "texts": model.task is "next-token"
+    | These texts have no labels.
+    | set data.name = "own" with a schema that names classes
+# Predicted numbers
+model.task is "regression": challenge.kind is one of "record", "gradient"; data.classes is "";
+    model.class-priors is ""
+    | The labels are numbers.
+    | set model.task = "classification"
+model.task is "huber": challenge.kind is one of "record", "gradient"; data.classes is "";
+    model.class-priors is ""
+    | The labels are numbers.
+    | set model.task = "classification"
+data.target is not "": model.task is one of "regression", "huber"
+    | A range of labels is for tasks that predict a number.
+    | set data.target = ""
+model.class-priors is not "": model.task is "classification"
+    | Class priors are for records with classes.
+    | set model.class-priors = ""
+# Trainings without an adversary
+run.job is "training": training.clipping is true; privacy.sensitivity is "global"; not
+    noise.own_law; federation.colluding is 0
+    | The guarantee of a training covers every record and every client.
+    | rehearse the training (fedsim rehearse)
+run.job is "training": model.initialisation is not "worst-case"
+    | The initial model would be trained on the records without noise.
+    | rehearse the training (fedsim rehearse)
+# A chosen pair
+privacy.neighbouring is "add-remove": challenge.replacement is -1
+    | With this neighbouring relation, no record is replaced.
+    | set privacy.neighbouring = "replace"
+privacy.neighbouring is "replace"; challenge.kind is "record"; challenge.record is at least 0:
+    challenge.replacement is at least 0
+    | With "replace", choose both the target and its replacement, or neither.
+    | leave both at -1, to choose them by dissimilarity
+privacy.neighbouring is "replace"; challenge.kind is "record"; challenge.replacement is at least 0:
+    challenge.record is at least 0
+    | With "replace", choose both the target and its replacement, or neither.
+    | leave both at -1, to choose them by dissimilarity
+"""
 )
-"""The rows in the order of the checks. A message names the first row that is not met."""
+"""The rows in the order of the checks."""

@@ -164,11 +164,7 @@ def chosen(tables: Mapping[str, Any]) -> dict[str, Any]:
         sgd |= isinstance(values, Mapping) and values.get(key) == value
     optimizer = training.get("optimizer") or ("sgd" if sgd else "normalized")
     schedule = "linear" if optimizer == "normalized" else "constant"
-    return {
-        **training,
-        "optimizer": optimizer,
-        "schedule": training.get("schedule") or schedule,
-    }
+    return {**training, "optimizer": optimizer, "schedule": training.get("schedule") or schedule}
 
 
 def refuse_unless_classified(task: str, command: str) -> None:

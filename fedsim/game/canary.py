@@ -1,17 +1,9 @@
 """Consenting canaries: crafted records whose trace in the releases shows how loud one record is.
 
-A client that sets `canary-seed` in its node config plants `canary-count` canaries (default: one). A
-fair coin includes or excludes each canary for a whole training. An included canary adds a gradient
-of norm C to the clean sum of every round, in a random direction drawn anew for the round. A party
-with the seed knows directions and coins, and can look for the trace in the released sums
-(`adversaries.statistics.canaries`). A canary moves a sum no more than any record may, so that all
-other guarantees stay the same. The beliefs of an adversary that does not know about the canary
-change by the part of it along the adversary's direction. For two random directions in P dimensions
-that is about C/sqrt(P), relative to the noise's scale.
-
-With `canary-kind = "text"` the canaries of a decoder are texts of random tokens instead. An
-included text adds its clipped gradient to every round. A party with the seed looks for it in the
-released models, by its loss.
+A fair coin includes or excludes each for a whole training. An included one adds a gradient of norm
+C, in a random direction drawn anew, to the clean sum of every round, no more than any record may. A
+party with the seed can look for the trace in the released sums, or, for a canary of `TEXT`, by its
+loss in the released models (`adversaries.statistics.canaries`).
 """
 
 from collections.abc import Iterator
@@ -45,9 +37,7 @@ class Canaries:
     """The canaries of one client; the seed determines all of them.
 
     Attributes:
-        seed: the client's `canary-seed`.
         count: K, number of canaries in every training.
-        kind: `DIRECTION` or `TEXT`.
 
     Raises InputError for a count below 1 or another kind.
     """
@@ -103,10 +93,7 @@ class Canaries:
 def random_texts(
     stream: np.random.Generator, count: int, vocabulary: int, padding: int, length: int
 ) -> Tensor:
-    """Return texts of independent tokens, uniform except for padding: float32 [count, length].
-
-    No model knows such a text before it is trained on it.
-    """
+    """Return texts of independent tokens, uniform except for padding: float32 [count, length]."""
     drawn = stream.integers(0, vocabulary - 1, (count, length))
     return torch.from_numpy((drawn + (drawn >= padding)).astype(np.float32))
 
@@ -114,11 +101,7 @@ def random_texts(
 def added(
     canaries: Canaries, federation: Federation, parameters: Tensor, trials: range, round: int
 ) -> Tensor:
-    """Return what one client's canaries add to its clean sum of a round.
-
-    parameters: float32 [T, P], the models of the round.
-    Returns: float64 [T, P], on the device of the models.
-    """
+    """Return what a client's canaries add to its clean sum, float64 [T, P]."""
     if canaries.kind == DIRECTION:
         norm, size = federation.clipper.clipping_norm, parameters.shape[1]
         return torch.from_numpy(canaries.total(trials, round, size, norm)).to(parameters.device)

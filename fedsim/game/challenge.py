@@ -1,24 +1,71 @@
 """The challenge: a pair of neighbouring datasets (D, D'), and each trial's world."""
 
+import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor, nn
 
 from adversaries.errors import InputError
 from adversaries.neighbours.dataset_sensitivity import rank_clients, select, select_one
 from adversaries.neighbours.dissimilarity import OF_RAW_FEATURES, Columns, Features
 from adversaries.neighbours.search import Progress
 from fedsim.common import device
+from fedsim.common.blocks import slices
+from fedsim.common.device import one_thread
 from fedsim.common.randomness import Role, generator
 from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules
 from fedsim.game import federation
-from fedsim.game.embedding import embed, initial_parameters
 from fedsim.game.federation import Federation
+from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Neighbouring
+
+BLOCK_SCALARS = 2**20
+"""Scalars of the records that are embedded at a time."""
+
+
+@torch.no_grad()
+def embed(
+    loaded: Federation, features: npt.NDArray[np.float32], parameters: Tensor
+) -> npt.NDArray[np.float32]:
+    """Return the input of the model's last linear layer, float32 [N, E].
+
+    parameters: [P].
+    Raises InputError if the model has no linear layer, or uses the last one twice.
+    """
+    model = copy.deepcopy(loaded.model).to(parameters.device)
+    values = models.unflatten(parameters, models.parameter_shapes(model))
+    model.load_state_dict(values, strict=False)
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    if not linear:
+        raise InputError(
+            'challenge.space is "embedding", the input of the last linear layer, but the model has '
+            'no linear layer; set challenge.space = "features"'
+        )
+    last_inputs: list[Tensor] = []
+    linear[-1].register_forward_pre_hook(lambda layer, inputs: last_inputs.append(inputs[0]))
+    embedded = []
+    at_once = max(1, BLOCK_SCALARS // features[:1].size)
+    for part in slices(len(features), at_once):
+        with one_thread():
+            model(torch.tensor(features[part]).to(parameters.device))
+        if len(last_inputs) != 1:
+            raise InputError(
+                'challenge.space is "embedding", but the model uses its last linear layer '
+                f'{len(last_inputs)} times for a record; set challenge.space = "features"'
+            )
+        embedded.append(last_inputs.pop().flatten(1).float().cpu().numpy())
+    return np.concatenate(embedded)
+
+
+def initial_parameters(rules: GameRules, loaded: Federation) -> Tensor:
+    """Return theta_0 of trial 0, float32 [P], on the CPU, so that all parties compute the same."""
+    return federation.initial_parameters(rules, loaded, range(1))[0]
 
 
 @dataclass(frozen=True)
@@ -27,15 +74,12 @@ class Challenge:
 
     Attributes:
         record: position of x^ in D; None where the target is a client.
-        replacement: position of x^' in the pool U \ D; None under add-remove, or without a record.
+        replacement: position of x^' in the pool U \\ D; None under add-remove, or without a record.
         client: the target client: it holds the record, or is the target itself.
         adversary: partition of the curious participant.
-        measure: how the pair was chosen: a dissimilarity, "given" or "crafted".
-        distance: distance of the pair by that measure; None where none was computed.
         kind: "record", or how the target was crafted.
         copies: number of copies of the target in D.
-        label: label of a crafted record, which is at position `record`; its original is then the
-            replacement. None where no record was crafted.
+        label: of a crafted record, which is at position `record`, its original in the pool.
     """
 
     record: int | None
@@ -56,14 +100,11 @@ NOBODY = Challenge(None, None, -1, -1, "none", None)
 def choose(config: Config, progress: Progress | None = None) -> Challenge:
     """Return the challenge: a pair chosen by dissimilarity or configured, and the adversary.
 
-    With challenge.client, only that client's records are compared. Where the unit of privacy is a
-    client, the target is the client whose records lie farthest from the others'. The adversary is
-    the configured client, or the highest-numbered one that does not hold x^, since its own records
-    are no secret to it. The result depends only on the configuration, and is cached because a
-    search through a large pool is slow.
+    The adversary is the configured client, or the highest-numbered one that does not hold x^. The
+    result depends only on the configuration, and is cached because a large pool takes long.
 
-    Raises InputError if the configured challenge or adversary does not fit the data.
-    Source: Bernau et al., Eq. 18 and Eq. 20.
+    Raises InputError if the challenge or adversary does not fit the data. Source: Bernau et al.,
+    Eq. 18 and Eq. 20.
     """
     if config.run.job == "training":
         return NOBODY
@@ -72,8 +113,6 @@ def choose(config: Config, progress: Progress | None = None) -> Challenge:
 
 @dataclass(frozen=True)
 class _Reporting:
-    """A progress callback that does not count in the key of a cache."""
-
     progress: Progress | None = field(compare=False)
 
 
@@ -81,7 +120,9 @@ class _Reporting:
 def _choose(config: Config, reporting: _Reporting) -> Challenge:
     loaded = federation.load(config)
     if config.privacy.unit == "client":
-        return _choose_client(config, loaded, reporting.progress)
+        return _choose_client(
+            config.game, loaded, device.threads(config.run.threads), reporting.progress
+        )
     split, given = loaded.split, config.challenge
     replace = config.privacy.neighbouring is Neighbouring.REPLACE
     if loaded.crafted is not None:
@@ -127,29 +168,31 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
     return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
 
 
-def _choose_client(config: Config, loaded: Federation, progress: Progress | None) -> Challenge:
+def _choose_client(
+    rules: GameRules, loaded: Federation, threads: int, progress: Progress | None
+) -> Challenge:
     """Return the challenge of a target client. Raises InputError if the pool is too small."""
-    given, client = config.challenge, config.challenge.client
+    given, client, scheme = rules.challenge, rules.challenge.client, rules.scheme
     measure = "given"
     distance: float | None = None
     if client < 0:
         distances = rank_clients(
-            compared_features(config.game, loaded, loaded.split.members_records.features),
+            compared_features(rules, loaded, loaded.split.members_records.features),
             loaded.client_of,
             given.dissimilarity,
             progress,
             columns=columns_of(loaded),
-            threads=device.threads(config.run.threads),
+            threads=threads,
         )
         client, measure = select_one(distances, given.choice), given.dissimilarity
         distance = float(distances[client])
     records, pool = len(loaded.owned_by(client)), len(loaded.split.pool)
-    if config.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
+    if scheme.privacy.neighbouring is Neighbouring.REPLACE and pool < records:
         raise InputError(
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    adversary = _seat(config.federation, config.privacy.unit, client)
+    adversary = _seat(scheme.federation, scheme.privacy.unit, client)
     return Challenge(None, None, client, adversary, measure, distance)
 
 
@@ -158,7 +201,6 @@ def compared_features(
 ) -> Features:
     """Return the values that distances compare: features [N, *shape], or the model's embedding.
 
-    features: float32 [N, *shape].
     Returns: [N, *shape], or [N, E] for an embedding.
     Raises InputError if the measure needs raw features, or the model has no embedding.
     """
@@ -194,10 +236,7 @@ def _seat(federation: FederationConfig, unit: str, client: int) -> int:
 
 
 def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[int]:
-    """Return the clients that disclose what they know: `federation.colluding` of them.
-
-    They are the lowest-numbered clients except the target's and the adversary.
-    """
+    """Return the clients that disclose what they know: others than target and adversary."""
     others = set(range(federation.clients)) - {challenge.client, challenge.adversary}
     return frozenset(sorted(others)[: federation.colluding])
 
@@ -205,13 +244,10 @@ def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[i
 def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
     """Return the world of every trial: half of them D, in random order, or all of them D.
 
-    The worlds are drawn for the whole campaign: they do not depend on the batches of trials.
-
     mode: "d-only" for D in all trials.
     shuffled: number of first trials, even, that are balanced as a whole; None for all. Later trials
-    2i and 2i + 1 are in opposite worlds, in an order by their own coin, so that more trials leave
-    the worlds of earlier ones unchanged.
-    Returns: bool [T], True for D.
+    2i and 2i + 1 are in opposite worlds, so that more trials leave the earlier ones unchanged.
+    Returns: bool [T], True for D, drawn for the whole campaign.
     """
     if mode == "d-only":
         return np.ones(trials, dtype=np.bool_)

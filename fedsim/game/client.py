@@ -30,17 +30,11 @@ def _canaries(knowledge: KnownRound, clients: Collection[int]) -> Tensor | None:
 
 
 def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
-    """Return a client's part of the sum of a round: its clipped gradients or its clipped update.
-
-    Canaries that are planted at it are included.
-
-    worlds: bool [T], only for the target client: False where a trial trains on D'.
-    Returns: float64 [T, P].
-    """
+    """Return a client's part of a sum, float64 [T, P], in the target client's worlds [T]."""
     if knowledge.rules.scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
+        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
-        own = client_level.contribution(knowledge, client, worlds)
+        own = local_training.contribution(knowledge, client, worlds)
     else:
         target = knowledge.game.record, knowledge.game.replacement
         own = clean_sum(
@@ -56,34 +50,27 @@ def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = Non
 
 
 def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return the target's part of the sum under D and under D': float64 [T, P], twice.
-
-    It is a record's clipped gradients or a client's clipped updates, by the unit of privacy. It is
-    0 where it is public that the target's client does not join.
-    """
+    """Return the target's part of the sum under D and under D': float64 [T, P], twice."""
     game, scheme = knowledge.game, knowledge.rules.scheme
     if game.target_client not in scheme.participation.participants(game.round):
         nothing = torch.zeros_like(knowledge.parameters, dtype=torch.float64)
         return nothing, nothing.clone()
     if scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
+        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
-        return client_level.challenge_contributions(knowledge)
+        return local_training.challenge_contributions(knowledge)
     return challenge_gradients(
         knowledge.federation, knowledge.parameters, game.the_record, game.replacement
     )
 
 
 def common_part(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
-    """Return what some clients add to a sum in both worlds, float64 [T, P].
-
-    The target record is left out. The target client's other records, and canaries, are included.
-    """
+    """Return what some clients, without the target, add to a sum, float64 [T, P]."""
     federation, game = knowledge.federation, knowledge.game
     if knowledge.rules.scheme.privacy.unit == "client":
-        from fedsim.game import client_level  # noqa: PLC0415  (only for whole clients)
+        from fedsim.game import local_training  # noqa: PLC0415  (only for whole clients)
 
-        common = client_level.total(knowledge, set(clients) - {game.target_client})
+        common = local_training.total(knowledge, set(clients) - {game.target_client})
     else:
         inside = np.isin(federation.client_of, sorted(clients))
         inside[game.the_record] = False
@@ -104,14 +91,10 @@ def clean_sum(
 ) -> Tensor:
     """Return a client's sum of clipped gradients, float64 [T, P].
 
-    The target counts as often as D has it, and a crafted vector replaces its gradient.
-
-    parameters: float32 [T, P].
-    record: position of the target record in D, if the client has it.
+    record: position of the target in D, if the client has it: it counts as often as D has it.
     replacement: position in the pool of its replacement in D', None for nothing.
-    worlds: bool [T]; where False, the record is left out or replaced. None for D.
-    participation: bool [T, n], which records of D take part, None for all. The replacement takes
-    part where the record does.
+    worlds: bool [T]; where False, the record is left out or replaced.
+    participation: bool [T, n] of D; the replacement takes part where the record does.
     """
     positions = federation.owned_by(client)
     features, labels = federation.members(positions)
@@ -156,9 +139,7 @@ def candidate_masks(
     """Return which of a client's records each candidate of the stated prior has.
 
     record: position of the target record in D, None unless the client has it.
-    replacement: position in the pool of its replacement in D', None for nothing.
-    adversary: whether the client is the adversary. It would recognise its own records, so that
-    every candidate has them.
+    adversary: it would recognise its own records, so that every candidate has them.
     Returns: bool [m, n], or [1, n] where all candidates are equal; [m, n + 1] where the target's
     client also has a replacement, in the last column.
     """
@@ -180,12 +161,7 @@ def candidate_sums(
     masks: Bools,
     replacement: int | None = None,
 ) -> Tensor:
-    """Return a client's sums of clipped gradients under every candidate, float64 [T, m, P].
-
-    parameters: float32 [T, P].
-    masks: bool [m, n] from `candidate_masks`, or [m, n + 1] with a replacement.
-    replacement: position in the pool of the record of the last column, None for none.
-    """
+    """Return a client's clipped sums under every candidate's mask, float64 [T, m, P]."""
     records = federation.members(federation.owned_by(client))
     features, labels = _and_replacement(federation, *records, replacement)
     on_device = torch.from_numpy(masks).to(parameters.device)
@@ -195,16 +171,11 @@ def candidate_sums(
 def challenge_gradients(
     federation: Federation, parameters: Tensor, record: int, replacement: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped gradients of the target record and of its replacement in D'.
+    """Return the clipped gradients of the target and of its replacement in D', float64 [T, P] each.
 
     They count as often as D has the target. A crafted vector has length C, and is opposed where it
-    is replaced.
-
-    parameters: float32 [T, P].
-    replacement: position in the pool, None for nothing.
-    Returns: float64 [T, P], twice; the second is zero where D' has nothing in its place.
-    Raises AssertionError if a gradient is longer than the clipping norm, on which every statement
-    about privacy rests. Without clipping the norm is infinite, and there is no such statement.
+    is replaced; without a replacement the second is zero. Raises AssertionError if a gradient is
+    longer than the clipping norm, on which every statement about privacy rests.
     """
     if federation.direction is not None:
         assert federation.crafted is not None
@@ -237,10 +208,8 @@ def gradient_distances(
 
     It compares `audit.bayesian-pairs` random pairs of the client's records of D, or as many as are
     disjoint: |g(x)| where neighbours lack a record, |g(x) - g(x')| where it is replaced.
-
-    bayesian_pairs: number of pairs in a round, in the evaluated trials.
-    parameters: float32 [E, P], the models of the evaluated trials.
-    Returns: float64 [E, m]; None where the client has fewer than two records.
+    parameters: float32 [E, P].
+    Returns: float64 [E, m]; None for fewer than two records.
     """
     positions = federation.owned_by(client)
     if len(positions) < 2:
@@ -283,12 +252,8 @@ def local_steps(
 
     r_l = clean(theta_{l-1}, l) + noise(l), theta_l = theta_{l-1} - step_size r_l.
 
-    clean: maps models [T, P] and the number of the step to the client's clipped sums, float64
-    [T, P], which are overwritten.
-    parameters: theta_0, float32 [T, P].
-    noise: noise of step l, from 1, [T, P]. None: the replay without noise around which the
-    adversary linearises.
-    Returns: float64 [T, P].
+    clean: maps models [T, P] and the step to clipped sums, float64 [T, P], which are overwritten.
+    noise: of step l, from 1, [T, P]. None: the replay without noise of the adversary.
     """
 
     def release(model: Tensor, step: int) -> Tensor:
@@ -305,10 +270,9 @@ def local_steps(
 
 
 def local_step_size(scheme: Scheme, round: int) -> float:
-    """Return the factor of a clipped sum in a client's step on its own model.
+    """Return a clipped sum's factor in a client's step: eta_local m / (q n) for all n records.
 
-    It is eta_local m / (q n). A client takes q n/m of the public n records on average; with the
-    server's learning rate, the mean of the clients' models is the server's next model.
+    With the server's learning rate, the mean of the clients' models is the server's next model.
 
     Source: FedAvg: McMahan et al., 2017, Algorithm 1.
     """

@@ -1,11 +1,9 @@
 """Crafted targets in D that are easy to notice: poisoned records, and a gradient of no record.
 
-They are a function of the configuration, the records of D and the first model, so that all parties
-craft the same. The record of D that a target replaces is configured, or drawn from the data's seed.
-Sources: Jagielski, Ullman and Oprea, 2020 (backdoor, ClipBKD); Nasr et al., "Adversary
-instantiation: lower bounds for differentially private machine learning", 2021 (mislabelled, and
-the Dirac canary in gradient space); Nasr et al., "Tight auditing of differentially private machine
-learning", 2023 (blank).
+They are a function of the configuration, the records of D and the first model. Sources: Jagielski,
+Ullman and Oprea, 2020 (backdoor, ClipBKD); Nasr et al., "Adversary instantiation: lower bounds for
+differentially private machine learning", 2021 (mislabelled, Dirac canary); Nasr et al., "Tight
+auditing of differentially private machine learning", 2023 (blank).
 """
 
 import math
@@ -46,11 +44,7 @@ class Crafted:
     """The replacement of a record of D: another record, or a gradient.
 
     Attributes:
-        record: position in D that it takes.
-        features: float32 [*shape] of a record, None for a gradient.
-        label: label of a record, None for a gradient.
-        direction: unit vector float64 [P] of a gradient: the sum gets C times it instead of the
-            record's clipped gradient. None for a record.
+        direction: unit vector [P] of a gradient, which is C times it; None for a record.
         opposed: whether the sum gets -C times the direction under D', instead of nothing.
     """
 
@@ -69,10 +63,7 @@ class Planted(Split):
 
     @classmethod
     def of(cls, split: Split, crafted: Crafted, replaced: bool) -> "Planted":
-        """Return the split with a crafted record.
-
-        replaced: whether D' has the original, which is then appended to the pool.
-        """
+        """Return the split with a crafted record."""
         inherited = {field.name: getattr(split, field.name) for field in fields(Split)}
         if replaced:
             original = split.members[[crafted.record]]
@@ -98,8 +89,6 @@ def place(
 
     It is challenge.record, or drawn from the records of challenge.client, or else of all clients
     except the configured adversary, which would know its own.
-
-    client_of: int64 [n], the client of each record of D.
     """
     if challenge.record >= 0:
         return challenge.record
@@ -112,11 +101,9 @@ def place(
 def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
     """Return the crafted record that replaces one of D.
 
-    Its label is challenge.label, or the class that the first model likes least. Where its features
-    are the replaced record's, that record's own class is excluded.
-
-    logits: the first model's, for features of one record.
-    Raises InputError if there is no such kind or class, or the record already has that label.
+    Its label is challenge.label, or the class that the first model likes least, not a copied
+    record's own. Raises InputError if there is no such kind or class, or the record already has
+    that label.
     """
     kind, classes = rules.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
@@ -137,12 +124,10 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
 def direction(
     coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
 ) -> Crafted:
-    """Return a gradient that replaces a record's in all trials and rounds.
+    """Return a gradient along a coordinate, or along a random direction for one below 0.
 
-    It is along a coordinate, or along a random direction for a coordinate below 0.
-
-    neighbouring: whether D' lacks the gradient or has its opposite.
-    Raises InputError if the model has no such coordinate.
+    neighbouring: whether D' lacks it or has its opposite.
+    Raises InputError for a bad coordinate.
     """
     if coordinate >= parameters:
         raise InputError(
@@ -163,10 +148,7 @@ def _stream(data_seed: int, drawn: int) -> np.random.Generator:
 
 
 def _backdoor(rules: GameRules, split: Split, record: int) -> Image:
-    """Return the record with a pattern: the brightest square in a corner, or a table's columns.
-
-    A tenth of a table's features, drawn from the seed, get their largest value in D.
-    """
+    """Return the record with a pattern: the brightest square in a corner, or a table's columns."""
     members = split.members_records.features
     crafted = members[record].copy()
     if split.dataset.kind == "image":

@@ -1,8 +1,4 @@
-"""A federation before the first message: data, clients and model. This module does not use Flower.
-
-In a simulation every process can read the whole dataset. A client uses only its own records, and
-the adversary only those that its background knowledge covers.
-"""
+"""A federation before the first message: data, clients and model, without Flower."""
 
 import copy
 import hashlib
@@ -41,13 +37,8 @@ class Federation:
     """The records of D, the clients that hold them, and the model that they train.
 
     Attributes:
-        split: D, the pool and the held-out records.
         client_of: int64 [n], the client of each record of D.
-        model: structure, with the values of parameters that are not trained.
-        clipper: clips the gradients of that model.
-        device: device of parameters and records.
         crafted: crafted target that replaces a record of D; None where the target is a record of D.
-        copies: number of copies of the target in D.
         start: [P], first model of all trials; None where each trial draws its own.
     """
 
@@ -62,28 +53,20 @@ class Federation:
     _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     def members(self, positions: npt.NDArray[np.intp]) -> tuple[Tensor, Tensor]:
-        """Return features and labels of records of D, on the device."""
         return self._tensors("members_records", positions)
 
     def pool(self, positions: list[int]) -> tuple[Tensor, Tensor]:
-        """Return features and labels of records of the pool, on the device."""
         return self._tensors("pool_records", np.asarray(positions, dtype=np.intp))
 
     def held_out(self) -> tuple[Tensor, Tensor]:
-        """Return features and labels of the held-out records, on the device."""
         return self._tensors("held_out_records")
 
     def on_cpu(self) -> "Federation":
-        """Return the same federation with its model and records on the CPU.
-
-        Values that server and clients each compute, and must agree on, are computed there: a CPU
-        and a GPU round differently.
-        """
+        """Return the federation on the CPU, where server and clients compute the same."""
         cpu = torch.device("cpu")
         return replace(self, model=copy.deepcopy(self.model).to(cpu), device=cpu)
 
     def owned_by(self, client: int) -> npt.NDArray[np.intp]:
-        """Return the positions in D of a client's records."""
         return self._owned.get(client, np.empty(0, dtype=np.intp))
 
     @cached_property
@@ -101,9 +84,8 @@ class Federation:
     ) -> Tensor:
         """Return the sum of the clipped gradients of records of D, of any clients.
 
-        parameters: float32 [T, P].
-        positions: positions in D, [m].
-        participation: bool [T, n], which of all records of D take part; None for all.
+        positions: in D, [m].
+        participation: bool [T, n] of D; None for all.
         Returns: float64 [T, P].
         """
         if not positions.size:
@@ -173,10 +155,7 @@ class Federation:
     def _tensors(
         self, name: str, positions: npt.NDArray[np.intp] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return features and labels of the split's records of this name, on the device.
-
-        positions: positions among these records; None for all.
-        """
+        """Return features and labels of the records of this name, all for positions None."""
         records: data.Records = getattr(self.split, name)
         if self.device.type == "cpu":
             some = records if positions is None else records.take(positions)
@@ -195,11 +174,7 @@ class Federation:
 
 @lru_cache(maxsize=1024)
 def digest(config: Config, client: int, records: bool = True) -> str:
-    """Return the SHA-256, in hexadecimal, of the data of D that a client holds.
-
-    Nodes with different files would cut them differently without noticing. A client's files do not
-    need the records of others. Clients with records of their own share only the schema. The result
-    is cached, since a worker needs it with each batch of trials.
+    """Return the SHA-256, in hexadecimal, of the data of D that a client holds, as a cached value.
 
     records: whether the records' values count, and not only their positions in D and their shape.
     """
@@ -222,7 +197,6 @@ def build_model(rules: GameRules, dataset: data.Dataset) -> nn.Module:
 
 
 def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return a configured network for records of one shape. Raises InputError as `models.build`."""
     return models.build(
         model.name,
         shape,
@@ -240,13 +214,17 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
 def load(config: Config, client: int | None = None) -> Federation:
     """Return the federation that a configuration describes.
 
-    It depends on the configuration, and on the device's memory where that limits it. It is cached
-    because Flower calls a client once for each message.
-
-    client: the client that reads its own records, where clients have such; else None.
+    It is cached because Flower calls a client once for each message.
+    client: the client that reads its own records, where clients have such.
     Raises InputError if the data, the network or the device do not fit the configuration.
     """
-    split, client_of = distribution.held(config, client)
+    split, client_of = distribution.held(
+        config.data,
+        config.federation,
+        config.model.weights,
+        client,
+        rehearsed=config.run.job == "rehearsal",
+    )
     dataset = split.dataset
     if config.audit.bayesian_pairs and np.bincount(client_of).max() < 2:
         raise InputError(
@@ -284,10 +262,7 @@ def initial_parameters(rules: GameRules, loaded: Federation, trials: range) -> T
 
 
 def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
-    """Return the federation with its first model and a crafted target. Raises InputError.
-
-    The crafted target may depend on the first model, but not the reverse.
-    """
+    """Return the federation with its first model and a crafted target. Raises InputError."""
     challenge, client_of = rules.challenge, loaded.client_of
     if challenge.kind == "record" and rules.model.initialisation == "random":
         return loaded

@@ -1,8 +1,7 @@
 """Classes, functions and arrays of this Python process, under names that a configuration can hold.
 
-`fedsim.run(model=Net, data=(x, y), attacks=[f])` registers them with `adversaries.registry`. Each
-gets a name with a digest, such as "given:Net_1f3a…": the same call continues its run, and another
-call is refused. Other processes know the name, but not the object, and refuse it.
+A name has a digest, such as "given:Net_1f3a…": the same call continues its run, and another call is
+refused. Other processes refuse it, since they lack the object.
 """
 
 import hashlib
@@ -19,23 +18,14 @@ from adversaries.attacks.membership_attacks import Attack
 from adversaries.errors import InputError
 from adversaries.registry import give
 from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import Dataset
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 _tokens: dict[int, tuple[Any, str]] = {}
 """Random digests by an object's identity; each keeps its object, so that no later one reuses it."""
 
 
 def values(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted keys with scalar values, with objects replaced by their names.
-
-    Args:
-        keys: "model.name" may be a class or function, "data.name" a pair of arrays, "audit.attacks"
-            a list of functions; all other values stay the same.
-
-    Raises:
-        InputError: an object is of another kind.
-    """
+    """Return dotted keys with scalar values, with names for objects. Raises InputError."""
     rules: dict[str, Callable[[Any], str]] = {
         "model.name": model,
         "data.name": data,
@@ -48,15 +38,7 @@ def values(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model(build: Callable[..., Any]) -> str:
-    """Return a name for a network's class, or for a function that builds the network.
-
-    Args:
-        build: takes the shape of a record, the number of classes and the width of a hidden layer;
-            or nothing.
-
-    Raises:
-        InputError: it takes other arguments, or is a network itself.
-    """
+    """Return a name for a network's class or builder. Raises InputError for other arguments."""
     if isinstance(build, type) or inspect.isroutine(build):
         for takes, builder in ((3, build), (0, lambda *_: build())):
             try:
@@ -75,11 +57,7 @@ def model(build: Callable[..., Any]) -> str:
 
 
 def data(arrays: Sequence[npt.ArrayLike]) -> str:
-    """Return a name for a pair (features, labels), as `fedsim.learning.data.loaders.npz.own`.
-
-    Raises:
-        InputError: it is not a pair of arrays.
-    """
+    """Return a name for a pair of arrays (features, labels), as `npz.own`. Raises InputError."""
     if not isinstance(arrays, Sequence) or len(arrays) != 2:
         raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
     features, labels = (np.array(array) for array in arrays)  # copies that no caller can change
@@ -126,11 +104,7 @@ def _title(function: Any) -> str:
 
 
 def _of_source(code: Any) -> str:
-    """Return a digest of code: of its source where Python has it, else a random one.
-
-    Code that the function calls does not count. Functions with enclosed values get a random digest,
-    since the same source may enclose different values.
-    """
+    """Return a digest of code's source; a random one without source, or for closures."""
     functions = [code, *vars(code).values()] if isinstance(code, type) else [code]
     codes = [each.__code__ for each in functions if inspect.isfunction(each)]
     enclosed = {name for each in codes for name in each.co_freevars} - {"__class__"}

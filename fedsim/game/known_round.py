@@ -15,12 +15,9 @@ class KnownRound:
     """The model that was sent, and what its receiver knows of the round.
 
     Attributes:
-        rules: rules of the game.
-        federation: data and model, as far as background knowledge covers them.
-        game: the round, its trials and the challenge.
         parameters: float32 [T, P], the model as sent.
-        participation: bool [T, n], which records of D take part, or which clients where they are
-            the unit of privacy; None for all. An adversary must not read the target's column.
+        participation: bool [T, n] of D, or [T, m] of the clients where they are the unit; None for
+            all. An adversary must not read the target's column.
     """
 
     rules: GameRules
@@ -40,10 +37,7 @@ class KnownRound:
 def coins_of(
     rules: GameRules, federation: Federation, game: RoundGame, step: int = 1
 ) -> Tensor | None:
-    """Return which records of D, bool [T, n], or clients, bool [T, m], take part in a local step.
-
-    None if all do.
-    """
+    """Return which records [T, n] or clients [T, m] take part in a local step; None if all do."""
     streams, rule = rules.trials.streams(game.trials), rules.scheme.participation
     drawn = rule.coins(streams, game.round, step, game.target_client, federation.client_of)
     return None if drawn is None else torch.from_numpy(drawn).to(federation.device)

@@ -1,10 +1,12 @@
 """A client's own training where clients are the unit of privacy: SGD without noise, many at once.
 
 A row is a pair of a client and a trial, so that small clients of equal size are one computation.
-The records of each step are planned first, as positions.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ from fedsim.config.training import TrainingConfig
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
+from fedsim.privacy.mechanism import Neighbouring
 
 NOBODY = -1
 """Position that fills up a short batch."""
@@ -33,9 +36,7 @@ def schedule(
 ) -> npt.NDArray[np.int64]:
     """Return the positions of a client's records in each step.
 
-    Every epoch is a new order of the records, cut into batches of `training.batch-size`; the last
-    one may be smaller. The order depends only on (seed, trial, round, client). It is public:
-    clipping bounds the update for any order, and the adversary knows it.
+    Every epoch is a new order of the records, cut into batches, which the adversary knows.
 
     Returns: positions [T, steps, batch], with `NOBODY` at the end of a short batch; [1, steps, n]
     where each step takes all records in all trials.
@@ -68,15 +69,12 @@ def updates(
     """Return u = theta - theta_j after the training of some clients, unclipped.
 
     It points downhill like a gradient, since the server subtracts it. A step goes along the mean
-    gradient of its batch, with momentum, and back towards theta by the proximal term.
+    gradient of its batch, with momentum, and back towards theta by the proximal term (Li et al.,
+    "Federated optimization in heterogeneous networks", 2020, Algorithm 2).
 
-    parameters: theta, float32 [T, P].
     features: [n, *shape], the clients' records one client after another.
-    labels: [n] integers.
-    plans: plan of each client from `schedule`, into all n records, all of one shape.
+    plans: of each client from `schedule`, into all n records, all of one shape.
     Returns: float64 [m, T, P] for m clients.
-    Source: the proximal term is by Li et al., "Federated optimization in heterogeneous networks"
-    (2020), Algorithm 2.
     """
     trials = len(parameters)
     plan = torch.from_numpy(np.stack(plans)).to(parameters.device).expand(-1, trials, -1, -1)
@@ -123,10 +121,7 @@ def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, float64 [T, P].
-
-    Raises FloatingPointError if an update is not finite.
-    """
+    """Return u min(1, C/|u|) for each trial, float64 [T, P]. Raises FloatingPointError."""
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(
@@ -148,3 +143,115 @@ def alike(
         by_size.setdefault(len(federation.owned_by(client)), []).append(client)
     for _, group in sorted(by_size.items()):
         yield from (group[part] for part in slices(len(group), most))
+
+
+def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
+    """Return a client's part of the sum of a round: 0 where it takes no part.
+
+    worlds: bool [T], for the target client: where False, all its data are missing or replaced.
+    Returns: float64 [T, P], each row of norm at most C.
+    Raises FloatingPointError if it diverges.
+    """
+    joins = None if knowledge.participation is None else knowledge.participation[:, client, None]
+    if joins is not None and not bool(joins.any()):
+        return torch.zeros_like(knowledge.parameters, dtype=torch.float64)
+    if worlds is None:
+        update = sent(knowledge, client)
+    else:
+        present, absent = challenge_contributions(knowledge)
+        update = torch.where(worlds[:, None], present, absent)
+    return update if joins is None else update * joins
+
+
+def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
+    """Return the target client's message under D and under D', float64 [T, P], twice."""
+    federation, client, scheme = (
+        knowledge.federation,
+        knowledge.game.target_client,
+        knowledge.rules.scheme,
+    )
+    present = sent(knowledge, client)
+    if scheme.privacy.neighbouring is not Neighbouring.REPLACE:
+        return present, torch.zeros_like(present)
+    records = federation.pool(replacements(federation, client))
+    plan = planned(knowledge.rules, client, knowledge.game, len(records[1]))
+    update = updates(scheme.training, federation, knowledge.parameters, *records, [plan])
+    return present, clip(update[0], scheme.training.clipping_norm)
+
+
+def total(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
+    """Return what some clients add to the sum together, float64 [T, P]."""
+    parameters, participation = knowledge.parameters, knowledge.participation
+    added = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
+    joins = None if participation is None else participation.any(0).tolist()
+    training = [client for client in clients if joins is None or joins[client]]
+    for batch in alike(knowledge.federation, training, parameters):
+        sent = clip(trained(knowledge, batch), knowledge.rules.scheme.training.clipping_norm)
+        if participation is not None:
+            sent = sent * participation[:, batch].T[:, :, None]
+        added += sent.sum(0)
+    return added
+
+
+def replacements(federation: Federation, client: int) -> list[int]:
+    """Return the positions in the pool of a client's replacements, the first in its order."""
+    return list(range(len(federation.owned_by(client))))
+
+
+@dataclass
+class _Cohort:
+    waiting: set[int]
+    played_with: tuple[GameRules, int] | None = None
+    game: tuple[int, range] | None = None
+    parameters: Tensor | None = None
+    trained: dict[int, Tensor] = field(default_factory=dict)
+
+    def is_of(self, knowledge: KnownRound) -> bool:
+        """Return whether a client's message equals the one that the others trained for."""
+        played_with = knowledge.rules, id(knowledge.federation)
+        game = knowledge.game.round, knowledge.game.trials
+        if self.parameters is None:
+            self.played_with, self.parameters, self.game = played_with, knowledge.parameters, game
+        same = self.game == game and self.played_with == played_with
+        return same and self.parameters.equal(knowledge.parameters)
+
+
+_PLAYED: ContextVar[_Cohort | None] = ContextVar("played", default=None)
+
+
+@contextmanager
+def played(clients: Iterable[int]) -> Iterator[None]:
+    """Let this process train some clients together, while it answers for them."""
+    token = _PLAYED.set(_Cohort(set(clients)))
+    try:
+        yield
+    finally:
+        _PLAYED.reset(token)
+
+
+def sent(knowledge: KnownRound, client: int) -> Tensor:
+    """Return a client's message, float64 [T, P]. Raises FloatingPointError."""
+    cohort = _PLAYED.get()
+    if cohort is None or not cohort.is_of(knowledge):
+        (update,) = trained(knowledge, [client])
+    else:
+        if client not in cohort.trained:
+            _train_with(cohort, knowledge, client)
+        update = cohort.trained.pop(client)
+    # Clipped one by one, so that an update that is not finite fails only its own client.
+    return clip(update, knowledge.rules.scheme.training.clipping_norm)
+
+
+def _train_with(cohort: _Cohort, knowledge: KnownRound, client: int) -> None:
+    """Train a client, and waiting clients that fit into one batch with it."""
+    waiting = cohort.waiting | {client}
+    groups = alike(knowledge.federation, waiting, knowledge.parameters)
+    batch = next(group for group in groups if client in group)
+    try:
+        updates = trained(knowledge, batch)
+    except FloatingPointError:
+        # One client's training diverges: from now on each client trains, and fails, by itself.
+        cohort.waiting, batch = set(), [client]
+        updates = trained(knowledge, batch)
+    cohort.trained |= dict(zip(batch, updates, strict=True))
+    cohort.waiting -= set(batch)

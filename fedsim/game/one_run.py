@@ -1,15 +1,8 @@
 """Canaries for a one-run audit: drawn before the training, planted in it, scored by its releases.
 
-All trials have the same canaries, but each trial has its own coins that include them, so that every
-trial is a one-run audit. An included canary adds at most C to the sum of every round, as any record
-or client may, so that all other guarantees stay the same. Its part is a function of configuration,
-model and coin, which the adversary knows: beliefs about the challenge stay exact.
-
-The coins follow from `run.seed`. An audit needs fair coins, and scores that do not use them; the
-coins need not be secret.
-
-A canary that is a record may be scored by the trained model alone. Its score is then its loss at
-the first model, which never saw it, less its loss at the last (`canaries.score = "loss"`).
+Trials share the canaries, not the coins that include them, so that each is a one-run audit. An
+included canary adds at most C to the sum of every round, as any record or client may. Scores do not
+use the coins, which must be fair and need not be secret.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -44,10 +37,7 @@ FORMED = 2**24
 """Most coordinates of records' gradients in memory at a time (128 MiB)."""
 
 DRAW = 1
-"""Round of the seed tree in which canaries are drawn; blocks of directions use later rounds.
-
-Round 0 has the coins.
-"""
+"""Round of the seed tree in which canaries are drawn; blocks of directions use later rounds."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +45,10 @@ class Kind:
     """Summation and scoring of one kind of m canaries.
 
     Attributes:
-        total: maps rules, federation, models [T, P] and weights [T, m] to the sum [T, P] of the
-            canaries' parts at these models.
-        along: maps rules, federation, models [T, P] and releases [T, P] to the releases' inner
-            products [T, m] with each canary's part.
+        total: maps rules, federation, models [T, P] and weights [T, m] to the canaries' sum [T, P].
+        along: maps rules, federation, models and releases [T, P] to products [T, m] with each part.
         orthogonal: whether canaries add orthogonal vectors, the same in every round.
-        records: maps rules and federation to features and labels of the m records; None where
-            canaries are not records.
+        records: maps rules and federation to the m records; None where canaries are not records.
     """
 
     total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
@@ -72,13 +59,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of the canaries.
-
-    Attributes:
-        trials: int64 [T], numbers of the trials.
-        included: bool [T, m].
-        scores: float64 [T, m].
-    """
+    """Scores [T, m] of the canaries that are `included` or not in some trials."""
 
     trials: Ints
     included: Bools
@@ -94,7 +75,6 @@ def included(canary_count: int, seed: int, trials: range) -> Bools:
 
 
 def hosts(rules: GameRules) -> Ints:
-    """Return the client of each canary, int [m]: the configured clients in turn."""
     named = [int(name) for name in rules.canaries.clients.split(",") if name.strip()]
     clients = np.asarray(
         sorted(set(named)) or range(rules.scheme.federation.clients), dtype=np.int64
@@ -109,12 +89,7 @@ def planted(
     parameters: Tensor,
     trials: range,
 ) -> Tensor | None:
-    """Return the canaries' part of some clients' sums, float64 [T, P]; None without canaries.
-
-    Rounding in the sixteenth digit depends on the number of trials.
-
-    parameters: float32 [T, P], the models of the round.
-    """
+    """Return the canaries' part of some clients' sums, float64 [T, P]; None without canaries."""
     if not rules.canaries.count:
         return None
     planted_at = np.isin(hosts(rules), list(clients))
@@ -136,17 +111,12 @@ def scores(
 ) -> Tensor:
     """Return the scores of a round's canaries, float64 [T, m], by its release or the next model.
 
-    A score is the inner product of the release with the canary's part, summed over the rounds. With
-    `canaries.known-data` the clipped gradients of all records of D are subtracted first: they hide
-    canaries, and do not depend on the coins.
+    It is the release's inner product with the canary's part, without D's clipped gradients for
+    `canaries.known-data`; for `canaries.score = "loss"` the fall of the canary's loss.
 
-    With `canaries.score = "loss"` a score is the fall of the canary's loss in the round. Over all
-    rounds it is the loss of the first model, which never saw the canary, less that of the last.
-
-    federation: data and model; may be None unless `needs_data`.
-    parameters: float32 [T, P], models at the start of the round.
+    federation: may be None unless `needs_data`.
+    parameters, after: float32 [T, P], models at the start and the end of the round.
     released: [T, P], the noisy sum.
-    after: float32 [T, P], models at the end of the round; only for losses.
     """
     if rules.canaries.score == "loss":
         assert after is not None
@@ -191,10 +161,7 @@ def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Fl
 
 
 def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
-    """Yield positions and unit directions float64 [b, P] of canaries of kind "gradient", in blocks.
-
-    They are uniform on the sphere, and so nearly orthogonal to each other and to anything else.
-    """
+    """Yield positions and unit directions [b, P] of canaries of kind "gradient", in blocks."""
     if canary_count * parameters <= KEPT:
         yield slice(0, canary_count), _kept(seed, canary_count, parameters)
         return
@@ -222,9 +189,8 @@ def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
     """Return what determines the canaries of a configuration, as JSON values.
 
-    dirac: parameters and signs. mislabelled: positions in the pool, and labels. text: tokens of
-    each. gradient: keys of the Philox generators whose standard normals, `block` rows each except
-    the last, become the directions when scaled to length 1.
+    dirac: parameters and signs. mislabelled: positions in the pool, and labels. text: tokens.
+    gradient: keys of Philox generators, whose standard normals become the directions.
     """
     parameters = size(federation.model)
     match canaries.kind:
@@ -252,7 +218,6 @@ def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice,
 
 @lru_cache(maxsize=1)
 def _kept(seed: int, count: int, parameters: int) -> Floats:
-    """Return all directions [m, P]; the cache keeps those of one configuration."""
     return np.concatenate([block for _, block in _directions(seed, count, parameters)])
 
 

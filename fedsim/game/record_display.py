@@ -59,11 +59,7 @@ def picture(features: Pixels) -> Pixels:
 
 
 def differences(split: Split, pair: Pair) -> Differences:
-    """Return where a record differs from its replacement, or from a typical record of D.
-
-    Attributes are ordered by the difference of their features, as scaled for training. Values are
-    the original ones where the dataset has them. Typical is the median, or the most frequent value.
-    """
+    """Return where a record differs from its replacement or a typical one, by scaled features."""
     dataset = split.dataset
     members = split.members_records.features.reshape(len(split.members), -1)
     record, replacement = members[pair.record], pair.replacement
@@ -98,7 +94,6 @@ def differences(split: Split, pair: Pair) -> Differences:
 
 
 def _typical_features(split: Split, members: Pixels) -> Pixels:
-    """Return the features [F] of a typical record of D; members [n, F]."""
     dataset = split.dataset
     typical: Pixels = np.median(members, axis=0)
     for i, (name, values) in enumerate(dataset.columns.items()):
@@ -124,12 +119,7 @@ def _text(value: Any) -> str:
 
 
 def shown(split: Split, record: int) -> dict[str, Any]:
-    """Return a record of public data as facts.json has it.
-
-    Returns:
-        label, and for a picture "pixels", [H, W] or [H, W, 3], scaled from 0 to 255; else
-        "attributes", each an `Attribute` beside the typical value.
-    """
+    """Return a public record as facts.json has it: a label, and "pixels" or "attributes"."""
     label = int(split.members_records.labels[record])
     if split.dataset.kind == "image":
         pixels = picture(split.members_records.features[record])
@@ -141,10 +131,7 @@ def shown(split: Split, record: int) -> dict[str, Any]:
 
 
 def digest(split: Split) -> str:
-    """Return the SHA-256 of the features and labels of D, in hexadecimal.
-
-    It is for public data: anyone who knows all private records but one could find that one from it.
-    """
+    """Return the SHA-256 of the features and labels of D, in hexadecimal, for public data only."""
     digested = hashlib.sha256(split.members_records.features.astype("<f4").tobytes())
     digested.update(split.members_records.labels.astype("<i8").tobytes())
     return digested.hexdigest()

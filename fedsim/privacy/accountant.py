@@ -11,13 +11,7 @@ from fedsim.privacy.mechanism import Mechanism
 
 
 class Accountant(ABC):
-    """Bounds the privacy of a mechanism.
-
-    Attributes:
-        name: the name that a user types.
-        title: the name that a user reads.
-        covers: the mechanisms and neighbouring relations that it can bound, for readers.
-    """
+    """Bounds the privacy of a mechanism, if it `covers` the kind."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -34,21 +28,13 @@ class Accountant(ABC):
         return None
 
     def epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        """Return an epsilon >= 0 at which the mechanism is (epsilon, delta)-private, or inf.
-
-        delta: in (0, 1).
-        Raises InputError unless 0 < delta < 1 and the mechanism is supported.
-        """
+        """Return an epsilon >= 0 for a delta in (0, 1), or inf; InputError if unsupported."""
         self._check(mechanism)
         check_positive_delta(delta)
         return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
 
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        """Return a delta in (0, 1] at which the mechanism is (epsilon, delta)-private.
-
-        epsilon: in [0, inf).
-        Raises InputError unless epsilon is finite and >= 0 and the mechanism is supported.
-        """
+        """Return a delta in (0, 1] for a finite epsilon >= 0; InputError if unsupported."""
         self._check(mechanism)
         if not 0 <= epsilon < math.inf:
             raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")

@@ -1,9 +1,7 @@
 """Accountants: the epsilon of a mechanism at a delta, or its delta at an epsilon.
 
-Every accountant answers both questions about the same `Mechanism`, whose steps may differ from each
-other. All answers are upper bounds: `gdp` is exact up to rounding, `pld` is a fraction of a percent
-above the truth, and the others are looser. A new accountant is a subclass of `Accountant` and an
-entry in `ACCOUNTANTS`.
+All answers are upper bounds: `gdp` is exact up to rounding, `pld` is a fraction of a percent above
+the truth, and the others are looser.
 """
 
 import math
@@ -29,10 +27,7 @@ MOST_KINDS = 256
 
 
 def _rdp() -> ModuleType:
-    """Import dp_accounting's Rényi accountant (half a second) only where it is needed.
-
-    Flower starts a client process for each message, and few of them compute an epsilon.
-    """
+    """Import dp_accounting's Rényi accountant (half a second) only where it is needed."""
     from dp_accounting.rdp import rdp_privacy_accountant  # noqa: PLC0415
 
     return rdp_privacy_accountant
@@ -108,10 +103,7 @@ class RenyiAccountant(Accountant):
 
 
 class ClassicRenyiAccountant(RenyiAccountant):
-    """Rényi DP with the conversion epsilon_RDP - ln(delta)/(alpha - 1) (Mironov, 2017, Prop. 3).
-
-    Bernau et al. used this conversion and these orders (TensorFlow Privacy 0.5.1).
-    """
+    """Rényi DP with the conversion epsilon_RDP - ln(delta)/(alpha - 1) (Mironov, 2017, Prop. 3)."""
 
     name = "rdp-classic"
     title = "Rényi DP as in the paper"
@@ -128,10 +120,8 @@ class ClassicRenyiAccountant(RenyiAccountant):
 class PrivacyLossAccountant(Accountant):
     """The privacy loss distribution, discretised pessimistically and composed by FFT.
 
-    Without sampling the distribution is Gaussian, and the closed form is used. With sampling, some
-    deltas are too small and some losses too large for the FFT. Then the answer is the least bound
-    of the other accountants, including the closed form without sampling. That bound holds but is
-    looser, and `note` says so.
+    Without sampling the closed form is used. With sampling, where some deltas are too small and
+    some losses too large for the FFT, the answer is the least bound of the other accountants.
     """
 
     name = "pld"
@@ -161,8 +151,7 @@ class PrivacyLossAccountant(Accountant):
             mechanism: the mechanism that one vantage point faces.
             epsilon: any finite number.
 
-        Returns: the probability, or the distribution's resolution where that is larger: an upper
-        bound. None where the noise is too small to compute the distribution.
+        Returns: an upper bound; None where the noise is too small to compute the distribution.
         """
         return self._tail(mechanism, 0, epsilon)
 
@@ -214,10 +203,7 @@ class PrivacyLossAccountant(Accountant):
 
 
 class BasicAccountant(Accountant):
-    """Basic composition: the epsilons add up, and so do the deltas (Dwork et al., 2006, Thm 1).
-
-    Each step is accounted exactly, with its Poisson sampling, at an equal share of delta.
-    """
+    """Basic composition: exact steps' epsilons and deltas add up (Dwork et al., 2006, Thm 1)."""
 
     name = "basic"
     title = "basic composition"
@@ -247,8 +233,7 @@ class BasicAccountant(Accountant):
 class AdvancedAccountant(BasicAccountant):
     """Advanced composition: sqrt(2 ln(1/d') sum e^2) + sum e (exp(e) - 1) at sum d + d'.
 
-    Dwork, Rothblum and Vadhan, "Boosting and differential privacy", 2010, Theorem III.3, with
-    epsilon outside of the root. The share of delta that pays for d' is the best of a grid.
+    Dwork, Rothblum and Vadhan, 2010, Theorem III.3, with epsilon outside of the root.
     """
 
     name = "advanced"
@@ -302,9 +287,8 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 
 def accountant(name: str) -> Accountant:
-    """Return the accountant of this name.
+    """Return the accountant of this name, or a user's own "package.module:name" or "plugin:NAME".
 
-    name: one of `ACCOUNTANTS`, a user's own "package.module:name", or "plugin:NAME".
     Raises InputError if the name is unknown, or the user did not allow this code.
     """
     return lookup(ACCOUNTANTS, code_of(name, "privacy.accountant"), "the accountant")
@@ -316,10 +300,7 @@ def _fallback(mechanism: Mechanism, delta: float) -> tuple[Accountant, Mechanism
 
 
 def _valid(mechanism: Mechanism) -> list[tuple[Accountant, Mechanism]]:
-    """Return accountants other than `PLD`, each with a mechanism that it can bound.
-
-    Full batches reveal at least as much as samples, so that the closed form holds for them too.
-    """
+    """Return accountants other than `PLD`, each with a mechanism that it can bound."""
     candidates: list[tuple[Accountant, Mechanism]] = [
         (GAUSSIAN, mechanism.unsampled()),
         *((each, mechanism) for each in (RENYI, ADVANCED, BASIC)),

@@ -1,12 +1,9 @@
 """Bayesian differential privacy: privacy loss for people like the ones in the data.
 
-Triastcyn and Faltings, "Bayesian differential privacy for machine learning" (2020). DP bounds the
-loss for the worst possible record. The Bayesian accountant instead takes the expectation over a
-record x' from the distribution of the data, which it estimates from distances between sampled
-gradients. With a constant distance it equals the moments accountant at integer orders.
-
-The guarantee is Pr[L > epsilon] <= delta. The probability is over the noise and x', and includes
-the probability gamma that the sample misled the estimator. It says nothing about outliers.
+Triastcyn and Faltings, "Bayesian differential privacy for machine learning" (2020). The accountant
+takes the expectation over a record x' from the distribution of the data, which it estimates from
+distances between sampled gradients: Pr[L > epsilon] <= delta, over the noise and x', with the
+probability gamma that the sample misled the estimator. It says nothing about outliers.
 """
 
 import numpy as np
@@ -44,22 +41,18 @@ def log_moments(
 ) -> Floats:
     """Return log E[e^(lambda L)] of one Gaussian step for every distance and order, [..., O].
 
-    add-remove: c(lambda) = log E exp(K(K-1) d^2/(2 sigma^2)), K ~ Binomial(lambda + 1, q). It is
-    the loss of the mixture (1-q) N(0, sigma^2) + q N(d, sigma^2) against N(0, sigma^2); the other
-    direction is never larger (Mironov, Talwar and Zhang, 2019, Theorem 5). Without sampling both
-    are lambda (lambda + 1) d^2/(2 sigma^2).
+    add-remove: c(lambda) = log E exp(K(K-1) d^2/(2 sigma^2)), K ~ Binomial(lambda + 1, q), of the
+    mixture (1-q) N(0, sigma^2) + q N(d, sigma^2) against N(0, sigma^2); the other direction is
+    never larger (Mironov, Talwar and Zhang, 2019, Theorem 5).
 
     replace: two mixtures, (1-q) N(0, sigma^2 I) + q N(g, sigma^2 I) and the same with g'. Both
     records use one coin, and (P, Q) -> E_Q (P/Q)^(lambda + 1) is jointly convex. So the moment is
     at most (1-q) 1 + q exp(lambda (lambda + 1) |g - g'|^2/(2 sigma^2)), an upper bound.
 
-    orders: int [O], lambda >= 1.
     distances: [...], d or |g - g'|: how far a record moves the sum.
-    sigma: standard deviation of the noise, broadcast with the distances; 0 gives infinity, unless
-    the distance is 0 too.
+    sigma: broadcast with them; 0 gives infinity, unless the distance is 0 too.
     sampling_rate: q of Poisson sampling, in (0, 1].
-    Raises InputError for orders, distances, noise or a rate out of range.
-    Source: Theorem 3.
+    Raises InputError for orders, distances, noise or a rate out of range. Source: Theorem 3.
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     noise = np.asarray(sigma, dtype=np.float64)
@@ -92,15 +85,13 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
 
         cost = (1/T) log( mean_j e^(L_j) + t^-1_(n-1)(1 - gamma) std_j(e^(L_j)) / sqrt(n - 1) )
 
-    with the 1/n standard deviation. The costs of T steps add up. Equal log-moments have no spread:
-    the cost is c_j. Student's quantile assumes that errors of the mean are nearly normal; it cannot
-    account for rare large moments that the sample lacks.
+    with the 1/n standard deviation. The costs of T steps add up. Student's quantile cannot account
+    for rare large moments that the sample lacks.
 
     log_moments: [..., n, O], c_j(lambda) of each record, n >= 2.
-    steps: T, the number of composed steps, at least 1.
+    steps: T, at least 1.
     gamma: probability that the expectation exceeds the estimate, in (0, 0.5].
-    Raises InputError for fewer than two records, or for steps or a gamma out of range.
-    Source: Eq. 14.
+    Raises InputError for fewer than two records, or a number out of range. Source: Eq. 14.
     """
     records = log_moments.shape[-2]
     if records < 2:
@@ -134,14 +125,9 @@ def step_costs(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     gamma: float = GAMMA,
 ) -> Floats:
-    """Return the privacy costs of steps with n sampled distances each, [..., O].
+    """Return the privacy costs of steps with n sampled distances each, [..., O], in bounded memory.
 
-    Applies `log_moments` and `estimate` in bounded memory.
-
-    orders: int [O], lambda >= 1.
-    distances: [..., n], how far each sampled record moves the sum, n >= 2.
-    sigma: broadcast to [...], standard deviation of each step's noise.
-    sampling_rate: q of Poisson sampling, in (0, 1].
+    distances: [..., n], n >= 2; sigma is broadcast to [...], and the rest is as in `log_moments`.
     """
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     leading, records = each.shape[:-1], each.shape[-1]
@@ -161,16 +147,11 @@ def epsilons(
 ) -> tuple[Floats, Ints]:
     """Return epsilon >= 0 at delta for each of many costs, and its order, both [...].
 
-    min over lambda of (cost - ln(delta - gamma_total))/lambda. Taking the minimum over estimates
-    that may each fail is not charged: at the default gamma it would only multiply a negligible term
-    by the number of orders.
+    min over lambda of (cost - ln(delta - gamma_total))/lambda, a minimum that is not charged.
 
-    costs: [..., O], of all steps together; epsilon is infinite where all costs are.
-    orders: int [O], lambda >= 1.
-    delta: in (gamma_total, 1).
-    gamma_total: the probability that any step's estimator fails, in [0, 1).
-    Raises InputError unless 0 <= gamma_total < delta < 1.
-    Source: Theorem 2 and Eq. 16.
+    costs: [..., O], of all steps together.
+    gamma_total: the probability that any step's estimator fails.
+    Raises InputError unless 0 <= gamma_total < delta < 1. Source: Theorem 2 and Eq. 16.
     """
     chosen = _orders(orders)
     if not 0 <= gamma_total < 1:
@@ -189,13 +170,9 @@ def epsilons(
 def delta_at_percentile(delta: float, percentile: float) -> float:
     """Return the Bayesian delta that implies `delta` for a share of the distribution.
 
-    delta_mu = delta (1 - percentile). The accountant bounds the mean over x' of
-    Pr[L > epsilon | x']. By Markov's inequality that probability exceeds delta for at most the
-    share delta_mu/delta of the distribution.
-
-    percentile: the share of the distribution, in [0, 1).
-    Raises InputError unless 0 <= percentile < 1.
-    Source: Section 4.4.1.
+    delta_mu = delta (1 - percentile): by Markov's inequality, Pr[L > epsilon | x'] exceeds delta
+    for at most the share delta_mu/delta of the distribution. Raises InputError unless 0 <=
+    percentile < 1. Source: Section 4.4.1.
     """
     if not 0 <= percentile < 1:
         raise InputError(
@@ -219,11 +196,7 @@ def _log_expm1(x: Floats) -> Floats:
 
 
 def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
-    """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), for ratios [n, 1] as [n, O].
-
-    Computed as log(1 + E[exp(K(K-1) ratio) - 1]): all terms are positive, so nothing cancels even
-    where the result is tiny. The powers are the same for all orders and computed once.
-    """
+    """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), [n, O]; nothing cancels."""
     k = np.arange(2, orders.max() + 2)
     moments = np.empty((len(ratios), len(orders)))
     # The logarithms of the binomial probabilities of K, for each order.

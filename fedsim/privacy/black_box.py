@@ -2,19 +2,11 @@
 
 Xiao and Devadas, "PAC privacy: automatic privacy measurement and control of data processing", 2023.
 The secret X is drawn from a stated distribution, y = M(X) is projected and gets Gaussian noise, and
-MI(X; y + B) <= 1/2 E (y - a)^T Sigma_B^-1 (y - a) for any fixed centre a. Two steps make the noise:
-
-I.  `learn` estimates from simulated results in which directions, and how far, results move.
-II. `confident` bounds that expectation with fresh results at a confidence, and scales the noise.
-
-The source adds unstated constants to estimated eigenvalues and asks for gaps between them. Here one
-scalar is bounded instead, by results that the directions were not learned from. That needs no
-constant and does not depend on the dimension. The part of a result outside the learned directions
-is not released, and a result outside an ellipsoid is pulled back onto it, so that the bound needs
-no assumption about the distribution of results.
-
-A mechanism may be random: its coins then count as part of the secret. The budget is an average over
-the stated distribution, and is not differential privacy.
+MI(X; y + B) <= 1/2 E (y - a)^T Sigma_B^-1 (y - a) for any fixed centre a. Here `learn` estimates
+directions and spread, and `confident` bounds that one scalar by fresh results, so that it needs no
+constant and does not depend on the dimension. A result outside an ellipsoid is pulled back onto it.
+The budget is an average over the stated distribution and the mechanism's coins, not differential
+privacy.
 """
 
 import math
@@ -51,12 +43,9 @@ class Noise:
     """The noise for a result, and the directions in which it is released.
 
     Attributes:
-        centre: [d], mean of the results that were learned from.
         directions: [r, d], orthonormal; the rest of the space is not released.
         variances: [r], variances of the noise along the directions.
-        limit: largest sum_j z_j^2/variance_j for the coordinates z of a result; a result beyond it
-            is pulled back.
-        budget: in nats.
+        limit: largest sum_j z_j^2/variance_j of coordinates z; a result beyond it is pulled back.
         confidence: that the release keeps the budget; None while only an estimate says so.
     """
 
@@ -77,10 +66,7 @@ class Noise:
         return (results - self.centre) @ self.directions.T
 
     def squared_lengths(self, coordinates: Floats) -> Floats:
-        """Return sum_j z_j^2/variance_j of coordinates [..., r], cut off at the limit.
-
-        Half of its mean over the secret bounds the information in the release, in nats.
-        """
+        """Return sum_j z_j^2/variance_j of coordinates [..., r], cut off at the limit."""
         lengths: Floats = (coordinates**2 / self.variances).sum(-1)
         return np.minimum(lengths, self.limit)
 
@@ -88,11 +74,7 @@ class Noise:
 def simulate(
     mechanism: Mechanism[Data], draw: Draw[Data], seeds: Iterator[np.random.Generator]
 ) -> Floats:
-    """Return the results [m, d] of a mechanism for data drawn with each generator.
-
-    seeds: independent generators, one for each of the m results.
-    Raises InputError if results differ in length or have numbers that are not finite.
-    """
+    """Return results [m, d] for each generator's data. Raises InputError for unequal ones."""
     results = [check(mechanism(draw(coins), coins)) for coins in seeds]
     if len(lengths := sorted({len(each) for each in results})) > 1:
         raise InputError(
@@ -119,13 +101,11 @@ def check(result: npt.ArrayLike) -> Floats:
 def learn(results: Floats, budget: float) -> Noise:
     """Return the directions of simulated results, and noise for the spread that they show.
 
-    Half of the results give the directions. The other half, which the directions were not fitted
-    to, gives the spread along them and the limit.
-
+    One half of the results gives the directions, the other one the spread along them and the limit.
     results: [m, d], m >= 16.
-    budget: in nats, > 0.
-    Raises InputError for too few results, or if all results are equal.
-    Source: Algorithm I of the slides (learning from your data and the processing).
+    budget: in nats.
+    Raises InputError for too few results, or equal ones. Source: Algorithm I of the slides
+    (learning from your data and the processing).
     """
     if len(results) < LEAST:
         raise InputError(f"{len(results)} simulated results are too few; give at least {LEAST}")
@@ -151,10 +131,9 @@ def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
     """Return noise that keeps its budget with a stated confidence over the simulations.
 
     results: [n, d], n >= 2, of simulations that the noise was not learned from.
-    confidence: in (0, 1).
-    Raises InputError for fewer than two results, or a confidence out of range.
-    Source: Algorithm II of the slides (confident release). The bound on the mean is Maurer and
-    Pontil, "Empirical Bernstein bounds", 2009, Theorem 4.
+    Raises InputError for fewer than two results, or a confidence out of range. Source: Algorithm II
+    of the slides (confident release). The bound on the mean is Maurer and Pontil, "Empirical
+    Bernstein bounds", 2009, Theorem 4.
     """
     if len(results) < 2:
         raise InputError("fewer than two simulated results are left to confirm the noise")
@@ -188,8 +167,7 @@ def privatise(
 def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> Floats:
     """Return a result with noise, [d], which may be published.
 
-    result: the mechanism's result for the secret data.
-    coins: for the noise; seeded from the operating system's entropy where the release is real.
+    coins: seeded from the operating system's entropy where the release is real.
     Raises InputError if the result is longer or shorter than the simulated ones.
     """
     vector = check(result)

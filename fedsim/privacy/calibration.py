@@ -1,8 +1,4 @@
-"""Calibration: the least noise, most steps or highest sampling rate that meets a requirement.
-
-A `Requirement` says when a mechanism is private enough. Each search varies one number of the
-mechanism and keeps the others.
-"""
+"""Calibration: the least noise, most steps or highest sampling rate that meets a requirement."""
 
 import math
 from collections.abc import Callable
@@ -25,11 +21,8 @@ class Requirement:
     """A condition that a mechanism has to satisfy.
 
     Attributes:
-        described: the condition in words.
-        excess: returns the logarithm of the leak over what is allowed; at most 0 where a mechanism
-            satisfies the condition.
-        reached: returns the leak of a mechanism in words.
-        allowed: name and value of a probability that any mechanism may leak; None if there is none.
+        excess: returns the logarithm of the leak over what is allowed; at most 0 where it is met.
+        allowed: name and value of a probability that any mechanism may leak; None without one.
     """
 
     described: str
@@ -39,12 +32,7 @@ class Requirement:
 
 
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
-    """Require (epsilon, delta)-DP as certified by one of `accounting.ACCOUNTANTS`.
-
-    epsilon: in [0, inf).
-    delta: in (0, 1).
-    Raises InputError for a number out of range, or an unknown accountant.
-    """
+    """Require (epsilon, delta)-DP as certified by an accountant. Raises InputError."""
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
@@ -84,8 +72,6 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
 def success_at_most(risk: float, baseline: float) -> Requirement:
     """Require that no attack with some success without the release exceeds a success with it.
 
-    The same number is the largest true-positive rate at a false-positive rate of the baseline.
-
     risk: success with the release, in (baseline, 1).
     baseline: success without it, in (0, 1), such as 1/n for naming one of n people.
     Returns: the requirement.
@@ -109,10 +95,7 @@ def success_at_most(risk: float, baseline: float) -> Requirement:
 
 
 def information_at_most(nats: float) -> Requirement:
-    """Require that all steps reveal at most this information about the world (PAC privacy).
-
-    Raises InputError unless 0 < nats < ln 2, the information in one bit.
-    """
+    """Require that all steps reveal at most these nats, in (0, ln 2); else InputError."""
     if not 0 < nats < math.log(2):
         raise InputError(
             f"the mutual information is {nats}, but a budget lies between 0 and ln 2 = 0.693 nats, "
@@ -151,10 +134,7 @@ def noise_multiplier(
 
 
 def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mechanism]) -> float:
-    """Return the least factor on the noise that satisfies the requirement.
-
-    The result is precise to a relative 1e-9, and never too small.
-    """
+    """Return the least factor on the noise that satisfies the requirement, never too small."""
 
     def excess(log_multiplier: float) -> float:
         return requirement.excess(mechanism(math.exp(log_multiplier)))
@@ -193,11 +173,7 @@ def steps(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     multiple: int = 1,
 ) -> int:
-    """Return the most steps that satisfy the requirement, in multiples of a round's steps.
-
-    sampling_rate: probability that a record takes part in a step, in (0, 1].
-    multiple: number of steps in a round, at least 1.
-    """
+    """Return the most steps that satisfy the requirement, in multiples of a round's steps."""
 
     def satisfied(rounds: int) -> bool:
         count = rounds * multiple
@@ -230,10 +206,7 @@ def sampling_rate(
     steps: int,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> float:
-    """Return the highest sampling rate that satisfies the requirement; 1.0 where full batches do.
-
-    The result is precise to a relative 1e-9, and never too high.
-    """
+    """Return the highest sampling rate that satisfies the requirement, never too high."""
 
     def excess(log_rate: float) -> float:
         mechanism = Mechanism.alike(noise_multiplier, steps, math.exp(log_rate), neighbouring)
@@ -263,15 +236,10 @@ class Comparison:
     """The noise of the paper's calibration beside the tight one, for one target.
 
     Attributes:
-        rho_beta: the target, a bound on the belief.
-        delta: probability with which the guarantee may fail.
-        epsilon: the target as epsilon.
         classic: noise multiplier for (epsilon, delta) by the accountant rdp-classic.
         tight: noise multiplier for (epsilon, delta) by the accountant pld.
-        wasted: classic over tight.
         exact_epsilon: the epsilon that the classic noise really guarantees at delta.
-        classic_rho_alpha: bounds on the advantage under the classic noise, by route.
-        tight_rho_alpha: bounds on the advantage under the tight noise, by route.
+        classic_rho_alpha, tight_rho_alpha: bounds on the advantage under each noise, by route.
     """
 
     rho_beta: float
@@ -292,13 +260,7 @@ def compare(
     sampling_rate: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> Comparison:
-    """Return the noise for a bound on belief by the paper's accounting and by the exact one.
-
-    rho_beta: bound on the belief, in [0.5, 1).
-    delta: in (0, 1).
-    steps: at least 1.
-    sampling_rate: probability that a record takes part in a step, in (0, 1].
-    """
+    """Return the noise for a bound on belief in [0.5, 1), by the paper and exactly."""
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
 
     def calibrated(name: str) -> Mechanism:

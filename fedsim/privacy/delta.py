@@ -1,8 +1,7 @@
-"""The default δ, the probability with which a guarantee may fail.
+"""The default δ, the probability with which a guarantee may fail: a tenth of one over the records.
 
-Where the number of records is known, δ is a tenth of one over that number. One over the number is
-the largest δ that says anything: a mechanism that publishes one record at random meets
-(0, 1/n)-differential privacy. Every reported epsilon has its δ beside it.
+One over their number is the largest δ that says anything: a mechanism that publishes one record at
+random meets (0, 1/n)-differential privacy.
 """
 
 ASSUMED = 1e-5

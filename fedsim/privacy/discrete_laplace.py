@@ -27,12 +27,8 @@ NEGLIGIBLE = 1e-15
 def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
     """Return a draw with P(k) proportional to exp(-|k| / scale).
 
-    Args:
-        scale: sensitivity over epsilon, above 0.
-        below: source of the draws.
-
     Source: Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020),
-    Algorithm 2.
+    Algorithm 2; scale is the sensitivity over epsilon.
     """
     top, bottom = scale.numerator, scale.denominator
     while True:
@@ -49,10 +45,7 @@ def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
 
 
 def _coin(numerator: int, denominator: int, below: Below) -> bool:
-    """Return True with probability exp(-numerator/denominator), for a ratio in [0, 1].
-
-    Source: Canonne, Kamath and Steinke (2020), Algorithm 1.
-    """
+    """Return True with probability exp(-numerator/denominator), a ratio in [0, 1] (Algorithm 1)."""
     count = 1
     while below(denominator * count) < numerator:
         count += 1
@@ -63,8 +56,7 @@ def most(scale: float, terms: int, tail: float) -> int:
     """Return the least b such that the sum of independent draws exceeds b with probability <= tail.
 
     Args:
-        scale: sensitivity over epsilon of each draw, above 0.
-        terms: number of draws, 0 or more.
+        scale: sensitivity over epsilon of each of the `terms` draws.
         tail: probability, in (1e-9, 1).
     """
     if not terms:

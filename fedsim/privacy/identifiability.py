@@ -1,8 +1,7 @@
 """Bounds on identifiability: what a privacy guarantee says about one person's record.
 
-rho_beta bounds the adversary's posterior belief that the record was used; rho_alpha bounds its
-advantage over guessing (Bernau et al., section 4). Both adversaries start from even odds and know
-everything but the bit.
+rho_beta bounds the adversary's posterior belief, and rho_alpha its advantage over guessing (Bernau
+et al., section 4), from even odds and with knowledge of everything but the bit.
 """
 
 import math
@@ -12,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -23,6 +22,16 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
+
+
+def advantage_of_epsilon(epsilon: float, delta: float) -> float:
+    """Return the largest advantage that (epsilon, delta)-differential privacy allows.
+
+    Source: Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
+    Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
+    """
+    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(expit(-epsilon)))
+
 
 Array = npt.NDArray[np.float64]
 
@@ -38,16 +47,13 @@ class Bounds:
     """Limits that theory sets an adversary against one mechanism at one delta.
 
     Attributes:
-        epsilon: certified by the named accountant; rho_beta, tail_probability, theorem2_rho_alpha
-            and yeom_bound follow from it.
-        delta: probability with which the guarantee may fail.
+        epsilon: certified by the named accountant, as are the values that follow from it.
         rho_beta: belief that the worst pair exceeds only with probability tail_probability.
         rho_alpha: advantage that no adversary exceeds under the noise actually used.
-        tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown. Milder
-            pairs may have a larger tail; `tail_limit` bounds it for all pairs.
+        tail_probability: Pr_D[privacy loss > epsilon] of the worst pair, see `tail_limit`; None if
+            unknown.
         theorem2_rho_alpha: the paper's printed value, which is not a bound.
         yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
-        accountant: name of the accountant.
         tight_epsilon: epsilon from the privacy loss distribution.
         tight_rho_beta: the rho_beta of tight_epsilon.
     """
@@ -69,17 +75,13 @@ class VantageBounds:
     """Limits that theory sets an adversary at one vantage point under one trust model.
 
     Attributes:
-        trust: who adds the noise.
-        vantage: the vantage point.
-        noise_multiplier: effective: of the noise that this vantage point cannot remove; None where
-            it differs between rounds.
+        noise_multiplier: effective at this vantage point; None where it differs between rounds.
         epsilon: tight, at the requested delta; inf without such noise.
         rho_beta: belief that the worst pair exceeds only with probability tail_probability.
         rho_alpha: advantage that no adversary exceeds.
         tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown.
         theorem2_rho_alpha: the paper's printed value, which is not a bound.
         yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
-        note: what this vantage point sees, in words.
         risks: for each baseline: it, and the largest success of any attack from it.
     """
 
@@ -99,8 +101,6 @@ class VantageBounds:
 @dataclass(frozen=True)
 class BeliefCurve:
     """Probability that the belief of the worst-case adversary, from even odds, exceeds a value.
-
-    The neighbouring datasets are the two that lie furthest apart.
 
     Attributes:
         beliefs: float64 [n], in (0, 1).
@@ -125,12 +125,7 @@ _SEES = {
 
 
 def epsilon_of_rho_beta(rho_beta: float) -> float:
-    """Return the epsilon that bounds the belief by rho_beta: ln(rho_beta / (1 - rho_beta)).
-
-    rho_beta: in [0.5, 1).
-    Raises InputError unless 0.5 <= rho_beta < 1.
-    Source: Eq. 10.
-    """
+    """Return ln(rho_beta / (1 - rho_beta)) for rho_beta in [0.5, 1), Eq. 10; else InputError."""
     if not 0.5 <= rho_beta < 1:
         raise InputError(
             f"rho_beta is {rho_beta}, but a bound on belief lies between 0.5 (a coin) and 1 "
@@ -142,10 +137,9 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
 def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
 
-    epsilon: >= 0, may be infinite.
-    prior: belief before anything was released, in (0, 1); the odds grow by e^epsilon at most.
-    Raises InputError unless epsilon >= 0 and 0 < prior < 1.
-    Source: Theorem 1.
+    epsilon: may be infinite.
+    prior: belief before, in (0, 1); its odds grow by e^epsilon at most.
+    Raises InputError for a value out of range. Source: Theorem 1.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -157,8 +151,7 @@ def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
 def rho_alpha(mechanism: Mechanism) -> float:
     """Return the bound on the advantage: the total variation distance between the two worlds.
 
-    It is delta at epsilon = 0 under the noise actually used: 2 Phi(sqrt(k)/(2z)) - 1 without
-    sampling, else computed from the privacy loss distribution.
+    It is delta at epsilon = 0: 2 Phi(sqrt(k)/(2z)) - 1 without sampling.
     """
     return PLD.delta(mechanism, 0.0)
 
@@ -166,12 +159,11 @@ def rho_alpha(mechanism: Mechanism) -> float:
 def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     """Return Pr_D[privacy loss > epsilon]: how often the belief in D exceeds rho_beta(epsilon).
 
-    This is for the worst pair, which differs by the whole sensitivity in every step. A trial
-    estimates it as delta', the rate of beta_k > rho_beta where D was used. It is larger than
-    delta(epsilon), and no limit for other pairs: use `tail_limit` for them.
+    This is for the worst pair, which differs by the whole sensitivity in every step. It is larger
+    than delta(epsilon), and no limit for other pairs: use `tail_limit` for them.
 
-    epsilon: >= 0, may be infinite.
-    Returns: the probability; None where the loss distribution cannot be computed.
+    epsilon: may be infinite.
+    Returns: None where the loss distribution cannot be computed.
     Raises InputError for epsilon below 0.
     """
     if not epsilon >= 0:
@@ -183,15 +175,14 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
 def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
     """Return the largest Pr_D[privacy loss > epsilon] of any pair, milder pairs included.
 
-    A milder pair has a smaller delta at every epsilon, but not always a smaller tail: near
-    epsilon = 0 a tiny loss exceeds epsilon in half of the trials. The same holds for a pair whose
-    differences depend on earlier noise. But for every e < epsilon
+    A milder pair has a smaller delta at every epsilon, but not always a smaller tail. For e <
+    epsilon
 
         delta(e) >= E_D[(1 - exp(e - loss))+] >= Pr_D[loss > epsilon] (1 - exp(e - epsilon)).
 
     The result is the least of these limits over a grid of e, and 1 (no limit) at epsilon = 0.
 
-    epsilon: >= 0, may be infinite.
+    epsilon: may be infinite.
     Raises InputError for epsilon below 0.
     """
     if not epsilon >= 0:
@@ -206,13 +197,8 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
 def theorem2_rho_alpha(epsilon: float, delta: float) -> float:
     """Return 2 Phi(epsilon / (2 sqrt(2 ln(1.25/delta)))) - 1, which is not a bound.
 
-    It assumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Tightly
-    calibrated noise is smaller, and the true advantage then exceeds this value.
-
-    epsilon: >= 0.
-    delta: in (0, 1).
-    Raises InputError unless epsilon >= 0 and 0 < delta < 1.
-    Source: Theorem 2 as printed.
+    It assumes the classic sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon of a single step. Raises
+    InputError unless epsilon >= 0 and 0 < delta < 1. Source: Theorem 2 as printed.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
@@ -229,12 +215,7 @@ def yeom_bound(epsilon: float) -> float:
 
 
 def bounds(mechanism: Mechanism, delta: float, accountant_name: str = "pld") -> Bounds:
-    """Return the limits that theory sets an adversary against the mechanism at this delta.
-
-    delta: in (0, 1).
-    accountant_name: one of `accounting.ACCOUNTANTS`.
-    Raises InputError for an unknown accountant, or one that does not cover the mechanism.
-    """
+    """Return the limits on an adversary. Raises InputError for an unsuitable accountant."""
     epsilon = accountant(accountant_name).epsilon(mechanism, delta)
     tight_epsilon = PLD.epsilon(mechanism, delta)
     return Bounds(
@@ -259,9 +240,8 @@ def vantage_bounds(
 ) -> list[VantageBounds]:
     """Return the limits at every vantage point.
 
-    delta: in (0, 1).
-    trust: another trust model to assume; None keeps the releases' own.
-    baselines: success of attacks without the release, in (0, 1).
+    trust: another trust model to assume.
+    baselines: success of attacks without the release.
     """
     releases = releases if trust is None else releases.under(trust)
     clients = releases.joining_rate * releases.clients
@@ -298,12 +278,11 @@ def vantage_bounds(
 def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | None:
     """Return the distribution of the worst-case adversary's belief that the data were D.
 
-    The belief exceeds b where the privacy loss exceeds logit(b). Without sampling the loss is
-    N(+-mu^2/2, mu^2), else it follows the privacy loss distributions, where D has the record
-    (add-remove).
+    It exceeds b where the privacy loss exceeds logit(b). Without sampling the loss is N(+-mu^2/2,
+    mu^2), else it follows the privacy loss distributions, where D has the record.
 
     beliefs: [n], strictly between 0 and 1.
-    Returns: the curve; None where the loss distributions cannot be computed.
+    Returns: None where the loss distributions cannot be computed.
     Raises InputError for a belief out of range.
     """
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
@@ -321,14 +300,10 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 def epsilon_by_round(
     releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
-    """Return rounds, and epsilon after each of these rounds by each accountant.
+    """Return rounds, and epsilon after each by each accountant, closer together at the beginning.
 
-    The rounds lie closer together at the beginning, where epsilon grows fastest.
-
-    delta: in (0, 1).
-    accountants: names of `accounting.ACCOUNTANTS`.
-    points: largest number of rounds to return.
-    Returns: int64 [n], and by accountant float64 [n], n <= points.
+    points: largest number of rounds.
+    Returns: int64 [n], and float64 [n] by accountant.
     """
     last = releases.count
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
@@ -343,13 +318,10 @@ def epsilon_by_round(
 def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> dict[str, float]:
     """Return the advantage that each way of arguing allows: three bounds, and the paper's value.
 
-    "total variation" is `rho_alpha`, exact. "epsilon and delta" is (e^eps - 1 + 2 delta) / (e^eps +
-    1), which any (epsilon, delta)-private mechanism allows (Kairouz, Oh and Viswanath, 2015).
+    "epsilon and delta" is (e^eps - 1 + 2 delta) / (e^eps + 1) (Kairouz, Oh and Viswanath, 2015).
     "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value again, only without sampling.
-    "paper (Theorem 2)" is `theorem2_rho_alpha`, which is not a bound.
-
-    epsilon: certified at delta, >= 0.
-    delta: in (0, 1).
+    "paper (Theorem 2)" is `theorem2_rho_alpha`, which is not a bound. epsilon is certified at
+    delta.
     """
     routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
     odds = math.exp(-epsilon)

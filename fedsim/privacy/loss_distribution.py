@@ -1,9 +1,7 @@
 """The privacy loss distribution of Gaussian steps, discretised pessimistically and composed.
 
-A step's delta(epsilon) has a closed form. "Connect the dots" (Doroshenko et al., 2022) turns it
-into a distribution on a grid that reveals no less. Steps of any number of kinds compose by
-multiplying the Fourier transforms of their distributions. All full batches together are one
-Gaussian, whose closed form needs no composition.
+"Connect the dots" (Doroshenko et al., 2022) turns a step's delta(epsilon) into a distribution on a
+grid that reveals no less. Their Fourier transforms multiply; full batches are one Gaussian.
 """
 
 import math
@@ -42,10 +40,8 @@ class LossDistribution:
     """The distribution of the privacy loss log p_D/p_D' when the data were D.
 
     Attributes:
-        width: distance between two losses of the grid.
         lowest: the first loss in widths.
         masses: float64 [n], the probabilities of the losses (lowest + i) width.
-        infinite: the probability of an infinite loss.
     """
 
     width: float
@@ -95,19 +91,13 @@ class LossDistribution:
         return upper[::-1], weighted[::-1]
 
     def tail(self, epsilon: float) -> float:
-        """Return Pr[loss > epsilon] of the distribution that the grid stands for.
-
-        It is delta(epsilon) - d delta/d epsilon, with the derivative over a grid interval each way.
-        """
+        """Return Pr[loss > epsilon] of the distribution that the grid stands for."""
         slope = self.delta(epsilon + self.width) - self.delta(epsilon - self.width)
         return self.delta(epsilon) - slope / (2 * self.width)
 
 
 def resolves(mechanism: Mechanism, delta: float) -> bool:
-    """Return whether a loss distribution can answer: no overflow, and delta above rounding.
-
-    delta: of the answer; 1.0 checks the mechanism alone.
-    """
+    """Return whether a loss distribution can answer: no overflow, and delta above rounding."""
     if mechanism.noiseless or delta < resolution(mechanism):
         return False
     return all(_largest_loss(*kind, mechanism.neighbouring) < 700 for kind, _ in _kinds(mechanism))
@@ -125,10 +115,7 @@ def is_coarse(mechanism: Mechanism) -> bool:
 
 @lru_cache(maxsize=16)
 def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
-    """Return the loss distributions of all steps: D against D', then D' against D.
-
-    Under replace both are equal, and only the first is returned. The mechanism must resolve.
-    """
+    """Return the losses of all steps: D against D', then D' against D unless it is equal."""
     kinds, width = _kinds(mechanism), interval(mechanism)
     directions: list[list[tuple[LossDistribution, int]]] = [[], []]
     for (z, q), count in kinds:
@@ -144,8 +131,7 @@ def interval(mechanism: Mechanism) -> float:
     """Return the width of the grid: fine against a step's loss, coarse enough for memory.
 
     A loss between two points is split among them, which adds at most a quarter of the squared width
-    to a step's variance. With many kinds of step, a twentieth of the root mean square deviation
-    costs 6e-4 of the variance. With few kinds, a fiftieth is fast enough.
+    to a step's variance: 6e-4 of it where the width is a twentieth of the deviation.
     """
     kinds = _kinds(mechanism)
     typical, few = _typical_deviation(kinds), len(kinds) <= 16
@@ -169,10 +155,7 @@ def _typical_deviation(kinds: Kinds) -> float:
 
 
 def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float:
-    """Return the epsilon of a single step at delta, in (0, 1).
-
-    Inverts `_remove_deltas` in closed form, or `_replace_deltas` by a root search.
-    """
+    """Return the epsilon of a single step at delta, in (0, 1)."""
     z, q = step.noise_multiplier, step.sampling_rate
     if z == 0:
         return math.inf
@@ -186,8 +169,6 @@ def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float
 
 
 def _replace_epsilon(z: float, q: float, delta: float) -> float:
-    """Return the epsilon at which `_replace_deltas` is delta."""
-
     def excess(epsilon: float) -> float:
         leaked = float(_replace_deltas(z, q, np.array([epsilon]))[0])
         return math.log(max(leaked, 1e-300)) - math.log(delta)
@@ -270,11 +251,7 @@ def _trim(masses: Array) -> Array:
 def _losses(
     forward: tuple[Array, float], reverse: tuple[Array, float], width: float
 ) -> LossDistribution:
-    """Return one step's loss distribution from the masses above zero of both directions.
-
-    The mass at a loss -l is e^-l times the other direction's mass at l. Deriving it from delta
-    would subtract numbers near 1, and many steps would amplify the rounding error.
-    """
+    """Return a step's losses; the mass at -l is e^-l times the other direction's at l."""
     (above, infinite), (other, _) = forward, reverse
     below = _trim(other * np.exp(-width * np.arange(1, len(other) + 1)))
     zero = max(0.0, 1 - infinite - above.sum() - below.sum())
@@ -287,9 +264,8 @@ def _compose(
 ) -> LossDistribution:
     """Return the distribution of a sum of independent losses, each with its number of draws.
 
-    Multiplies their Fourier transforms on a grid that holds all but `TRUNCATED` of the mass. The
-    transforms round masses by about 1e-16 of the largest, so that small tails may come out too
-    small: `rounded` is added to the mass at infinity.
+    Multiplies their Fourier transforms on a grid that holds all but `TRUNCATED` of the mass. They
+    round masses by about 1e-16 of the largest: `rounded` is added to the mass at infinity.
     """
     pieces = [(part.masses, part.lowest, part.infinite, count) for part, count in parts]
     # The grid is wide enough for the sum, and as long as the longest part.
@@ -359,10 +335,7 @@ def _remove_deltas(z: float, q: float, epsilons: Array) -> Array:
 
 
 def _add_deltas(z: float, q: float, epsilons: Array) -> Array:
-    """Return delta of one step without the record against one with it, at epsilons >= 0.
-
-    This is the same pair in the other direction. From -log(1-q), the largest loss, on delta is 0.
-    """
+    """Return delta of one step without the record against one with it, at epsilons >= 0."""
     growth = np.expm1(-epsilons) / q
     possible = growth > -1
     unsampled = np.log1p(np.where(possible, growth, 0.0))

@@ -1,9 +1,7 @@
-"""The mechanism between one person's record and an observer.
+"""The mechanism between one person's record and an observer: k steps of clipped sums with noise.
 
-A mechanism is k steps of clipped sums with Gaussian noise. Its noise multiplier is the standard
-deviation of the noise divided by the sensitivity of the sum, so it means the same under every
-clipping norm and neighbouring relation. The trust model (who adds the noise) and the vantage point
-(who observes) decide how much of the noise hides the record.
+A noise multiplier is the standard deviation of the noise divided by the sensitivity of the sum, so
+it means the same under every clipping norm and neighbouring relation.
 """
 
 import math
@@ -34,10 +32,9 @@ class Steps:
     Raises InputError for values outside these ranges.
 
     Attributes:
-        noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else
-            between 1e-6 and 1e100, where double precision suffices.
+        noise_multiplier: 0, or from 1e-6 to 1e100, where double precision suffices.
         count: number of noisy sums that are released, 1 to 1e9.
-        sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch.
+        sampling_rate: probability that a record takes part in a step, in (0, 1].
     """
 
     noise_multiplier: float
@@ -67,9 +64,7 @@ class Mechanism:
     Raises InputError for no steps at all, or more than 1e9.
 
     Attributes:
-        groups: steps by kind, merged and sorted so that equal mechanisms compare equal. Earlier
-            releases may decide how a later step is taken, but not how noisy it is.
-        neighbouring: the relation between the two worlds.
+        groups: steps by kind, merged and sorted so that equal mechanisms compare equal.
     """
 
     groups: tuple[Steps, ...]
@@ -110,7 +105,6 @@ class Mechanism:
 
     @property
     def noiseless(self) -> bool:
-        """Whether any step has no noise, so that there is no guarantee at all."""
         return any(group.noise_multiplier == 0 for group in self.groups)
 
     @property
@@ -135,7 +129,6 @@ class Mechanism:
         )
 
     def unsampled(self) -> "Mechanism":
-        """Return the same steps on full batches, which never reveal less."""
         groups = (Steps(group.noise_multiplier, group.count) for group in self.groups)
         return Mechanism(tuple(groups), self.neighbouring)
 
@@ -143,8 +136,7 @@ class Mechanism:
         """Return a mechanism of fewer kinds of step that reveals no less than this one.
 
         Steps in one cell of a grid get the least noise and the highest sampling rate of the cell.
-
-        most: largest number of kinds of sampled steps, and of kinds of full batches.
+        most: number of kinds of sampled steps, and of full batches.
         """
         full = [group for group in self.groups if group.sampling_rate == 1]
         sampled = [group for group in self.groups if group.sampling_rate < 1]
@@ -155,11 +147,7 @@ class Mechanism:
 
 
 def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
-    """Return at most `most` groups, one for each non-empty cell of a grid.
-
-    The grid is even in the logarithms of noise and sampling rate, and finer along the one that
-    varies more.
-    """
+    """Return at most `most` groups, one for each non-empty cell of an even log-log grid."""
     if len(groups) <= most:
         return groups
     logs = np.log([[group.noise_multiplier, group.sampling_rate] for group in groups])
@@ -181,10 +169,7 @@ def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
 
 
 def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
-    """Return how far one record can move a sum of clipped vectors: C, or 2C under replace.
-
-    Raises InputError unless the clipping norm is positive and finite.
-    """
+    """Return how far one record can move a clipped sum: C, or 2C under replace; else InputError."""
     if not 0 < clipping_norm < math.inf:
         raise InputError(f"the clipping norm is {clipping_norm}; give a positive number")
     return 2 * clipping_norm if neighbouring is Neighbouring.REPLACE else clipping_norm
@@ -202,26 +187,19 @@ def effective_noise_multiplier(
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
-    A participant subtracts its own contribution, its own noise and the colluders' noise. The server
-    under distributed trust sees the sum only and subtracts the colluders' noise. Under local trust
-    it sees the client's message by itself, which holds that client's noise only. The released model
-    gets the participant's multiplier, an upper bound on its risk, because it shows less. The
-    record's client never discloses its noise, so one share of it always remains.
+    A participant subtracts its own contribution, its own noise and the colluders' noise, and the
+    server under distributed trust the colluders'. Under local trust the server sees the client's
+    message by itself. The released model gets the participant's multiplier, an upper bound.
 
-    With several local steps every vantage point faces only the noise of one client. A client takes
-    its next step at its own noisy iterate, which other clients' noise does not hide, so the bound
-    assumes that all iterates are released.
+    With several local steps only the client's own noise counts: all iterates may be released.
 
-    noise_multiplier: nominal: of the server's noise (central), of one client's noise (local), or of
-    all clients' shares together (distributed, which needs secure aggregation).
-    clients: number of clients, at least 2.
+    noise_multiplier: nominal: of the server's noise, of one client's (local), or of all clients'
+    shares.
+    clients: at least 2.
     local_steps: noisy steps of a client within a round; more than one only under local trust.
-    participants: number of clients that take part, the record's among them; None for all. Each
-    missing client takes its noise away, except under central trust.
-    colluders: number of clients besides the adversary that disclose their noise, at most
-    clients - 2. They are assumed to take part, which leaves the least noise.
-    joining_rate: probability that a client joins a round. The expected number of clients together
-    adds the nominal noise (distributed).
+    participants: number of clients that take part, whose noise is left; None for all.
+    colluders: besides the adversary, at most clients - 2; they take part.
+    joining_rate: the expected number of joining clients adds the nominal noise (distributed).
     Raises InputError for a number out of range, or several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
@@ -239,10 +217,7 @@ def nominal_noise_multiplier(
     colluders: int = 0,
     joining_rate: float = 1.0,
 ) -> float:
-    """Return the nominal multiplier for an effective one; inverts `effective_noise_multiplier`.
-
-    Raises InputError for a number out of range, or where no noise protects from this vantage point.
-    """
+    """Return the nominal multiplier for an effective one, > 0 at this vantage; or InputError."""
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     if share == 0:
@@ -258,19 +233,15 @@ def aggregate_noise_multiplier(
 ) -> float:
     """Return the noise multiplier of a sum for an observer that knows part of its noise.
 
-    This is the general rule behind `effective_noise_multiplier`. Where clients add noise, at least
-    one source counts: the record's client, without which there is nothing to hide.
-
-    sources: number of clients whose noise is unknown; under central trust 1 if the server's noise
-    is unknown, else 0.
-    Raises InputError for a multiplier that is negative or not finite.
+    sources: number of clients whose noise is unknown, of which at least one counts; under central
+    trust 1 if the server's noise is unknown, else 0.
+    Raises InputError for a bad multiplier.
     """
     check_noise_multiplier(noise_multiplier)
     return noise_multiplier * trust.model.noise_share(clients, sources)
 
 
 def check_noise_multiplier(noise_multiplier: float) -> None:
-    """Raise InputError unless the noise multiplier is finite and not negative."""
     if not 0 <= noise_multiplier < math.inf:
         raise InputError(
             f"the noise multiplier is {noise_multiplier}; give a finite number of at least 0"

@@ -1,17 +1,14 @@
 """PAC privacy: how much a release reveals about a secret that is drawn from a stated prior.
 
 Xiao and Devadas, "PAC privacy: automatic privacy measurement and control of data processing", 2023.
-A secret index S is drawn from a prior over m stated candidates. A mechanism maps it to a vector
-c_S, and c_S + B with Gaussian noise B is released. The mutual information between S and the release
-bounds how often an adversary guesses S, or any property of S, correctly. Information is in nats.
+A mechanism maps a secret index S of m stated candidates to c_S, and c_S + B with Gaussian noise B
+is released. Their mutual information, in nats, bounds how often an adversary guesses S, or any
+property of it, correctly, on average over the prior: no differential privacy.
 
-The bound is an average over the prior. It says nothing about a secret outside the prior, nothing
-about a single person in the worst case, and it is not differential privacy.
+Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i
 
-Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i | r_1..r_(i-1)), if every round keeps its budget
-given what earlier rounds revealed about S. In a training, the next candidates depend on earlier
-releases. Noise that fits the prior then need not fit the posterior, whose covariance may be larger.
-Therefore `spectrum` takes weights.
+r_1..r_(i-1)), if every round keeps its budget given earlier ones. Noise that fits the prior need
+not fit the posterior, so `spectrum` takes weights.
 """
 
 import math
@@ -43,11 +40,9 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
 
     Of all noise whose linear information 1/2 tr(Sigma Sigma_B^-1) is v, this has the least E|B|^2,
     (sum_i sqrt(lambda_i))^2 / (2 v) (Cauchy-Schwarz; Xiao and Devadas print it without the square).
-    The linear information is at least the log det information (`posterior_information`).
 
-    eigenvalues: [..., r], of the candidates' covariance; a zero one needs no noise.
-    budget: v in nats, > 0.
-    Returns: float64 [..., r].
+    eigenvalues: [..., r]; a zero one needs no noise.
+    budget: v in nats.
     Raises InputError unless 0 < v < inf and no eigenvalue is negative.
     """
     values = np.asarray(eigenvalues, dtype=np.float64)
@@ -69,7 +64,6 @@ class Spectrum:
     """The positions of m candidates in the space that they span, about their weighted mean.
 
     Attributes:
-        mean: float64 [..., P].
         centred: float64 [..., m, P], the candidates minus their mean.
         eigenvalues: float64 [..., m], of their covariance, descending, 0 where numerically zero.
         vectors: float64 [..., m, m], orthonormal columns v_j of the weighted Gram matrix.
@@ -98,11 +92,10 @@ class Spectrum:
 def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     """Return eigenvalues and directions of the covariance of candidates.
 
-    The m candidates are all secrets of the stated prior and not a sample, so this covariance is
-    exact. It is computed from the Gram matrix [m, m] in float64, so P may be large.
+    It is exact and not of a sample, and computed from the Gram matrix [m, m], so P may be large.
 
     draws: [..., m, P], the candidates.
-    weights: [..., m], their probabilities, which sum to 1; None for 1/m each (and not 1/(m-1)).
+    weights: [..., m], which sum to 1; None for 1/m each.
     """
     draws = np.asarray(draws, dtype=np.float64)
     count = draws.shape[-2]
@@ -131,11 +124,9 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
 def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
     """Return 1/2 log det(I + Cov Sigma_B^-1) of candidates with these probabilities, [...].
 
-    It bounds, in nats, what the release reveals to an adversary with these beliefs.
-
-    coordinates: float64 [..., m, r], of the candidates along the directions of the noise.
-    weights: float64 [..., m], probabilities.
-    variances: float64 [..., r], of the noise; a direction without noise is not released.
+    coordinates: [..., m, r], along the noise's directions.
+    weights: [..., m].
+    variances: [..., r], of the noise; a direction without noise is not released.
     """
     middle = weights[..., None, :] @ coordinates
     inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
@@ -162,24 +153,16 @@ def success_bound(information: float, prior: float = 0.5) -> float:
 
 
 def advantage_bound(information: float) -> float:
-    """Return 2p - 1 for the success bound p at even odds: no average advantage is larger.
-
-    information: in nats, >= 0; else InputError.
-    """
+    """Return 2p - 1 for the success bound p at even odds, of information >= 0 in nats."""
     return 2 * _gain(information, 0.5)
 
 
 def epsilon_of_success(success: float, delta: float) -> float:
     """Return ln((p - delta)/(1 - p)), the epsilon whose bound on success at even odds is p.
 
-    (epsilon, delta)-differential privacy bounds the success in telling two worlds apart by
-    (e^epsilon + delta)/(e^epsilon + 1). The result is the epsilon where that is p, and 0 where
-    delta alone allows p. It helps to read p but is no guarantee of differential privacy: an average
-    over a prior says nothing about the worst case.
-
-    success: p, in [1/2, 1]; 1 gives infinity.
-    delta: in [0, 1).
-    Raises InputError unless 1/2 <= p <= 1 and 0 <= delta < 1.
+    The result is the epsilon where (e^epsilon + delta)/(e^epsilon + 1) is p, and 0 where delta
+    alone allows p. It is no guarantee of differential privacy: an average says nothing about the
+    worst case. Raises InputError unless 1/2 <= p <= 1 and 0 <= delta < 1.
     """
     if not 0.5 <= success <= 1:
         raise InputError(f"the success is {success}; give a probability from 0.5 to 1")
@@ -195,12 +178,8 @@ class PacGuarantee:
     """Limits on guessing one bit at even odds that follow from an amount of information.
 
     Attributes:
-        mutual_information: in nats.
         success_bound: share of right guesses, on average over the prior.
-        advantage_bound: 2 success_bound - 1.
-        equivalent_epsilon: the epsilon at which (epsilon, delta)-DP would allow as much; not a DP
-            guarantee.
-        delta: of the equivalent epsilon.
+        equivalent_epsilon: that of (epsilon, delta)-DP which allows as much; not a DP guarantee.
     """
 
     mutual_information: float
@@ -234,17 +213,11 @@ def pair_information(
     signal b Delta has covariance pi (1 - pi) Delta Delta^T and log det applies. A coin B that does
     not depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
 
-    This is below log det of the sampled signal itself, 1/2 log(1 + (q/2)(1 - q/2)/z^2) for
-    add-remove at even odds, which also counts information about the coin. It does not show how
-    sampling amplifies privacy: the privacy loss distribution does.
+    Rounds add up: log(1 + pi (1 - pi)/z^2) is concave in the belief, whose mean stays pi.
 
-    Rounds add up although the belief moves away from pi: log(1 + pi (1 - pi)/z^2) is concave in the
-    belief, whose mean stays pi.
-
-    noise_multiplier: z = sigma over the sensitivity (C for add-remove, 2C for replace), >= 0; 0
-    gives infinity.
-    sampling_rate: q, the probability that the record takes part, by a secret coin, in (0, 1].
-    prior: pi, the adversary's belief in D beforehand, in (0, 1).
+    noise_multiplier: z = sigma over the sensitivity, >= 0; 0 gives infinity.
+    sampling_rate: q, by a secret coin, in (0, 1].
+    prior: pi, the adversary's belief in D beforehand.
     Raises InputError unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
     """
     if not 0 < sampling_rate <= 1:
@@ -259,10 +232,7 @@ def pair_information(
 
 
 def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
-    """Return a bound on the nats that all steps reveal: the sum of `pair_information`.
-
-    prior: the adversary's belief in D beforehand, in (0, 1); else InputError.
-    """
+    """Return a bound on the nats that all steps reveal: the sum of `pair_information`."""
     return math.fsum(
         step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)
         for step in mechanism.groups
@@ -270,10 +240,7 @@ def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
 
 
 def _reach(information: float, prior: float) -> float:
-    """Return u >= 0, the growth of the log-odds from p0 to p; inf where p is 1.
-
-    In these terms p - p0 and 1 - p are both precise, however small they are.
-    """
+    """Return u >= 0, the growth of the log-odds from p0 to p; inf where p is 1."""
     _check_prior(prior)
     if not information >= 0:
         raise InputError(f"the mutual information is {information}; give nats, at least 0")

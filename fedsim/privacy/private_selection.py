@@ -1,9 +1,8 @@
 """The privacy cost of a search for settings whose trainings use the private data.
 
-A search that trains with K settings and shows every result has released K trainings, which compose.
-A search costs less if it draws the number of trainings and their settings at random and shows only
-the best result. Papernot and Steinke ("Hyperparameter tuning with Rényi differential privacy",
-2022) bound its Rényi divergence by the divergence of one training.
+A search that shows every result has released K trainings. It costs less if it draws their number
+and settings at random and shows only the best (Papernot and Steinke, "Hyperparameter tuning with
+Rényi differential privacy", 2022).
 """
 
 import math
@@ -27,13 +26,10 @@ class SearchCost:
     """The cost of a search over settings; every epsilon is at one delta.
 
     Attributes:
-        settings: K, number of settings.
-        delta: of every epsilon.
         all_trainings: epsilon where one training with each setting is shown.
-        poisson: epsilon where the number of trainings is Poisson with mean K, settings are drawn
-            evenly and only the best result is shown; None where it cannot be stated.
+        poisson: epsilon where the number of trainings is Poisson with mean K and the best result is
+            shown; None where it cannot be stated.
         logarithmic: the same for a number from the logarithmic distribution, which is never 0.
-        note: why poisson and logarithmic are None, else "".
     """
 
     settings: int
@@ -71,11 +67,9 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
 def mixture(orders: Array, divergences: Array) -> Array:
     """Return the Rényi divergence of one training with an evenly drawn setting, which is shown.
 
-    exp((order - 1) divergence) is an expectation, so it is the mean over the settings.
-
     orders: [n], above 1.
     divergences: [K, n] of each setting, in nats.
-    Returns: [n], at most the largest of them.
+    Returns: [n].
     """
     exponents = (orders - 1) * divergences
     mean = logsumexp(exponents, axis=0) - math.log(len(divergences))
@@ -92,11 +86,9 @@ def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: fl
 
     orders: [n], above 1, rising.
     divergences: [n] of one result, in nats.
-    mean: expected K, above 1.
+    mean: expected K.
     shape: η, above -1; 0 is the logarithmic distribution, 1 the geometric one.
-    Returns: [n], for showing only the best result.
-    Raises InputError for a mean of 1 or less.
-    Source: Papernot and Steinke, 2022, Theorem 2.
+    Raises InputError for a mean of 1 or less. Source: Papernot and Steinke, 2022, Theorem 2.
     """
     gamma = gamma_of_mean(mean, shape)
     others = (1 + shape) * np.min((1 - 1 / orders) * divergences - math.log(gamma) / orders)
@@ -106,16 +98,14 @@ def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: fl
 def repeated_poisson(orders: Array, divergences: Array, deltas: Array, mean: float) -> Array:
     """Bound the Rényi divergence of the best of K results, K of Poisson's distribution.
 
-    With probability exp(-mean) there is no result at all. For every order λ the bound is
+    There may be no result at all. For every order λ the bound is
 
         ε(λ) + mean · δ̂ + log(mean)/(λ - 1), δ̂ the delta of one result at ε̂ = log(1 + 1/(λ - 1)).
 
     orders: [n], above 1, rising.
     divergences: [n] of one result, in nats.
     deltas: [n], δ̂ at each order.
-    mean: expected K, at least 1.
-    Returns: [n], for showing only the best result, or that there is none.
-    Source: Papernot and Steinke, 2022, Theorem 6.
+    mean: expected K, at least 1. Source: Papernot and Steinke, 2022, Theorem 6.
     """
     return _rising(divergences + mean * deltas + math.log(mean) / (orders - 1))
 
@@ -124,8 +114,7 @@ def gamma_of_mean(mean: float, shape: float) -> float:
     """Return γ of the truncated negative binomial distribution with this mean.
 
     mean: above 1; else InputError.
-    shape: η, above -1.
-    Source: Papernot and Steinke, 2022, Definition 1.
+    shape: η, above -1. Source: Papernot and Steinke, Definition 1.
     """
     if not mean > 1:
         raise InputError(f"the mean number of trainings is {mean}; give more than 1")

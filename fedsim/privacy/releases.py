@@ -1,9 +1,4 @@
-"""A federation's releases: one description from which each vantage point's mechanism follows.
-
-`Releases` say what all rounds release and who adds the noise. `towards` returns the `Mechanism`
-that one vantage point faces. They come from a configuration or a run
-(`fedsim.game.mechanisms.privacy`), from a file, or from values.
-"""
+"""A federation's releases: one description from which each vantage point's mechanism follows."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,11 +25,8 @@ class Rounds:
     """Rounds of the same kind.
 
     Attributes:
-        noise_multiplier: nominal multiplier of the noise that was added, see
-            `effective_noise_multiplier`.
-        count: number of rounds.
+        noise_multiplier: nominal, of the noise that was added.
         sampling_rate: probability that a record takes part in a step; 1 is a full batch.
-        local_steps: noisy steps of a client within a round.
         participants: number of clients that take part, the record's among them; None for all.
     """
 
@@ -49,18 +41,12 @@ class Rounds:
 class Releases:
     """All releases of a federation.
 
-    The bounds hold for a record whose client takes part in all rounds. Under distributed trust they
-    hold towards the server as if it saw the sum only.
+    The bounds hold for a record whose client takes part in all rounds.
 
     Attributes:
-        rounds: in their order.
-        neighbouring: the relation between the two worlds.
-        trust: who adds the noise.
-        clients: number of clients.
         clipping_norm: None where only the ratio of the noise to it is known.
         colluders: number of clients, besides the adversary, that disclose their noise to it.
-        summed_in_the_clear: whether the server sees the single messages although distributed trust
-            assumes that it sees their sum only.
+        summed_in_the_clear: whether the server sees single messages under distributed trust.
         joining_rate: probability that a client joins a round, where joining is public.
     """
 
@@ -95,7 +81,6 @@ class Releases:
         return Mechanism(tuple(steps), self.neighbouring)
 
     def under(self, trust: Trust) -> "Releases":
-        """Return the same rounds under another trust model."""
         return replace(self, trust=trust)
 
     def first(self, count: int) -> "Releases":
@@ -151,10 +136,7 @@ class _ReleasesTable(Table):
 
 
 def load(path: Path) -> Releases:
-    """Read a TOML file with [[rounds]] tables.
-
-    Raises InputError if it cannot be read, or if any vantage point would face values out of range.
-    """
+    """Read a TOML file with [[rounds]] tables. Raises InputError for values out of range."""
     try:
         tree = reading.toml(path)
     except FileNotFoundError:
@@ -184,3 +166,21 @@ def load(path: Path) -> Releases:
     for vantage in Vantage:
         releases.towards(vantage)  # raises InputError for values out of range
     return releases
+
+
+def of_group(releases: Releases, records: int) -> Releases:
+    """Return the releases with noise scaled to a group, if no step is sampled; or InputError."""
+    if records < 1:
+        raise InputError(f"the group has {records} records; give at least 1")
+    if records == 1:
+        return releases
+    if any(alike.sampling_rate < 1 for alike in releases.rounds):
+        raise InputError(
+            f"a group of {records} records is not accounted for under sampled steps, because each "
+            "record is sampled by itself; give full batches, or a group of 1"
+        )
+    rounds = tuple(
+        replace(alike, noise_multiplier=alike.noise_multiplier / records)
+        for alike in releases.rounds
+    )
+    return replace(releases, rounds=rounds)

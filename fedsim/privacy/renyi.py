@@ -1,8 +1,7 @@
 """The Rényi divergence of a Poisson-sampled Gaussian step.
 
-At fractional orders `dp_accounting` cuts a series off where its terms stop falling. Near order 1,
-which is best for long trainings, the result is up to 50 % too large, or infinite. The integral here
-has neither fault and costs no more.
+At fractional orders near 1 the series of `dp_accounting` may be 50 % too large, or infinite; the
+integral here is not.
 """
 
 import logging
@@ -48,7 +47,6 @@ def sampled_divergence(steps: Steps, orders: Array) -> Array:
 def _sampled_divergence(
     noise_multiplier: float, sampling_rate: float, all_orders: tuple[float, ...]
 ) -> Array:
-    """Compute `sampled_divergence` once: delta at many epsilons needs the same divergences."""
     steps, orders = Steps(noise_multiplier, 1, sampling_rate), np.array(all_orders)
     fractional = (orders != np.round(orders)) & (orders <= LARGEST_ORDER)
     if steps.noise_multiplier < LEAST_NOISE:

@@ -1,9 +1,8 @@
 """Risks of attacks, from the trade-off curve of a mechanism.
 
 The curve says how many true positives a test between D and D' reaches at each rate of false
-positives. It bounds more than membership inference: an attack that succeeds in a share `baseline`
-of cases without the release succeeds in at most the true-positive rate at that rate with it.
-Re-identification among n people has the baseline 1/n, guessing one of m values 1/m.
+positives. An attack that succeeds in a share `baseline` of cases without the release succeeds in at
+most the true-positive rate at that rate with it.
 
 Sources:
     Dong, Roth and Su, "Gaussian differential privacy", 2022: trade-off curves, and their duality
@@ -39,11 +38,9 @@ LARGEST_EPSILON, EPSILONS = 20.0, 257
 def true_positives(mechanism: Mechanism, rates: npt.ArrayLike) -> Floats:
     """Return the largest true-positive rate of any test at rates of false positives.
 
-    The rate holds for the worst pair of neighbours in both directions, the record in D or in D'.
-    It is concave in the rate, so it bounds averages over targets too.
+    The rate holds for the worst pair in both directions. It is concave, so it bounds averages too.
 
     Args:
-        mechanism: as one vantage point faces it.
         rates: false-positive rates in [0, 1], [m].
 
     Returns:
@@ -64,9 +61,7 @@ def success(mechanism: Mechanism, baseline: float) -> float:
     """Return the largest success of any attack, given its success without the release.
 
     Args:
-        mechanism: as one vantage point faces it.
-        baseline: probability in [0, 1] of success without the release, such as 1/n for naming one
-            of n people.
+        baseline: probability in [0, 1] of success without the release, as 1/n for one of n people.
 
     Source:
         Kulynych et al. (2025): at most 1 - f(baseline).
@@ -89,10 +84,7 @@ def _below(rate: float, epsilons: Floats, deltas: Floats) -> float:
 
 
 def _profile(mechanism: Mechanism) -> tuple[Floats, Floats]:
-    """Return epsilons >= 0 and delta at each for the worse direction, float64 [n] each.
-
-    At every point of the loss distribution's grid, since the curve's corners are there.
-    """
+    """Return epsilons >= 0 and delta at each for the worse direction, float64 [n] each."""
     if not loss_distribution.resolves(mechanism, 1.0):
         reach = min(LARGEST_EPSILON, max(1.0, PLD.epsilon(mechanism, 1e-9)))
         epsilons = np.linspace(0, reach, EPSILONS, dtype=np.float64)

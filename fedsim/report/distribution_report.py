@@ -35,7 +35,13 @@ BAR = 12
 
 
 def assemble(config: Config) -> dict[str, Any]:
-    split, client_of = distribution.held(config, every_client=True)
+    split, client_of = distribution.held(
+        config.data,
+        config.federation,
+        config.model.weights,
+        every_client=True,
+        rehearsed=config.run.job == "rehearsal",
+    )
     dataset = split.dataset
     held = distribution.hold(split, client_of, config.federation.clients)
     keys = distribution.keys(config.federation, split)

@@ -18,8 +18,7 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
-from fedsim.privacy.advantage import advantage_of_epsilon
-from fedsim.privacy.identifiability import rho_alpha
+from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.report import model_card, model_quality
 from fedsim.report.document import first_screen
 from fedsim.report.document.blocks import (

@@ -23,8 +23,8 @@ from torchvision.models.resnet import BasicBlock
 
 from fedsim.common import device
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.losses import per_example
 from fedsim.learning.training.models import ChannelAffine, build, initial_parameters
+from fedsim.learning.training.tasks import per_example
 
 CORES = device.threads(0)
 CLIPPING_NORM = 1.0

@@ -22,7 +22,7 @@ from fedsim.audits.results import report as results
 from fedsim.common import report_directory
 from fedsim.config import Config, to_run_config
 from fedsim.deployment import run
-from fedsim.federation.protocol import node_memory
+from fedsim.federation.protocol import node_machine
 from fedsim.federation.runs import batches, ledger, run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -31,8 +31,8 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader, records
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.learning import data
-from fedsim.learning.data.loaders import purchase
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders import public_tables
+from fedsim.learning.data.loaders.dataset import Source
 from fedsim.privacy import releases
 from fedsim.report.evidence import envelope
 
@@ -235,7 +235,7 @@ def _purchases(folder: Path) -> Reader:
     path.parent.mkdir()
     path.write_text("".join(f"{n + 1}," + ",".join("01" * 300) + "\n" for n in range(4)))
 
-    return Reader(path, lambda: purchase.read_text(path))
+    return Reader(path, lambda: public_tables.read_text(path))
 
 
 @_reader("scores of canaries")
@@ -249,9 +249,9 @@ def _scores(folder: Path) -> Reader:
 def _memory(folder: Path) -> Reader:
     place = SimpleNamespace(run_id=1, node_id=2, node_config={"state-path": str(folder / "state")})
     context = cast(Context, place)
-    node_memory.remember(context, "ratios", {"a": np.eye(3)})
+    node_machine.remember(context, "ratios", {"a": np.eye(3)})
     (path,) = (folder / "state").iterdir()
-    return Reader(path, lambda: node_memory.recall(context, "ratios") or None, damage.RAW)
+    return Reader(path, lambda: node_machine.recall(context, "ratios") or None, damage.RAW)
 
 
 @_reader("a report that may be replaced")

@@ -39,7 +39,7 @@ from fedsim.federation.transcripts.records import ObservedRound, not_of_an_audit
 from fedsim.game import federation
 from fedsim.game.canary import TEXT, Canaries
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import participant
 from fedsim.game.observers.memory import Memory
 from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable

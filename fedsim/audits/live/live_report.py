@@ -28,7 +28,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
 from fedsim.federation.transcripts.records import Facts, ObservedRound
 from fedsim.game.canary import DIRECTION, Canaries
-from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import noise_watch
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD

@@ -151,7 +151,9 @@ class BoundsAudit:
     def exact(self) -> bool:
         """Whether the log-odds are likelihood ratios of D against D'."""
         halves = self.config.privacy.pac_prior == "halves"
-        return not halves and at_server.is_exact(self.config, self.config.federation.vantage)
+        return not halves and at_server.is_exact(
+            self.config.scheme, self.config.audit.mode, self.config.federation.vantage
+        )
 
     @cached_property
     def log_odds(self) -> Floats:
@@ -353,7 +355,7 @@ def refused(config: Config) -> dict[str, str]:
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if config.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    exact = at_server.is_exact(config, config.federation.vantage)
+    exact = at_server.is_exact(config.scheme, config.audit.mode, config.federation.vantage)
     if not exact or config.privacy.pac_prior == "halves":
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons

@@ -72,7 +72,7 @@ def report(
             epsilon=bound.epsilon,
             rho_beta=bound.rho_beta,
             rho_alpha=bound.rho_alpha,
-            exact_posterior=at_server.is_exact(config, vantage),
+            exact_posterior=at_server.is_exact(config.scheme, config.audit.mode, vantage),
             prediction=None
             if predicted is None
             else Predicted(

@@ -30,7 +30,7 @@ from fedsim.federation.runs import spending
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import vantages
-from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, pac
 from fedsim.privacy.trust.model import Vantage
@@ -85,7 +85,7 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
 
 def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
-    if not at_server.is_exact(config, run.vantage):
+    if not at_server.is_exact(config.scheme, config.audit.mode, run.vantage):
         return
     level = run.played.level(ALARM_CONFIDENCE)
     bounds, prediction = report.bounds, report.prediction

@@ -28,10 +28,9 @@ from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.precision import halfwidth, interim_analyses
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import identifiability, risks
-from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.identifiability import Bounds, VantageBounds
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.releases import Releases
+from fedsim.privacy.releases import Releases, of_group
 from fedsim.privacy.trust.model import Vantage
 
 

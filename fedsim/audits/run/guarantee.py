@@ -1,6 +1,6 @@
 """The guarantee of a run: epsilon of everything that it released, or why there is none.
 
-`fedsim.game.mechanisms.composition` says why the audit compares with another epsilon.
+`fedsim.game.mechanisms.privacy` says why the audit compares with another epsilon.
 """
 
 import math

@@ -17,7 +17,7 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.ledger_row import Row
-from fedsim.game.mechanisms import privacy, summing
+from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted
 
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
@@ -29,7 +29,7 @@ UNPROTECTED = (
 
 
 def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
-    grid = summing.grid(scheme, nominal, parameters)
+    grid = fixed_point.grid(scheme, nominal, parameters)
     if grid is None:
         return None
     aggregation = scheme.federation.secure_aggregation

@@ -40,14 +40,13 @@ from fedsim.audits.results.verdicts import (
 from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.config.targets import KEYS
+from fedsim.config.jobs import KEYS
 from fedsim.game.mechanisms import privacy
 from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.group_privacy import of_group
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.releases import Releases
+from fedsim.privacy.releases import Releases, of_group
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
@@ -351,7 +350,11 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if sampled or run.played.common or not at_server.is_exact(run.config, vantage):
+    if (
+        sampled
+        or run.played.common
+        or not at_server.is_exact(run.config.scheme, run.config.audit.mode, vantage)
+    ):
         return
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])

@@ -21,7 +21,7 @@ from fedsim.deployment import kit
 from fedsim.deployment.checks import connection, supernode
 from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger, seen_models
+from fedsim.federation.client import client_ledger, holding_back, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol import consent, node_machine
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
@@ -104,7 +104,6 @@ def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[
                 message = f"{key} is set, but has no effect: consent lacks '{consent.MEASURES}'"
                 yield "measures", NOTE, message
         return
-    from fedsim.federation.client import holding_back  # noqa: PLC0415  (torch)
 
     try:
         share = holding_back.agreed(values, consent.MEASURES_SHARE, most=0.5)

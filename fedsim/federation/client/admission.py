@@ -1,11 +1,6 @@
-"""The checks of a request at a deployed client: the run's plan, its order, and the client's terms.
+"""The checks of a request at a deployed client.
 
-A request names the node's role in the game and the position of the run. The client derives all else
-from the configuration that every node receives: noise, trials, rounds and the shape of the model.
-It refuses a different request before it computes anything, and says what differs. It enters each
-answer in its own ledger before the answer leaves.
-
-Simulated clients, whose config has no key of `consent.DEPLOYED`, check nothing.
+A simulated client, whose config has no key of `consent.DEPLOYED`, checks nothing.
 """
 
 import hashlib
@@ -13,21 +8,21 @@ import json
 import logging
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
-from flwr.app import Context
+import torch
+from flwr.app import Context, Message
 from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config import Config, to_run_config
 from fedsim.config.campaign import AuditConfig
-from fedsim.config.objects import Scheme
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
-from fedsim.federation.client.inputs import Received
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
@@ -40,6 +35,33 @@ from fedsim.game.observers import at_server
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier
 from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message to a client's node. `whole` also has the records that the client holds back."""
+
+    message: Message
+    context: Context
+    config: Config
+    loaded: Federation
+    whole: Federation
+    request: Request
+
+    @property
+    def partition(self) -> int:
+        return messages.partition(self.context)
+
+    @property
+    def model(self) -> torch.Tensor:
+        """The models of the message, float32 [T, P], on the federation's device."""
+        return self.array(messages.MODEL)
+
+    def array(self, name: str) -> torch.Tensor:
+        """Return the only array of a record, on the federation's device."""
+        record = messages.array_records(self.message.content)[name]
+        return torch.tensor(messages.only(record)).to(self.loaded.device, non_blocking=True)
+
 
 LOG = logging.getLogger(__name__)
 
@@ -54,39 +76,33 @@ ROLES = (Role.CLIENT, Role.TARGET_CLIENT, Role.ADVERSARY, Role.COLLUDER)
 """Roles of a node that holds records."""
 
 
-def needed(config: Config, request: Request, partition: int) -> dict[str, str]:
-    """Return the consent that a request needs from its client.
-
-    Returns: for each kind of consent, the setting or role that needs it, as a clause.
-    """
-    needs = {}
-    if config.federation.trust.model.server_draws:
-        needs[consent.CENTRAL] = f"federation.trust is '{config.federation.trust}'"
+def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int) -> dict[str, str]:
+    """Return, for each kind of consent that a request needs, the setting or role that needs it."""
+    needs, scheme = {}, game.scheme
+    if scheme.federation.trust.model.server_draws:
+        needs[consent.CENTRAL] = f"federation.trust is '{scheme.federation.trust}'"
     if request.role == Role.TARGET_CLIENT:
         needs[consent.CHALLENGE] = "one of this client's records is the target"
-        if config.challenge.kind != "record":
-            needs[consent.CANARIES] = f"challenge.kind is '{config.challenge.kind}'"
+        if game.challenge.kind != "record":
+            needs[consent.CANARIES] = f"challenge.kind is '{game.challenge.kind}'"
     if request.role == Role.ADVERSARY:
         needs[consent.ADVERSARY] = "the server asks this node to be the adversary"
-    if config.canaries.count:
+    if game.canaries.count:
         from fedsim.game import one_run  # noqa: PLC0415  (canaries only)
 
-        if partition in one_run.hosts(config.game):
+        if partition in one_run.hosts(game):
             needs[consent.CANARIES] = "canaries are planted among this client's records"
-    if reason := _release_without_noise(config.audit, request):
+    if reason := _release_without_noise(audit, request):
         needs |= dict.fromkeys(consent.UNPROTECTED, reason)
-    elif reason := _no_protection(config.privacy, config.training.clipping) or _belief_handed_over(
-        config.federation.vantage, config.audit.vantages, request
+    elif reason := _no_protection(scheme.privacy, scheme.training.clipping) or _belief_handed_over(
+        scheme.federation.vantage, audit.vantages, request
     ):
         needs[consent.EXPERIMENT] = reason
     return needs
 
 
 def check(received: Received) -> None:
-    """Raise RefusedError unless the run's configuration plans a request within the client's terms.
-
-    The integers of distributed trust may also be too coarse for the client's budget.
-    """
+    """Raise RefusedError unless the run's plan of a request is within the client's terms."""
     terms = consent.terms(received.context.node_config)
     if terms is None:
         return
@@ -140,10 +156,7 @@ def enter(received: Received) -> None:
 
 
 def answer_to(terms: Terms, received: Received, agreed: float | None) -> Answer:
-    """Return the entry of a request, without its cost.
-
-    agreed: the noise multiplier that the client computed for this run before; None: not yet.
-    """
+    """Return the entry of a request, without its cost."""
     context, config, request = received.context, received.config, received.request
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
     return Answer(
@@ -181,9 +194,8 @@ def keep_model(received: Received, model: Tensor) -> None:
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
     """Return the release of one round towards the party that learns most about a record.
 
-    Under central trust the server is trusted, so the other parties count. Where sums are in the
-    clear, the server sees the client's message, which only the client's share of the noise
-    protects. A record with several copies in D changes a sum as many times.
+    Under central trust the other parties count, else also the server. A record's copies all move a
+    sum.
     """
     noise_multiplier /= scheme.copies
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
@@ -203,10 +215,7 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
 
 
 def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: int) -> Steps:
-    """Return the release of a run from this request on, up to the limit of privacy.stop-at.
-
-    earlier: rounds of all trials that attempts at the run have charged to privacy.stop-at.
-    """
+    """Return the release of a run from this request on, up to the limit of privacy.stop-at."""
     trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
     if scheme.privacy.stop_at:
         kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
@@ -216,7 +225,6 @@ def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: i
 
 
 def _release_without_noise(audit: AuditConfig, request: Request) -> str | None:
-    """Return why a value of this client leaves without noise; None where all have noise."""
     if at_server.seat(audit.mode).reads_noise:
         return f"audit.mode is '{audit.mode}'"
     if audit.bayesian_pairs:
@@ -257,7 +265,6 @@ def _belief_handed_over(
 
 
 def _check_place(received: Received) -> None:
-    """Raise RefusedError unless trials and round are among those that the run plans."""
     request, rounds = received.request, received.config.training.rounds
     planned = received.config.trials.count
     numbers = (request.first_trial, request.trials, request.round, request.record)
@@ -300,7 +307,6 @@ def _check_role(job: str, request: Request, loaded: Federation, partition: int) 
 
 
 def _check_arrays(received: Received) -> None:
-    """Raise RefusedError unless the model has the run's shape and finite values in the range."""
     message, request = received.message, received.request
     shape = (request.trials, models.size(received.loaded.model))
     try:

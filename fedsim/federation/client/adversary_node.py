@@ -1,8 +1,4 @@
-"""The adversary's node: a belief from round to round, and attacks on the final model.
-
-Flower's state of the node is the memory between messages. `fedsim.game.observers` has the
-computations.
-"""
+"""The adversary's node: a belief from round to round, and attacks on the final model."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,8 +10,8 @@ from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
-from fedsim.federation.client.inputs import Received
-from fedsim.federation.protocol import consent, messages, node_memory
+from fedsim.federation.client.admission import Received
+from fedsim.federation.protocol import consent, messages, node_machine
 from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
@@ -43,21 +39,20 @@ def follow(
 ) -> None:
     """Learn from the aggregate of the previous round, and expect the aggregate of this round.
 
-    parameters: the model of the message, [T, P].
     sent: the adversary's own message, [T, P].
-    taking_part: the records that take part, bool [T, n]; None: all records.
+    taking_part: bool [T, n]; None: all records.
     """
     if _sees_own_rounds(received):
         memory = _since_own_round(received, parameters)
         _remember(received.context, memory, received.request.round)
         first_trial = np.asarray(received.request.first_trial)
         awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
-        node_memory.remember(received.context, AWAITING, awaiting)
+        node_machine.remember(received.context, AWAITING, awaiting)
     elif _follows_rounds(received):
         memory = _recall(received)
         if _waits(received.config.federation):
             arrays = {"model": parameters.cpu().numpy(), "message": sent.double().cpu().numpy()}
-            node_memory.remember(received.context, AWAITING, arrays)
+            node_machine.remember(received.context, AWAITING, arrays)
         else:
             of_round = KnownRound(
                 received.config.game,
@@ -73,7 +68,6 @@ def follow(
 
 
 def conclude(received: Received) -> None:
-    """Learn from the last aggregate and attack the final model."""
     context, config, loaded = received.context, received.config, received.loaded
     request = received.request
     if _sees_own_rounds(received):
@@ -89,9 +83,9 @@ def conclude(received: Received) -> None:
         game = request.game.at(request.round - 1)
         step = released_model.attack(config.game, loaded, game, received.model)
         arrays = {name.replace("_", "-"): array for name, array in step.items()}
-        node_memory.remember(context, RELEASED, arrays)
+        node_machine.remember(context, RELEASED, arrays)
     if not consent.protects(context.node_config):
-        node_memory.remember(context, MEMBERSHIP, _attack_losses(received))
+        node_machine.remember(context, MEMBERSHIP, _attack_losses(received))
 
 
 def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRecord]:
@@ -101,13 +95,13 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
         names[name] = vantages.suffix(vantage, configured_vantage)
     records = {}
     for name, ending in names.items():
-        arrays = node_memory.recall(context, name)
+        arrays = node_machine.recall(context, name)
         arrays.pop(PROGRESS, None)
         if arrays:
             records[name] = messages.array_record(
                 **{f"{key}{ending}": array for key, array in arrays.items()}
             )
-    node_memory.forget(context, [*names, AWAITING, LOSSES])
+    node_machine.forget(context, [*names, AWAITING, LOSSES])
     return records
 
 
@@ -126,7 +120,7 @@ def _sees_own_rounds(received: Received) -> bool:
 def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
     """Return the memory after the model of this message, for the rounds since the last own one."""
     context, config, request = received.context, received.config, received.request
-    arrays, kept = (node_memory.recall(context, name) for name in (MEMORY, AWAITING))
+    arrays, kept = (node_machine.recall(context, name) for name in (MEMORY, AWAITING))
     first = int(arrays.pop(PROGRESS)) if arrays else 0
     # A memory of other trials, or of an attempt that got further, does not count.
     if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
@@ -162,25 +156,21 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
 
 
 def _target(received: Received) -> npt.NDArray[np.intp]:
-    """Return the positions in D of the target's records: one, or all of a client's."""
     if received.config.privacy.unit == "client":
         return received.loaded.owned_by(received.request.target_client)
     return np.asarray([received.request.record])
 
 
 def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[np.float64] | None:
-    """Remember the target's loss at a received model; return the losses so far, [T, i].
-
-    Returns None where losses of earlier rounds were lost. The transcript then has no losses.
-    """
+    """Remember the target's loss at a model; return all losses, [T, i]; None: some are lost."""
     context, request = received.context, received.request
-    before = node_memory.recall(context, LOSSES).get("losses") if request.round > 1 else None
+    before = node_machine.recall(context, LOSSES).get("losses") if request.round > 1 else None
     seen = 0 if before is None else before.shape[1]
     if seen != request.round - 1:
         return None
     column = participant.challenge_loss(received.loaded, _target(received), parameters)
     losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
-    node_memory.remember(context, LOSSES, {"losses": losses})
+    node_machine.remember(context, LOSSES, {"losses": losses})
     return losses
 
 
@@ -196,7 +186,7 @@ def _recall(received: Received) -> Memory:
     request, loaded = received.request, received.loaded
     if request.round == 1:
         return Memory.empty(request.trials)
-    arrays = node_memory.recall(received.context, MEMORY)
+    arrays = node_machine.recall(received.context, MEMORY)
     last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
         raise RuntimeError(
@@ -215,7 +205,7 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
     config, loaded = received.config, received.loaded
     own = received.partition
     before = replace(received.request, round=received.request.round - 1)
-    awaiting = node_memory.recall(context, AWAITING)
+    awaiting = node_machine.recall(context, AWAITING)
     clients = messages.participants(message.content)
     disclosed: dict[str, npt.NDArray[Any]] = {}
     if messages.DISCLOSED in message.content:
@@ -239,4 +229,4 @@ def _expect_late(memory: Memory, received: Received) -> Memory:
 
 
 def _remember(context: Context, memory: Memory, round: int) -> None:
-    node_memory.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})
+    node_machine.remember(context, MEMORY, {**memory.to_arrays(), PROGRESS: np.asarray(round)})

@@ -1,22 +1,8 @@
 """A client's own ledger: every answer that said something about its records.
 
-`ledger.jsonl` is in the folder that the node's config names (`state-path`). Each entry is forced to
-disk before the answer leaves (`fedsim.common.journal`). The ledger has two purposes:
-
-- It makes a client answer a run once: within a run, the rounds of every trial only grow.
-- It holds the budget over all runs, whichever directory or server they come from. The client
-  refuses a run whose plan exceeds `epsilon-limit` at `delta-limit`, and any round that would.
-
-To a client, a continued run is a new run with new noise. Its answers are charged in addition to
-those of the interrupted attempt.
-
-One folder has one budget, even where runs selected different records from the client's files, or
-the files changed. Otherwise the common records of two selections would be charged to neither. Each
-entry has a digest of its records, for the owner.
-
-Entries add up where they have the same unit (a record, or all records of a client) and the same
-neighbouring relation. Others are refused. Delta and accountant are the client's own choice, since
-an entry describes the mechanism.
+A run is answered once: within it, the rounds of every trial only grow. All runs share one budget,
+`epsilon-limit` at `delta-limit`, even with other records of the same files; else the records that
+two selections share would be charged to neither. A continued run is a new run with new noise.
 """
 
 import fcntl
@@ -39,7 +25,7 @@ from fedsim.federation.protocol.consent import (
     RefusedError,
     Terms,
 )
-from fedsim.game.mechanisms.composition import ROUNDING
+from fedsim.game.mechanisms.privacy import ROUNDING
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
@@ -51,20 +37,13 @@ class Answer:
     """An answer to one message.
 
     Attributes:
-        time: ISO 8601, UTC.
-        run: Flower's number of the run.
-        name: run.name.
-        node: Flower's number of this client.
         experiment: digest of the run's configuration.
         records: digest of the client's records in the run.
-        first_trial: first training of the message.
-        trials: number of trainings of the message.
         round: counts from 1.
         noise_multiplier: nominal, as the client computed it.
         charged: the release towards the party that learns most; None where nothing is charged.
         unit: unit of protection, "record" or "client".
         neighbouring: neighbouring relation of the protection.
-        accountant: privacy.accountant of the run.
         measured: epsilon, without a delta, of a noisy confusion matrix of records held back.
     """
 
@@ -90,12 +69,7 @@ class Answer:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Return an entry of the file.
-
-        Raises KeyError if a value is missing.
-        Raises TypeError if there are other values.
-        Raises ValueError if a value is not allowed.
-        """
+        """Return an entry of the file. Raises KeyError, TypeError or ValueError."""
         charged = values["charged"]
         return cls(
             **{
@@ -112,11 +86,7 @@ def read(folder: Path) -> list[Answer]:
 
 
 def epsilon(answers: Sequence[Answer], delta: float) -> float:
-    """Return the epsilon of some answers for any one record, by the accountant of the last answer.
-
-    Measures add to the rounds although they are of records that their own training held back: a
-    server may know in which other training such a record took part.
-    """
+    """Return the epsilon of some answers for any one record, their measures included."""
     measured = math.fsum(answer.measured for answer in answers)
     charged = [answer for answer in answers if answer.charged is not None]
     if not charged:
@@ -132,12 +102,10 @@ def enter(
 ) -> None:
     """Enter an answer, before it leaves.
 
-    planned: for the first answer of a run, the release of all answers to come. The client spends
-    nothing on a training that cannot end. None for later answers.
+    planned: for a run's first answer, the release of all answers to come; else None.
     measures: the epsilon of measures after the planned rounds.
-    Raises RefusedError if the round was answered before or comes too late, or if the round or the
-    run exceeds the budget. Then nothing is entered.
-    Raises InputError if the ledger is damaged or cannot be written.
+    Raises RefusedError, and enters nothing, if the round comes too late or exceeds the budget.
+    Raises InputError as `read` does.
     """
     folder = terms.state.resolve()  # the client itself may have named a link
     with locked(folder):
@@ -151,10 +119,7 @@ def enter(
 
 
 def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
-    """Return the noise multiplier that the client computed for a run; None before the first answer.
-
-    It is a function of the run's configuration, but takes seconds where records are sampled.
-    """
+    """Return the noise multiplier that the client computed for a run; None: not yet."""
     matches = (
         answer.noise_multiplier
         for answer in read(terms.state)
@@ -170,7 +135,6 @@ def attempted(terms: Terms, experiment: str) -> int:
 
 
 def _check_order(answers: Sequence[Answer], new: Answer) -> None:
-    """Raise RefusedError if this run already answered the round of a trial, or a later one."""
     for old in reversed(answers):
         same = (old.run, old.node) == (new.run, new.node)
         common = set(old.trial_numbers).intersection(new.trial_numbers)

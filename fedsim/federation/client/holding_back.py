@@ -1,7 +1,6 @@
 """The records that a client holds back from every training, to measure the model on them.
 
-A keyed digest of the record alone decides whether it is held back. So no server chooses the
-records, all trainings hold back the same ones, and adding or removing a record moves no other.
+A keyed digest of the record alone decides, so no server can choose the records.
 """
 
 import hashlib
@@ -37,10 +36,8 @@ def trained_on(
 ) -> Federation:
     """Return a federation in which a client owns only the records that it trains on.
 
-    whole: the client's data with all its records.
-    node: the client's config, with its consent and its share.
-    share: the share that a simulated client holds back.
-    seed: the key of a simulated client's digest.
+    node: the client's config.
+    share, seed: a simulated client's share and the key of its digest.
     Raises RefusedError if the config is invalid.
     """
     terms = consent.terms(node)
@@ -55,10 +52,7 @@ def trained_on(
 
 
 def check(node: Mapping[str, Scalar], epsilon: float) -> None:
-    """Raise RefusedError if a client did not agree to the epsilon of a run's measures.
-
-    epsilon: the cost of the answer; 0 where the run asks for no measures.
-    """
+    """Raise RefusedError if a client did not agree to the epsilon of a run's measures."""
     terms = consent.terms(node)
     if not epsilon or terms is None or consent.MEASURES not in terms.kinds:
         return
@@ -75,7 +69,6 @@ def held_back(whole: Federation, loaded: Federation, partition: int) -> Position
 
 
 def agreed(node: Mapping[str, Scalar], name: str, most: float = math.inf) -> float:
-    """Return a number that the consent to measures needs. Raises RefusedError if it is invalid."""
     value = node.get(name)
     if isinstance(value, str | bool | None) or not 0 < value <= most or not math.isfinite(value):
         upper = "" if math.isinf(most) else f" and at most {most:g}"

@@ -8,7 +8,7 @@ import torch
 from flwr.app import Context, Message
 
 from fedsim.federation.client import admission, client_ledger, holding_back
-from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.admission import Received
 from fedsim.federation.client.preparation import prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -17,13 +17,7 @@ from fedsim.privacy import discrete_laplace
 
 
 def measures(message: Message, context: Context) -> Message:
-    """Return the noisy confusion matrix of the model in a message, int64 [c, c].
-
-    Each record that was held back is in one cell. Each cell has discrete Laplace noise from the
-    operating system's entropy. The ledger charges the answer before it is computed.
-
-    Raises RefusedError if the owner did not agree, or the run does not plan the request.
-    """
+    """Return the confusion matrix of a model, int64 [c, c], with noise; or RefusedError."""
     received = prepared(message, context)
     config, classes = received.config, received.loaded.split.dataset.classes
     epsilon = config.federation.measures_epsilon
@@ -49,13 +43,7 @@ def measures(message: Message, context: Context) -> Message:
 
 
 def _enter(received: Received) -> None:
-    """Enter a noisy confusion matrix, the last answer of a training, before it is computed.
-
-    Simulated clients have no ledger.
-
-    Raises RefusedError if the owner did not agree, this run was already answered, or the budget
-    does not allow the answer.
-    """
+    """Enter a noisy confusion matrix, the last answer of a training, before it is computed."""
     epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
     terms = consent.terms(node)
     if terms is None:

@@ -10,7 +10,7 @@ from fedsim.common import device
 from fedsim.config import Config, Scalar, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission
-from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.admission import Received
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.messages import Request
@@ -23,13 +23,12 @@ LOG = logging.getLogger(__name__)
 
 
 def prepared(message: Message, context: Context) -> Received:
-    """Return the request with its experiment and the client's data, if the client's terms allow it.
-
-    Raises RefusedError if the node's owner did not agree, or the run does not plan the request.
-    """
+    """Return the request with experiment and data, unless the client's terms refuse it."""
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
-    consent.check(context.node_config, admission.needed(config, request, partition))
+    consent.check(
+        context.node_config, admission.needed(config.game, config.audit, request, partition)
+    )
     whole = loaded = known_to(config, partition)
     node, share = context.node_config, config.federation.measures_share
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
@@ -47,8 +46,7 @@ def prepared(message: Message, context: Context) -> Received:
 def known_to(config: Config, partition: int) -> Federation:
     """Return the federation's data as this client knows them.
 
-    Raises RefusedError if the client's records do not fit the schema. The details go to the
-    client's own log, since the server reads the text of the error.
+    Raises RefusedError if its records do not fit the schema; only its own log receives the details.
     """
     if config.data.name != OWN or config.run.job != "training":
         return federation.load(config)
@@ -63,11 +61,7 @@ def known_to(config: Config, partition: int) -> Federation:
 
 
 def configured(context: Context) -> Config:
-    """Return the experiment, with the paths of this client's own files.
-
-    Raises RefusedError if the run would read this client's files without its consent. It is also
-    raised if this node lacks the file of the initial model, or has another schema.
-    """
+    """Return the experiment with this client's own files. Raises RefusedError without them."""
     config, node = from_run_config(context.run_config), context.node_config
     protects = consent.protects(node)
     if protects:
@@ -91,12 +85,7 @@ def configured(context: Context) -> Config:
 
 
 def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None:
-    """Raise RefusedError if a run would read a client's files without the client's own schema.
-
-    Without a public schema, the reader takes classes, categories, ranges and the number of records
-    from the files. A schema that the server chose would be a question about the records: a client
-    refuses where a record does not fit, and no noise hides the refusal.
-    """
+    """Raise RefusedError if a file would be read without the client's own public schema."""
     if data_name in data.BUNDLED:  # no file to read
         return
     if data_name != OWN:

@@ -1,11 +1,6 @@
 """The models that a client received in a training, kept beside its ledger for its own report.
 
-    trainings/RUN/config.json     the run's configuration, as every node receives it
-    trainings/RUN/round-K.npy     the model [P] at the start of round K
-
-Every client receives these models, and they hold no secret of this client. The report
-(`fedsim.report.client`) measures the client's own records at them. A run's folder may be deleted to
-free space: the ledger does not need it.
+A run's folder has config.json and, for each round K, the model [P] at its start, round-K.npy.
 """
 
 import io
@@ -28,23 +23,14 @@ MODEL = re.compile(r"round-(\d+)\.npy")
 
 @dataclass(frozen=True)
 class SeenTraining:
-    """A training whose models a client kept.
-
-    Attributes:
-        run: Flower's number of the training.
-        config: the run's configuration.
-        models: the files by round, in order.
-    """
+    """A training whose models a client kept."""
 
     run: str
     config: Config
     models: dict[int, Path]
 
     def model(self, round: int) -> npt.NDArray[np.float32]:
-        """Return the model [P] at the start of a round. Raises InputError if it is damaged.
-
-        round: a key of `models`.
-        """
+        """Return the model [P] at the start of a round. Raises InputError if it is damaged."""
         try:
             model: npt.NDArray[np.float32] = np.load(self.models[round], allow_pickle=False)
         except (OSError, ValueError) as error:
@@ -56,15 +42,10 @@ class SeenTraining:
 
 
 def keep(
-    state: Path,
-    run: str,
-    values: Mapping[str, Scalar],
-    round: int,
-    model: npt.NDArray[np.float32],
+    state: Path, run: str, values: Mapping[str, Scalar], round: int, model: npt.NDArray[np.float32]
 ) -> None:
     """Keep the model that a client received in a round.
 
-    state: the folder of the client's ledger.
     values: the run's configuration by key, without the client's own paths.
     model: float32 [P].
     Raises InputError if it cannot be written.
@@ -84,15 +65,11 @@ def keep(
 
 
 def read(state: Path) -> list[SeenTraining]:
-    """Return the trainings whose models were kept.
-
-    Raises InputError if a configuration is damaged, or of another fedsim.
-    """
+    """Return the trainings whose models were kept. Raises InputError if one is damaged."""
     return [of(path.parent) for path in sorted((state / FOLDER).glob(f"*/{CONFIG}"))]
 
 
 def of(place: Path) -> SeenTraining:
-    """Return the training of a run's folder. Raises InputError as `read` does."""
     try:
         config = from_run_config(reading.json_object(place / CONFIG))
     except (*reading.DAMAGE, InputError) as error:

@@ -1,8 +1,4 @@
-"""Handlers of the messages to a client's node. One of the clients is the adversary.
-
-A handler is a function of its message, the run config, the node's config and, for the adversary,
-its memory. Module globals are only caches of pure functions.
-"""
+"""Handlers of the messages to a client's node. One of the clients is the adversary."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +15,7 @@ from fedsim.common.randomness import generator
 from fedsim.config import from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission
-from fedsim.federation.client.inputs import Received
+from fedsim.federation.client.admission import Received
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Role
@@ -35,7 +31,7 @@ from fedsim.game.client import (
     noise,
 )
 from fedsim.game.known_round import KnownRound, coins_of
-from fedsim.game.mechanisms import summing, vantages
+from fedsim.game.mechanisms import fixed_point, vantages
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
@@ -46,10 +42,7 @@ if TYPE_CHECKING:
 
 
 def data_digest(message: Message, context: Context) -> Message:
-    """Return the digest of this client's data, which the server requests before the first round.
-
-    The digest covers the records only where they need no protection, since it has no noise.
-    """
+    """Return the digest of this client's data, with its records only where they are unprotected."""
     partition, config = messages.partition(context), configured(context)
     answer = messages.reply(message, partition)
     # Clients with their own records have only the schema in common.
@@ -61,11 +54,7 @@ def data_digest(message: Message, context: Context) -> Message:
 
 
 def local_sensitivity(message: Message, context: Context) -> Message:
-    """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
-
-    Returns: a reply with |g - g'|, float64 [T].
-    Raises RefusedError if the node's owner did not agree to it.
-    """
+    """Return the local sensitivity of the challenge, |g - g'|, float64 [T]."""
     received = prepared(message, context)
     why = "the server asks for the norm of one record's gradient, which no noise protects"
     consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
@@ -78,14 +67,9 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 def train(message: Message, context: Context) -> Message:
     """Return this client's part of the sum, with its noise unless trust is central.
 
-    With local steps, the part is the sum over the steps that the client took on its own model.
-    Under distributed trust it consists of integers modulo 2^32, for secure aggregation.
-
-    message: the model, and the records that belong to the client's role.
-    Returns: a reply with the sum, float32 or uint32 [T, P], or [T, m, P] for candidates. It also
-    has the records for the auditor or the adversary. It has no sum where the adversary sees a round
-    that it does not join.
-    Raises RefusedError if the node's owner did not agree, or the run does not plan the request.
+    Returns: float32 [T, P] or [T, m, P] for candidates; uint32, modulo 2^32, under distributed
+    trust. No sum where the adversary sees a round that it does not join.
+    Raises RefusedError if the owner did not agree, or the run does not plan the request.
     Raises RuntimeError if the client drops out of this round by chance.
     """
     start = time.perf_counter()
@@ -101,7 +85,7 @@ def train(message: Message, context: Context) -> Message:
         for step in range(1, config.training.local_steps + 1)
     ]
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
-    grid = summing.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
+    grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
     masks = _candidate_masks(received)
 
@@ -131,11 +115,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _without_joining(received: Received, parameters: torch.Tensor, start: float) -> Message:
-    """Return the adversary's reply to a round that it sees and does not join.
-
-    parameters: the model, [T, P].
-    start: the time of the clock when the message arrived.
-    """
+    """Return the adversary's reply to a round that it sees and does not join."""
     request = received.request
     if request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
@@ -180,13 +160,7 @@ def _encoded(
 
 
 def evaluate(message: Message, context: Context) -> Message:
-    """Receive the final model and the last aggregate, from which the adversary concludes.
-
-    The answer says nothing about the client's data. A loss on its own records would be one more
-    release, without noise. For the same reason the adversary uses losses only on public records.
-
-    Returns: a reply with the seconds that it took.
-    """
+    """Receive the final model and aggregate, from which the adversary alone concludes."""
     start = time.perf_counter()
     received = prepared(message, context)
     if received.request.role == Role.ADVERSARY:
@@ -197,10 +171,7 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def findings(message: Message, context: Context) -> Message:
-    """Return the adversary's findings to the auditor, after the last round.
-
-    Raises RefusedError if the node's owner did not agree to be the adversary.
-    """
+    """Return the adversary's findings to the auditor, after the last round, if the owner agreed."""
     config = from_run_config(context.run_config)
     why = "the server asks for an adversary's findings"
     consent.check(context.node_config, {consent.ADVERSARY: why})
@@ -211,10 +182,7 @@ def findings(message: Message, context: Context) -> Message:
 
 
 def _may_drop_out(received: Received) -> None:
-    """Raise RuntimeError if chance makes this client fail in this round; the adversary never fails.
-
-    All trials share one coin, since they share the message.
-    """
+    """Raise RuntimeError if chance makes this client fail in this round, never the adversary."""
     request, rate = received.request, received.config.federation.dropout_rate
     if not rate or request.role == Role.ADVERSARY:
         return
@@ -232,10 +200,7 @@ def _contribution(
     masks: Bools | None,
     grid: FixedPoint | None,
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
-    """Return the function from a model [T, P] to this client's part of a step, without noise.
-
-    With masks the part has one sum for each candidate. With a grid it is rounded to the grid.
-    """
+    """Return the function from a model [T, P] to this client's part of a step, without noise."""
     loaded, request, game = received.loaded, received.request, received.request.game
     partition = received.partition
     target_client = request.role == Role.TARGET_CLIENT
@@ -266,13 +231,7 @@ def _known_round(
 
 
 def _planted(received: Received) -> "Canaries | None":
-    """Return this client's canaries; None for none.
-
-    Canaries need clipping of single records. A canary on top of a client's clipped update would
-    exceed its bound.
-
-    Raises InputError if the run's training does not allow the canaries of the node's config.
-    """
+    """Return this client's canaries or None. Raises InputError if the run does not allow them."""
     node, config = received.context.node_config, received.config
     if (seed := node.get(consent.CANARY_SEED)) is None:
         return None
@@ -340,10 +299,9 @@ def disclosed(
 ) -> dict[str, ArrayRecord]:
     """Return the records beside a client's sum: an auditor's measurement, or a colluder's noise.
 
-    parameters: the model, [T, P].
-    taking_part: the records of the first step, bool [T, n]; None: all records take part.
-    noises: the noise of each step, [T, P]; empty where no noise is disclosed.
-    masks: the records of each candidate; None without candidates.
+    taking_part: the records of the first step, bool [T, n]; None: all records.
+    noises: the noise of each step, [T, P]; empty where none is disclosed.
+    masks: the records of each candidate.
     """
     loaded, request = received.loaded, received.request
     if not at_server.seat(received.config.audit.mode).reads_noise:
@@ -384,10 +342,7 @@ def _measurement(
 
 
 def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
-    """Return the gradient distances for the Bayesian accountant; empty where it needs none.
-
-    parameters: the model, [T, P].
-    """
+    """Return the gradient distances for the Bayesian accountant; empty where it needs none."""
     config, request = received.config, received.request
     evaluated = config.audit.evaluated(request.trial_numbers)
     if not config.audit.bayesian_pairs or not evaluated:

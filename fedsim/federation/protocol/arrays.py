@@ -36,11 +36,7 @@ def check_form(
     shapes: Collection[tuple[int, ...]],
     dtype: type[np.generic] | type,
 ) -> None:
-    """Raise ValueError unless an array has a type and an allowed shape.
-
-    It reads the header and counts the bytes, so that a false size allocates nothing. No reader uses
-    what else a Flower array says about itself.
-    """
+    """Raise ValueError unless an array has a type and shape, and as many bytes as they take."""
     shape, own, size = header(data, name)
     if shape not in set(shapes) or own != np.dtype(dtype):
         raise ValueError(
@@ -59,10 +55,7 @@ def check_finite(record: ArrayRecord, name: str) -> None:
 
 
 def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
-    """Return the shape and the type in an array's header, and the number of bytes behind it.
-
-    Raises ValueError if the data are not in NumPy's format, or hold Python objects.
-    """
+    """Return shape and type in an array's header, and the bytes behind it; or ValueError."""
     if isinstance(data, messages.HeldArray):  # made in this process
         return data.shape, data.values.dtype, data.values.nbytes
     data = data.data if isinstance(data, Array) else data

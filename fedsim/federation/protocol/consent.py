@@ -1,11 +1,6 @@
 """The consent of a client's owner to the use of its records, from the node's own config.
 
-These checks run in code that the server ships. They stop a run that exceeds the consent, and a
-server that requests what its run's configuration does not say. They do not stop a server that
-submits other code.
-
-Flower sends the text of every exception to the server. A text about a client's files, its folders
-or a computation on its records would be a release without noise: see `discreet`.
+The server ships the code of these checks: they do not stop a server that submits other code.
 """
 
 import logging
@@ -82,7 +77,6 @@ class Terms:
     """The terms of a client's owner.
 
     Attributes:
-        kinds: kinds of consent, some of `KINDS`.
         max_trials: largest number of trainings in one run.
         epsilon_limit: largest epsilon of any one record over all runs, at `delta_limit`.
         delta_limit: probability that the epsilon guarantee fails.
@@ -102,13 +96,7 @@ class Terms:
 
 
 def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
-    """Return the terms in a node's config.
-
-    A missing key means the least: no kind of consent, one trial, and an epsilon of 0.
-
-    Returns: None for a simulated client.
-    Raises RefusedError if a value is invalid.
-    """
+    """Return the terms in a node's config; None: a simulated client. Raises RefusedError."""
     if not any(key in node_config for key in DEPLOYED):
         return None
     kinds = {kind.strip() for kind in str(node_config.get(KEY, "")).split(",") if kind.strip()}
@@ -135,10 +123,7 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
 
 
 def protects(node_config: Mapping[str, Scalar]) -> bool:
-    """Return whether every release of the node's records needs noise.
-
-    It is False for simulated clients and for public records.
-    """
+    """Return whether all releases need noise: not of simulated clients, nor of public records."""
     agreed = terms(node_config)
     return agreed is not None and EXPERIMENT not in agreed.kinds
 
@@ -146,9 +131,8 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
 def check(node_config: Mapping[str, Scalar], needs: Mapping[str, str]) -> None:
     """Raise RefusedError unless the node agreed to each kind of consent that a request needs.
 
-    It is also raised if the node's config is invalid.
-
-    needs: for each kind, the setting or role that needs it, as a clause for the error message.
+    needs: for each kind, the setting or role that needs it.
+    Raises RefusedError otherwise.
     """
     agreed = terms(node_config)
     if agreed is None:
@@ -171,13 +155,7 @@ def _number(node_config: Mapping[str, Scalar], name: str, default: float) -> flo
 def discreet(
     message: Message, context: Context, answer: Callable[[Message, Context], Message]
 ) -> Message:
-    """Return the answer to a message; a protecting client sends no error except refusals.
-
-    A refusal (`RefusedError`) is a function of the message, the run's configuration, the node's
-    terms and its ledger. The text of any other error goes to the client's own log only.
-
-    Raises RefusedError if the client does not answer.
-    """
+    """Return the answer to a message; a protecting client sends no error but refusals."""
     registry.allow(str(context.node_config.get(CODE, "")).split(","))
     if not protects(context.node_config):
         return answer(message, context)

@@ -1,7 +1,5 @@
-"""The private parts of Flower that a run needs.
+"""The private parts of Flower that a run needs. A test watches them.
 
-A new `Message` reads the identity of the running task, and the public class `Grid` names the
-private `Run` in its signatures. Both have moved between releases; a test watches them.
 `runtimes.flower_services` has the private parts of the services around a run.
 """
 
@@ -48,7 +46,6 @@ def empty_run(run_id: int) -> Run:
 
 
 def become_task(run_id: int, node_id: int) -> None:
-    """Give this process the identity that new messages have as their source."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run_id, node_id, 1
 
 
@@ -65,11 +62,7 @@ def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
 
 
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return the mask of a client's integers, without the mask of Flower's weight.
-
-    seed: the seed of the mask, a multiple of 4 bytes.
-    Raises ValueError if the seed has another length.
-    """
+    """Return the mask of a client's integers, without the mask of Flower's weight."""
     if not seed or len(seed) % 4:
         raise ValueError(f"a mask's seed of {len(seed)} bytes is no positive multiple of 4 bytes")
     _, mask = pseudo_rand_gen(seed, modulus, [(1,), shape])

@@ -1,17 +1,7 @@
 """Messages between the server and the clients, as Flower records.
 
-Every request carries the model and a `Request`. All clients see the aggregate of the previous
-round. Other records depend on the client's role:
-
-- Only the target's client receives the world of each trial.
-- The adversary receives the pair to distinguish, and never the world of a trial.
-- Colluding clients disclose their noise to the adversary by way of the server. The server stands
-  in for a private channel and does not use the noise.
-- In an oracle audit (`audit.mode`), replies carry a measurement beside the sum, from which the
-  auditor computes the belief. It removes all protection, so it is for simulated clients, or for
-  clients that agreed to it.
-- With `audit.bayesian-pairs`, replies carry norms or distances of sampled records' gradients,
-  without noise, for the Bayesian accountant.
+Only the target's client receives the world of each trial, and only the adversary the pair to
+distinguish and the colluders' noise; the server relays that noise and does not use it.
 """
 
 import io
@@ -65,21 +55,16 @@ class Role(StrEnum):
 class Request:
     """The scalar part of a message to a client.
 
-    The target is hidden (-1) from a client whose role does not need it.
+    -1: hidden, since the client's role does not need it.
 
     Attributes:
-        round: counts from 1.
         first_trial: first trial of the message, counted over the whole campaign.
-        trials: number of trials of the message (T).
         noise_multiplier: standard deviation of the noise, divided by the sensitivity.
-        role: the client's role in the game.
-        record: position of the target record in D; -1: hidden, or the target is a client.
-        replacement: position of the replacement in the pool; -1: hidden, or no replacement.
-        target_client: client that holds the target record, or is the target; -1: hidden.
-        earlier: number of rounds that interrupted attempts at these trials released. Each attempt
-            had its own noise.
-        released: number of rounds that all trainings released before this attempt, summed over
-            their trials.
+        record: position of the target record in D; -1 also if the target is a client.
+        replacement: position of the replacement in the pool; -1 also if there is none.
+        target_client: client that holds the target record, or is the target.
+        earlier: rounds that interrupted attempts at these trials released, each with its own noise.
+        released: rounds that all trainings released before this attempt, over all trials.
         begun: first round of this attempt; above 1 in a training that is resumed.
     """
 
@@ -100,11 +85,7 @@ class Request:
 
     @classmethod
     def from_content(cls, content: RecordDict) -> "Request":
-        """Return the request of a message.
-
-        Raises KeyError if it has no request.
-        Raises TypeError if the request has other fields.
-        """
+        """Return the request of a message. Raises KeyError or TypeError without one."""
         return cls(**dict(config_records(content)[REQUEST]))  # type: ignore[arg-type]
 
     @property
@@ -146,11 +127,7 @@ def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a Flower record by name. They are read-only.
-
-    Raises ValueError if an array is not in NumPy's format.
-    Raises TypeError if an array names another format.
-    """
+    """Return the arrays of a record by name, read-only. Raises ValueError or TypeError."""
     return {name: _decoded(array) for name, array in record.items()}
 
 
@@ -205,21 +182,14 @@ def reply(
     arrays: Mapping[str, ArrayRecord] | None = None,
     **metrics: float,
 ) -> Message:
-    """Return the reply of a node to a message.
-
-    arrays: records of arrays by name; None for none.
-    """
+    """Return the reply of a node to a message."""
     content = RecordDict({**(arrays or {})})
     content[METRICS] = MetricRecord({"partition": partition, **metrics})
     return Message(content, reply_to=message)
 
 
 def metric(reply: Message, name: str) -> float:
-    """Return one scalar of a reply's metrics.
-
-    Raises KeyError if it is missing.
-    Raises TypeError if it is not one number.
-    """
+    """Return one scalar of a reply's metrics. Raises KeyError or TypeError without one."""
     return scalar(metric_records(reply.content)[METRICS], name)
 
 
@@ -229,10 +199,6 @@ def scalar(metrics: MetricRecord, name: str) -> float:
 
 
 def participants(content: RecordDict) -> tuple[int, ...]:
-    """Return the clients whose messages are in a message's aggregate, sorted.
-
-    Raises KeyError if the message does not list them.
-    Raises TypeError if the list is malformed.
-    """
+    """Return the clients of an aggregate, sorted. Raises KeyError or TypeError."""
     clients = config_records(content)[PARTICIPANTS]["clients"]
     return tuple(map(int, clients))  # type: ignore[arg-type]

@@ -1,14 +1,65 @@
-"""Checks of a node's machine: its version of fedsim, and its time limit for an answer.
+"""A node's machine, with its version of fedsim and its time limit, and its memory between messages.
 
-The server sends the code of a run to the nodes. The program that starts it, and the packages that
-it imports, are those of the node's machine. Flower's version is checked by the proxy.
+The memory is Flower's `Context.state`, which drops large states; with a `state-path` it is a file.
 """
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Context
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.common import private_files, reading
+from fedsim.federation.protocol import messages
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Remember arrays in place of a name's earlier ones. Raises OSError or InputError."""
+    path = _path(context, name)
+    if path is None:
+        context.state[name] = messages.array_record(**arrays)
+        return
+    private_files.make_directory(path.parent)
+    with private_files.replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
+
+
+def recall(context: Context, name: str) -> Arrays:
+    """Return the arrays of a name; empty if they are missing or unreadable."""
+    path = _path(context, name)
+    if path is None:
+        record = context.state.array_records.get(name)
+        return {} if record is None else messages.arrays_of(record)
+    try:
+        return reading.arrays(path)
+    except reading.DAMAGE:
+        return {}
+
+
+def forget(context: Context, names: Iterable[str]) -> None:
+    """Delete the files of some names, which hold beliefs about a person."""
+    for name in names:
+        if (path := _path(context, name)) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _path(context: Context, name: str) -> Path | None:
+    folder = context.node_config.get("state-path")
+    if not folder:
+        return None
+    # Several nodes of one machine may share the folder.
+    return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"
+
 
 VERSION = "FEDSIM_NODE_VERSION"
 """Environment variable of a deployed node's processes: the installed version of fedsim."""
@@ -29,10 +80,7 @@ def check_version() -> None:
 
 
 def warn_of_deadline(timeout: float) -> None:
-    """Log a warning if this node may compute longer than the server waits.
-
-    timeout: federation.timeout, in seconds.
-    """
+    """Log a warning if this node may compute longer than the server waits."""
     if complaint := deadline_complaint(float(os.environ.get(DEADLINE, "0")), timeout):
         logging.getLogger(__name__).warning(complaint)
 

@@ -1,8 +1,4 @@
-"""The checks of a round's replies: one complete and finite reply of each client, to this round.
-
-A false reply must not become part of the model. The complaint names the client. The strategy
-decides whether the round goes on without that client.
-"""
+"""The checks of a round's replies: one complete and finite reply of each client, to this round."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -58,10 +54,7 @@ def sort_out(
     asked: Collection[int],
     inspect: Callable[[Message], None] = lambda _: None,
 ) -> Replies:
-    """Return the replies of the requested partitions, in groups.
-
-    inspect: raises ValueError, KeyError or TypeError for an invalid reply.
-    """
+    """Return the replies of the requested partitions, in groups."""
     replies = list(replies)
     partition_of = {node: partition for partition, node in nodes.items()}
     answers = Counter(reply.metadata.src_node_id for reply in replies)
@@ -102,10 +95,7 @@ def sort_out(
 
 
 def failure(reply: Message) -> str:
-    """Return the error of a node in one line of limited length.
-
-    Ray puts a traceback before the error. Flower may keep only the beginning of the text.
-    """
+    """Return the error of a node, without Ray's traceback, in one line of limited length."""
     return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
 
 
@@ -131,11 +121,10 @@ def check_records(
 def check_measurement(
     reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
 ) -> None:
-    """Raise ValueError unless each of an auditor's arrays is finite and has its shape.
+    """Raise ValueError unless each of an auditor's arrays is finite and has exactly its shape.
 
-    The shapes are [T, P] for gradients and noise, bool [T] for participation of the target in
-    trials, bool [m] for its membership in candidates, and [E, pairs] for distances. NumPy might
-    broadcast another shape.
+    The shapes are [T, P] for gradients and noise, bool [T] and bool [m] for the target's
+    participation and membership in candidates, and [E, pairs] for distances.
     """
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         "participation": ((trials,), bool),
@@ -159,11 +148,9 @@ def check_findings(
 ) -> None:
     """Raise ValueError unless the adversary's findings have every trial and no unknown array.
 
-    Arrays are [T] or [T, k]. Losses may be [T, k + 1], and losses of a population [T, h] for h up
-    to POPULATION.
-
-    known: allowed names (`finding_names`), which go into the run directory.
-    needed: name of the array that the audit cannot do without; None: no such array.
+    Arrays are [T] or [T, k]; losses may be [T, k + 1], and a population's [T, h], h <= POPULATION.
+    known: allowed names, which go into the run directory.
+    needed: the one that must be there.
     """
     arrays = {
         key: array
@@ -197,7 +184,6 @@ def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
 
 
 def shown(name: str) -> str:
-    """Return a message's name in quotes, shortened for a complaint."""
     return repr(brief(name, MOST_SHOWN))
 
 

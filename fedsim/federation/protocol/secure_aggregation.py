@@ -1,18 +1,9 @@
 """Secure aggregation of the clients' integers by Flower's SecAgg+ (Bell et al., 2020).
 
-Flower's protocol has four stages. Each stage sends a message to every client and reads the reply:
-
-1. public keys;
-2. shares of every client's two secrets, one for each other client;
-3. the masked sum;
-4. shares of the secrets that unmask the total.
-
-On a client, Flower's own mod does all of it, inside `client_mod`. On the server, this module runs
-the stages, since Flower's workflow is for its older strategies.
-
-Flower's quantiser maps [-c, c] to integers by stochastic rounding. The clients send integers
-already: with c = 2^(bits-1) and 2^bits levels, the scale is 1 and nothing is rounded. The total
-equals that of `fixed_point.summed` exactly.
+Its four stages are public keys, shares of every client's two secrets, the masked sum, and the
+shares that unmask the total. Flower's own mod runs them on a client, and this module on the server.
+Flower's quantiser rounds nothing, as the clients send integers already: with c = 2^(bits-1) and
+2^bits levels, its scale is 1. The total equals that of `fixed_point.summed` exactly.
 """
 
 from collections import Counter
@@ -68,10 +59,8 @@ def enabled(secure_aggregation: str) -> bool:
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
     """Return a client's answer with a masked sum (a mod of the train handler).
 
-    Other records of the reply, such as a measurement for the auditor, are not masked.
-
-    message: a stage of the protocol. Only the request for the masked sum reaches the handler.
-    Raises SecureAggregationError if the request would bypass the protocol or weaken it.
+    Only the sum is masked, not a measurement beside it. Raises SecureAggregationError if a request
+    would bypass the protocol or weaken it.
     """
     config = from_run_config(context.run_config)
     if not enabled(config.federation.secure_aggregation):
@@ -112,15 +101,9 @@ class SecureSum:
     """The server's side of one round. A node that fails a stage leaves the round.
 
     Attributes:
-        flower_grid: Flower's grid, which sends the messages.
-        nodes: Flower's node of each partition.
-        grid: grid of the clients' integers.
         setup: values of the first stage, from `agreed_setup`.
-        timeout: time limit of a stage, in seconds.
-        failed: error replies of the stages, by node.
         sharing: nodes that completed the exchange of keys.
-        silent: for clients whose sum arrived without shares in the last stage, the reason, by
-            partition.
+        silent: why shares are missing of clients whose sum arrived, by partition.
     """
 
     flower_grid: Grid
@@ -137,10 +120,7 @@ class SecureSum:
         return int(self.setup[Key.THRESHOLD])  # type: ignore[arg-type]
 
     def exchange_keys(self) -> dict[int, ConfigRecord]:
-        """Run the first two stages.
-
-        Returns: the record that each remaining node needs with its request, by node.
-        """
+        """Run the first two stages; return the record that each remaining node needs."""
         # Stage 1: every node sends two public keys, which no other node may have.
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
         self._keys = self._stage(
@@ -182,11 +162,7 @@ class SecureSum:
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
-        """Return the sum of the masked replies, modulo 2^32.
-
-        Raises SecureAggregationError if too few clients answer the last stage, or the messages and
-        shares contradict each other.
-        """
+        """Return the sum of the masked replies, modulo 2^32; or SecureAggregationError."""
         # A node that exchanged keys but sent no sum is missing. The other sums contain its masks.
         active, dead = set(replies), self.sharing - set(replies)
         total = sum(
@@ -249,11 +225,7 @@ class SecureSum:
     def _stage(
         self, requests: Mapping[int, ConfigRecord], read: Callable[[int, Any], Answer]
     ) -> dict[int, Answer]:
-        """Send a stage's requests, and return the valid answers by node, sorted.
-
-        read: parses the answer of a node; raises ValueError, KeyError or TypeError if it is
-        invalid.
-        """
+        """Send a stage's requests, and return the valid answers by node, sorted."""
         sent = {
             node: Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
             for node, record in requests.items()
@@ -326,12 +298,7 @@ def _last_asked(context: Context) -> tuple[int, int]:
 
 
 def _check_once(participation: Participation, request: Request, context: Context) -> None:
-    """Raise SecureAggregationError for a second request for the sum of a round.
-
-    The second sum would hide the same messages under other masks. The difference of two sums over
-    different clients would be a single client's message. Flower's state forgets when a node
-    restarts, but a deployed client also has its own ledger.
-    """
+    """Raise SecureAggregationError for a second sum of a round: the difference is a message."""
     asked = (request.first_trial, request.round)  # both only ever grow within a run
     if asked <= _last_asked(context):
         raise SecureAggregationError(
@@ -350,10 +317,7 @@ def _check_once(participation: Participation, request: Request, context: Context
 def agreed_setup(
     participation: Participation, rounds: int, round: int
 ) -> dict[str, ConfigRecordValues]:
-    """Return the values of the first stage, which clients and server derive from the run.
-
-    round: counts from 1. The values contain it where clients differ between rounds.
-    """
+    """Return the values of the first stage, which clients and server derive from the run."""
     clients = len(participation.participants(round))
     bits = message_bits(most_together(participation, rounds))
     varying: dict[str, ConfigRecordValues] = {ROUND: round} if participation.varying else {}
@@ -369,10 +333,7 @@ def agreed_setup(
 
 
 def _check_setup(participation: Participation, rounds: int, configs: ConfigRecord) -> None:
-    """Raise SecureAggregationError for a setup that hides less than agreed.
-
-    For example: fewer clients that can unmask, a modulus that makes masks 0, a range that clips.
-    """
+    """Raise SecureAggregationError for a setup that hides less than agreed."""
     round: Any = configs.get(ROUND, 1)
     if type(round) is not int or not 1 <= round <= rounds:
         raise SecureAggregationError(f"the server set up secure aggregation for round {round!r}")
@@ -387,12 +348,7 @@ def _check_setup(participation: Participation, rounds: int, configs: ConfigRecor
 def _check_unmask(
     participation: Participation, configs: ConfigRecord, own: int, round: int
 ) -> None:
-    """Raise SecureAggregationError for a request that would unmask a single client.
-
-    The share of a client's own mask and the share of its key together reveal its message. So the
-    server must not call the same client both active and missing. Flower's mod itself fails for a
-    node that shared no keys.
-    """
+    """Raise SecureAggregationError for a request that would unmask a single client."""
     active, dead = (
         list(configs.get(name, []))  # type: ignore[arg-type]
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)

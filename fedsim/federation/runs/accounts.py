@@ -1,14 +1,8 @@
 """The privacy accounts of the clients, by the rows of a ledger. Each release counts once.
 
-With noise from the operating system, a restart draws new noise, and the interrupted attempt's
-releases stay charged. With noise from the seed, a restart releases the same values again, which
-count once. A client is charged for the rounds in which it received a message.
-
-The same noise over other clients hides nothing. The difference of two such sums is the messages of
-the clients that only one of them has, without the server's noise. A restart from the seed whose
-round has other clients than in an earlier attempt is therefore refused before its sum is released.
-If a ledger still has such a pair, the later round counts as one without noise: epsilon is infinite
-from then on.
+New noise makes a new release; the seed's noise repeats one, which counts once, unless the clients
+differ: then the difference of the two sums bares the clients of one of them. Such a round is
+refused before its sum is released; one in a ledger counts as without noise.
 """
 
 from collections import Counter
@@ -16,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fedsim.federation.runs.ledger_row import Place, Release, Row
-from fedsim.game.mechanisms.composition import Counts
+from fedsim.game.mechanisms.privacy import Counts
 from fedsim.privacy.releases import Rounds
 from fedsim.privacy.trust.model import Vantage
 
@@ -29,11 +23,7 @@ class Account:
     """Releases and their cost for every client, each release counted once.
 
     Attributes:
-        all_trials: whether it covers all trainings, by all rows; else it covers one training, by
-            the rows of its batch of trials.
-        attempts: number of the last attempt.
-        releases: the rounds that each release counts as.
-        counts: the rounds of every client.
+        all_trials: whether it covers all trainings, by all rows, rather than a batch of trials.
         settled: places of the rows that are not provisional.
         pending: provisional rows without a later row, by place.
         colluders: clients that disclosed their noise.

@@ -5,20 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedsim.config.objects import Scheme
-from fedsim.game.mechanisms.composition import Counts, epsilon_of, times, within
+from fedsim.game.mechanisms.privacy import Counts, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """Trainings that are still to run, beside the rounds that every client has spent.
-
-    Attributes:
-        trainings: number of trainings.
-        spent: the rounds of each client.
-        courses: for each client the kinds of the remaining rounds, None for a round that it does
-            not join; empty where all clients join all rounds, of one kind.
-    """
+    """Trainings still to run, by client and round (None: not joined), beside what is spent."""
 
     trainings: int
     spent: Sequence[Counts]
@@ -41,10 +34,7 @@ class Ahead:
 
 
 def affordable(scheme: Scheme, kind: Rounds, most: int, ahead: Ahead) -> int:
-    """Return the number of rounds that keep epsilon within privacy.stop-at.
-
-    It is exact: it bisects epsilon, which grows with the rounds.
-    """
+    """Return the number of rounds that keep epsilon within privacy.stop-at."""
     limit = scheme.privacy.stop_at
 
     def affords(rounds: int) -> bool:

@@ -1,8 +1,6 @@
 """One attempt to train a batch of trials. Every round is charged before anything of it leaves.
 
-Where missing clients are tolerated, a round has two rows. The provisional row is written before its
-messages leave, for the smallest number of noise shares. The second row is written before its sum is
-released, with the clients that answered. A provisional row without a second row counts.
+Where clients may be missing, a provisional row is written first, for the fewest noise shares.
 """
 
 import math
@@ -13,7 +11,7 @@ from typing import Any, Self
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, Spent, planned_kind
-from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, epsilon_of, within
+from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, epsilon_of, within
 
 
 class BudgetExceededError(RuntimeError):
@@ -27,14 +25,12 @@ class OtherClientsError(RuntimeError):
 class Attempt:
     """One attempt to train a batch of trials.
 
-    first: its first round; above 1 where it continues from a checkpoint.
-
     Attributes:
-        epsilon: the worst client's epsilon so far, which privacy.stop-at limits. With noise from
-            the operating system it covers all releases of the run, else one training.
+        epsilon: the worst client's so far: of all releases, or of one training with noise from the
+            seed.
         earlier: rounds of these trials in earlier attempts, whose noise it does not draw again.
         released: rounds of all trials together before it.
-        first: its first round.
+        first: its first round; above 1 where it continues from a checkpoint.
     """
 
     def __init__(
@@ -97,21 +93,11 @@ class Attempt:
         return self._everything or self._training
 
     def charge(self, round: int, participants: Iterable[int]) -> None:
-        """Enter a round before anything of it leaves.
-
-        Raises BudgetExceededError if the round would exceed privacy.stop-at for a client at the
-        configured vantage; then nothing is entered.
-        """
+        """Enter a round before it leaves. Raises BudgetExceededError, with nothing entered."""
         self._enter(self._asked(round, tuple(sorted(participants))))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
-        """Enter the actual noise of a round, by the clients that answered, before its release.
-
-        It does nothing where no client may be missing.
-
-        Raises OtherClientsError if noise from the seed hid the sum of other clients in an earlier
-        attempt; then nothing is entered.
-        """
+        """Enter the actual noise of a round. Raises OtherClientsError, with nothing entered."""
         if not self._provisional:
             return
         answered = tuple(sorted(present))
@@ -171,15 +157,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Course:
-    """An account, with every client's rounds at the end of the attempt.
-
-    Attributes:
-        scheme: the planned mechanism.
-        account: the account before the row in question.
-        total: every client's final rounds.
-        epsilons: cached epsilons by history. Most clients' histories do not change in a round that
-            few clients join.
-    """
+    """An account, with every client's rounds at the end of the attempt."""
 
     scheme: Scheme
     account: Account

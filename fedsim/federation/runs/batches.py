@@ -1,8 +1,6 @@
 """The batches of a campaign: the trials that share their messages, with a file for each batch.
 
-Each file has a mark of its experiment, its run and its trials. Without the mark, an edited
-`config.toml` or a file copied over another could yield one report of two experiments, or count one
-batch twice.
+Each file has a mark of its experiment, run and trials, so that no report mixes two of them.
 """
 
 import json
@@ -31,8 +29,7 @@ NO_MATTER = {
 }
 """Keys that do not change the findings of a batch, with the exceptions in `experiment`.
 
-privacy.stop-at decides the number of rounds of the first batch, and the other batches follow it. A
-run that exhausted its budget may continue with a larger one.
+The first batch decides the number of rounds, and an exhausted budget may be raised.
 """
 
 Mark = npt.NDArray[np.uint8]
@@ -48,12 +45,7 @@ def rounds_of(directory: RunDirectory, batch: int) -> int:
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of a run, with their marks.
-
-    Attributes:
-        config: the experiment, which may differ from the directory's.
-        directory: the run directory; None for a run that has not begun, which has no marks.
-    """
+    """The batches of a run, with their marks; without a directory it has not begun."""
 
     config: Config
     directory: RunDirectory | None = None
@@ -62,8 +54,7 @@ class Batches:
     def experiment(self) -> dict[str, Any]:
         """The keys and values that change a batch's findings, or their significance.
 
-        trials.count is that of the first plan, over which worlds may be balanced. Where trials stop
-        early, the interim analyses depend on the count, the batch, the confidence and the prior.
+        trials.count is that of the first plan, over which worlds may be balanced.
         """
         values, trials = to_run_config(self.config), self.config.trials
         kept = {key: value for key, value in values.items() if key not in NO_MATTER}
@@ -87,16 +78,10 @@ class Batches:
         return _packed(self._transcript | _place(self._own_directory, trials))
 
     def check_transcript(self, file: str, mark: npt.NDArray[Any], trials: int) -> None:
-        """Raise InputError if a transcript is of another run, trials or configuration."""
         self._check(file, mark, range(trials), self._transcript, f"{file} is of a run")
 
     def ranges(self) -> list[range]:
-        """Return the trials of every batch, in order.
-
-        Finished batches keep their size: the last batch of an extended campaign may be smaller.
-
-        Raises InputError if the file of a finished batch is damaged, or of another experiment.
-        """
+        """Return the trials of every batch; a finished one keeps its size. Raises InputError."""
         ranges, first, directory = [], 0, self.directory
         while first < self.config.trials.count:
             size = self.config.trials.batch

@@ -1,9 +1,6 @@
 """The number of rounds that a budget allows, and the cost of a run that is continued.
 
-All rounds are planned before the first one leaves, so that all batches of a campaign have the same
-number: trainings of different lengths are not repetitions. With noise from the operating system,
-the budget covers all planned trainings together (`fedsim.game.mechanisms.composition`), even if the
-campaign stops early. With noise from the seed, it covers one training.
+It is planned before the first round, since trainings of different lengths are no repetitions.
 """
 
 import math
@@ -12,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adversaries.errors import InputError
-from fedsim.config import Config
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import Account
@@ -20,26 +16,23 @@ from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.game.mechanisms.composition import adds_up, epsilon_of, times
+from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
 
 ACCEPTED = "accepted.json"
 """File of a run with the epsilon that the user accepted for its continuation."""
 
 
-def plan(
-    config: Config, nominal: float, directory: RunDirectory | None = None, done: int = 0
-) -> int:
+def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     """Return the number of rounds of every batch: training.rounds, or as many as are affordable.
 
-    directory: the directory of a run to continue, whose finished batches fix the number; None for a
-    new run.
+    campaign: its directory is that of a run to continue, whose finished batches fix the number.
     done: rounds of the continued training that need not be run again.
-    Raises InputError if the budget does not allow one round, or the rounds of the finished batches.
-    It is also raised if interrupted attempts make the run exceed its configured cost without
-    acceptance, if the ledger is damaged, lacks rounds or has another source of noise, or if an
-    interrupted batch released noise that cannot be drawn again.
+    Raises InputError if the budget does not allow that, if interrupted attempts make the run exceed
+    its configured cost without acceptance or released noise that cannot be drawn again, or if the
+    ledger is damaged or of another source of noise.
     """
+    config, directory = campaign.config, campaign.directory
     rows = [] if directory is None else ledger.verified(directory)
     source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism
     if others := {row.noise_source for row in rows} - {source}:
@@ -48,7 +41,6 @@ def plan(
             f"'{min(others)}', and the two do not add up. Put it back in config.toml of the run "
             "directory, or begin another run (run.out)."
         )
-    campaign = Batches(config, directory)
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
     interrupted = {row.batch for row in rows} - set(finished)

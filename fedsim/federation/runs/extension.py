@@ -1,9 +1,6 @@
 """The extension of a campaign by more trials, after its end or an interruption.
 
-Existing trials keep their worlds and random numbers, which depend only on the seed and the trial's
-number. Added trials are balanced in pairs. The report of the smaller campaign stays until that of
-the larger one is written. With noise from the operating system, added trials release more about the
-same records, which is refused beyond privacy.stop-at.
+Existing trials keep their worlds and random numbers. Added ones are balanced in pairs.
 """
 
 from adversaries.errors import InputError
@@ -18,11 +15,9 @@ from fedsim.game.mechanisms import privacy
 def extend(directory: RunDirectory, trials: int) -> Config:
     """Set the number of trials of a run, and return its new configuration.
 
-    trials: a larger number than before. Where a larger number was set and not reached, it may be
-    smaller. It must cover the first plan, whose worlds were drawn together, and the finished
+    trials: it must cover the first plan, whose worlds were drawn together, and the finished
     batches.
-    Raises InputError if the number is too small or odd, or the trials stop early; also if the
-    budget does not allow it.
+    Raises InputError if it is too small or odd, the trials stop early, or the budget forbids it.
     """
     config = directory.config
     table = config.trials
@@ -59,6 +54,6 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     extended = config.model_copy(
         update={"trials": type(table).model_validate(table.model_dump() | changes)}
     )
-    budget.plan(extended, privacy.noise_multiplier(extended.scheme), directory)
+    budget.plan(Batches(extended, directory), privacy.noise_multiplier(extended.scheme))
     directory.write_text("config.toml", configuration.dump(extended.placed_at("")))
     return extended

@@ -1,16 +1,7 @@
-"""The privacy ledger of a run: the epsilon of every client after each round.
+"""The privacy ledger of a run: the epsilon of every client after each round (`ledger.jsonl`).
 
-`ledger.jsonl` in the run directory has one JSON object for each round. It is appended and forced to
-disk before the round's messages leave, since they may be seen from then on
-(`fedsim.common.journal`). An unfinished last line released nothing and is dropped. Any other damage
-is an error.
-
-A row has two numbers (`fedsim.game.mechanisms.composition`). `epsilon` is the epsilon of one
-training. The trials of a batch repeat the training, so they count once. Batches do not add up, but
-attempts do. `released` is the epsilon of all trainings so far, for a guarantee and for
-`privacy.stop-at`: with noise from the operating system, every trial released something about the
-same records. With noise from the seed it is empty: nothing is protected, and the budget is that of
-one training.
+`epsilon` is of one training, which the trials of a batch repeat. `released` is of all trainings so
+far, for a guarantee and for `privacy.stop-at`; empty with noise from the seed.
 """
 
 from collections import Counter
@@ -33,10 +24,7 @@ FILE = "ledger.jsonl"
 
 
 class Ledger:
-    """The ledger of a running experiment. Opening it drops an unfinished last line.
-
-    Raises InputError if the file is damaged.
-    """
+    """The ledger of a running experiment. Raises InputError if the file is damaged."""
 
     def __init__(
         self, scheme: Scheme, directory: RunDirectory, colluders: Iterable[int] = ()
@@ -76,11 +64,7 @@ class Ledger:
 
 
 def read(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run. Of a round of an attempt, only the last row counts.
-
-    Returns: empty before the first release.
-    Raises InputError if the file is damaged, except for an unfinished last line.
-    """
+    """Return the rows of a run, of each attempt's round the last. Raises InputError if damaged."""
     rows = _read(directory).entries
     return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
@@ -88,10 +72,8 @@ def read(directory: RunDirectory) -> list[Row]:
 def verified(directory: RunDirectory) -> list[Row]:
     """Return the rows of a run, after a check that none is missing.
 
-    The last attempt at every finished batch must have all its rounds, and a batch at least one row
-    for each round in events.jsonl, since the row is written first.
-
-    Raises InputError if rows are missing, or the file is damaged.
+    Raises InputError if the last attempt at a finished batch lacks a round, or a batch a row for
+    one of events.jsonl, which is written later.
     """
     rows = read(directory)
     books = accounts.by_batch(rows)
@@ -112,12 +94,7 @@ def verified(directory: RunDirectory) -> list[Row]:
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return the number of rounds of each batch in events.jsonl, over all attempts.
-
-    An event that a kill tore is not counted.
-
-    Raises InputError if events.jsonl is damaged.
-    """
+    """Return the rounds of each batch in events.jsonl, over all attempts; or InputError."""
     rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
     return Counter(event["trials"][0] for event in rounds if "trials" in event)
 

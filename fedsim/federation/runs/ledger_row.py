@@ -24,18 +24,12 @@ class Row:
     """One round of one batch of trials.
 
     Attributes:
-        batch: first trial of the batch.
-        trials: number of trials of the batch.
-        attempt: counts from 1.
-        round: counts from 1.
         noise_multiplier: nominal, with the actual noise; 0 without clipping, which has no bound.
         sampling_rate: q.
         local_steps: steps of a client within the round.
         participants: charged clients; `ALL_CLIENTS` where the participants are secret.
         noise_source: "seed" or "system".
-        delta: delta of the epsilons.
-        epsilon: epsilon of one training after this round, by counts that `rounded_up` may have
-            rounded; inf without noise.
+        epsilon: of one training after this round, by counts that `rounded_up` may have rounded.
         released: the epsilon of all trainings of the run so far; empty with noise from the seed.
         shares: number of clients whose shares the noise has; None: of all that received a message.
         provisional: whether a row with the actual number of shares follows.
@@ -81,12 +75,7 @@ class Row:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
-        """Return a row of the file.
-
-        Raises KeyError if a value is missing.
-        Raises TypeError if a value is of another type.
-        Raises ValueError if a value is no number.
-        """
+        """Return a row of the file. Raises KeyError, TypeError or ValueError if it is malformed."""
         spent = {
             name: {
                 int(client): {
@@ -109,10 +98,7 @@ class Row:
 def planned_kind(
     training: TrainingConfig, participation: Participation, nominal: float, round: int = 1
 ) -> Rounds:
-    """Return one planned round, with as many clients missing as are tolerated.
-
-    round: counts from 1. Rounds differ only where it is public which clients join them.
-    """
+    """Return one planned round, with as many clients missing as are tolerated."""
     return Rounds(
         nominal if training.clipping else 0.0,
         1,

@@ -1,12 +1,7 @@
 """Interim results of the finished trials of a campaign, and the rule that ends it early.
 
-The design (`adversaries.statistics.design`) follows from the configuration: whether pairs of trials
-share their random numbers, and whether the trials stop early.
-
-A reader who looks after every batch, and may stop at any, errs more often than one interval states.
-So the n-th look uses 1/(n (n + 1)) of the significance. These shares sum to 1, so all intervals
-together hold with the stated confidence (Bonferroni). They are wider than the report's interval,
-which uses all of the significance and is read once.
+The n-th look uses 1/(n (n + 1)) of the significance. These shares sum to 1, so all intervals
+together hold with the stated confidence (Bonferroni).
 """
 
 from collections.abc import Sequence
@@ -27,12 +22,7 @@ from fedsim.privacy import identifiability
 
 
 def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float]:
-    """Return the interim analyses: the number of trials of each, and its share of significance.
-
-    It is empty where all trials are run.
-
-    confidence: of every interval and bound, in (0, 1).
-    """
+    """Return the number of trials of each interim analysis, and its share of significance."""
     if not trials.until_halfwidth:
         return {}
     common = trials.pairing == "common"
@@ -42,10 +32,7 @@ def interim_analyses(trials: TrialsConfig, confidence: float) -> dict[int, float
 
 
 def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Design:
-    """Return the design of a campaign that ends, or is analysed, after a number of trials.
-
-    Raises InputError if the trials stop early, and no interim analysis was planned at the number.
-    """
+    """Return the design of a campaign that ends, or is analysed, after a number of trials."""
     planned = interim_analyses(trials_config, confidence) or {trials: 1.0}
     if trials not in planned:
         raise InputError(
@@ -58,11 +45,7 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
 
 
 def halfwidth(trials: TrialsConfig, confidence: float, worlds: Bools, log_odds: Floats) -> float:
-    """Return half the length of the advantage's interval after some trials, at audit.confidence.
-
-    worlds: bool [T].
-    log_odds: final log-odds at the configured vantage, [T].
-    """
+    """Return half the length of the advantage's interval after some trials, at audit.confidence."""
     played = design(trials, confidence, len(worlds))
     interval = estimators.advantage(worlds, log_odds, confidence, played).interval
     return (interval.high - interval.low) / 2
@@ -78,13 +61,10 @@ def look(
 ) -> dict[str, Any]:
     """Return the interim results of all finished trials, for an event.
 
-    worlds: of the finished trials, bool [T].
-    log_odds: their final log-odds at the configured vantage, [T].
-    accuracies: for each batch, the accuracies of its evaluated trials by round, [k + 1, E].
-    number: number of this look, from 1: the number of finished batches.
+    accuracies: for each batch, those of its evaluated trials by round, [k + 1, E].
+    number: of this look, from 1.
     Returns: the `advantage` with its `advantage_interval`; the largest `belief` in the record of a
-    trial that used it; and the mean final `accuracy`. Missing results are left out. Infinity is
-    None.
+    trial that used it; and the mean final `accuracy`. Infinity is None.
     """
     results: dict[str, Any] = {}
     if len(worlds) > 1:
@@ -100,10 +80,7 @@ def look(
 
 
 def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
-    """Return rho_alpha and rho_beta, the limits of theory at the configured vantage.
-
-    They are for all planned rounds. The result is empty under PAC noise, which has another bound.
-    """
+    """Return rho_alpha and rho_beta of all planned rounds; empty under PAC noise."""
     if scheme.privacy.noise.mechanism.by_candidate:
         return {}
     mechanism = privacy.mechanism(scheme, noise_multiplier)

@@ -1,8 +1,4 @@
-"""The comparison of a run's files: its configuration, facts, transcript and ledger.
-
-Each file may be valid by itself. A file that was edited, or is of another time, contradicts the
-others.
-"""
+"""The comparison of a run's files: its configuration, facts, transcript and ledger."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

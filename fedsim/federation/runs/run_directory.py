@@ -48,22 +48,13 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's directory.
-
-    Attributes:
-        path: absolute.
-    """
+    """One run's directory, by its absolute path."""
 
     path: Path
 
     @classmethod
     def create(cls, path: Path, config: Config) -> "RunDirectory":
-        """Return a run's directory, created with its configuration if it is missing.
-
-        A directory with the same configuration is continued.
-
-        Raises InputError if it holds another run, or cannot be written.
-        """
+        """Return a run's directory, created if missing. Raises InputError for another run."""
         directory = cls(path.absolute())
         try:
             if check(path, config):
@@ -81,10 +72,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Return the directory of a run that was started before.
-
-        Raises InputError if it is no run directory.
-        """
+        """Return the directory of an earlier run. Raises InputError if it is no run directory."""
         _refuse_several(path)
         if not (path / "config.toml").is_file():
             raise InputError(f"'{path}' is not a run directory: it has no config.toml")
@@ -92,24 +80,17 @@ class RunDirectory:
 
     @property
     def config(self) -> Config:
-        """The resolved configuration of the run, with the directory's current path.
-
-        Raises InputError if its file is damaged.
-        """
+        """The run's configuration, with the directory's current path. Raises InputError."""
         return _load(self.path / "config.toml").placed_at(str(self.path))
 
     @property
     def identity(self) -> str:
-        """The random identity of the run, which its files repeat. Raises InputError."""
         with self.reading(IDENTITY):
             return reading.content(self.path / IDENTITY, MOST_IDENTITY).decode("ascii").strip()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run's lock, which a killed process releases.
-
-        Raises InputError if another process holds it.
-        """
+        """Hold the run's lock, which a killed process releases. Raises InputError if it is held."""
         with os.fdopen(private_files.opened_own(self.path / "lock"), "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,10 +135,7 @@ class RunDirectory:
         return facts
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write named arrays atomically, as compressed .npz.
-
-        Raises ValueError if an array holds Python objects.
-        """
+        """Write named arrays atomically, as .npz. Raises ValueError for Python objects."""
         for key, array in arrays.items():
             if array.dtype.hasobject:
                 raise ValueError(f"array '{key}' holds Python objects, which would be pickled")
@@ -165,10 +143,7 @@ class RunDirectory:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # allow_pickle's bool
 
     def read_arrays(self, name: str, only: Collection[str] | None = None) -> Arrays:
-        """Return named arrays. Raises InputError if the file is missing or damaged.
-
-        only: names of arrays to read, if they exist; None: all.
-        """
+        """Return named arrays, `only` some if not None. Raises InputError for damage."""
         with self.reading(name):
             return reading.arrays(self.path / name, only)
 
@@ -184,7 +159,6 @@ class RunDirectory:
         )
 
     def batch_file(self, first_trial: int) -> str:
-        """Return the name of the file with the findings of a batch of trials."""
         return f"batches/{first_trial:06d}.npz"
 
     def has(self, name: str) -> bool:
@@ -218,10 +192,7 @@ class RunDirectory:
             file.write(line.encode())
 
     def events(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield whole events from a byte offset on, each with the offset behind it.
-
-        Raises InputError for JSON that is no event.
-        """
+        """Yield whole events from a byte offset on, each with the offset behind it."""
         for event, behind in run_files.events(self.path / "events.jsonl", offset):
             with self.reading("events.jsonl"):
                 run_files.check(run_files.Event, event)
@@ -240,10 +211,7 @@ class RunDirectory:
 
 
 def check(path: Path, config: Config) -> bool:
-    """Return whether a directory already holds the run of this configuration.
-
-    Raises InputError if it holds another run, or other files.
-    """
+    """Return whether a directory already holds this run. Raises InputError for other files."""
     existing = path.absolute() / "config.toml"
     try:
         _refuse_several(path)

@@ -1,8 +1,4 @@
-"""The schemas of a run's JSON files: facts.json and events.jsonl.
-
-A key that a schema does not name is ignored. A named key that is missing, or has another type,
-means that the file is damaged.
-"""
+"""The schemas of a run's JSON files: facts.json and events.jsonl. Other keys are ignored."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,8 +19,6 @@ class Part(BaseModel):
 
 
 class Challenge(Part):
-    """Part of facts.json: `fedsim.game.challenge.Challenge`."""
-
     record: Count | None
     replacement: Count | None
     client: Count
@@ -37,8 +31,6 @@ class Challenge(Part):
 
 
 class Attribute(Part):
-    """Part of facts.json: `fedsim.game.record_display.Attribute`."""
-
     name: str
     value: str
     other: str

@@ -69,10 +69,8 @@ TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 def read(directory: RunDirectory) -> Arrays:
     """Return the arrays of a run's transcript, as the server wrote them.
 
-    Log-odds may be NaN from some round to the last: the model diverged, and the reader says so.
-
-    Raises InputError if the file is missing, of another configuration than config.toml, or damaged:
-    an array is missing, has other trials or rounds than the log-odds, or has impossible numbers.
+    Log-odds may be NaN from some round to the last: the model diverged. Raises InputError if the
+    file is missing, of another configuration, damaged, or has impossible numbers.
     """
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
@@ -123,10 +121,7 @@ def _misshapen(
     arrays: Arrays,
     planned: Sequence[range],
 ) -> str:
-    """Return a complaint about an array with other trials or rounds than the log-odds, or "".
-
-    planned: the trials of the batches. A transcript ends with the last trial of a batch.
-    """
+    """Return a complaint about an array with other trials or rounds than the log-odds, or ""."""
     shapes = {name: array.shape for name, array in arrays.items()}
     for name in ("log_odds", "accuracies"):
         if len(shapes[name]) != 2 or 0 in shapes[name]:

@@ -1,13 +1,8 @@
 """The privacy that a run has spent or will spend, by client and by the rows of its ledger.
 
-Colluders disclose their noise by way of the server, without encryption. Under local and distributed
-trust, their own records therefore count as unprotected towards the server and the participant that
-they help, even in rounds where their noise hid nothing of others. The budget and the worst case
-leave colluders out: they are for the clients that a guarantee is meant for.
-
-Under distributed trust, the server's column is for a server that learns only the sum. With
-simulated secure aggregation (`federation.secure-aggregation`) this is hypothetical: the server
-received every message under one share of the noise.
+Colluders disclose their noise by way of the server, so under local and distributed trust their own
+records count as unprotected. The budget and the worst case leave them out. Under distributed trust,
+the server's column is for a server that learns only the sum.
 """
 
 import math
@@ -25,7 +20,7 @@ from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import Row, planned_course
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
-from fedsim.game.mechanisms.composition import Counts, adds_up, at_vantages, described, epsilon_of
+from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust.model import Vantage
 
@@ -55,12 +50,7 @@ def describe(
 
 
 def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Releases | None:
-    """Return the releases of all trainings of a run together, for the worst client.
-
-    nominal: the noise multiplier, for a run without rows.
-    rows: rows of its ledger; empty: the plan of the configuration.
-    Returns: the releases of a guarantee; None with noise from the seed, which has no guarantee.
-    """
+    """Return the releases of all trainings for the worst client; None: there is no guarantee."""
     if not adds_up(scheme.privacy.noise_source):
         return None
     if not rows:
@@ -79,14 +69,11 @@ def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
 def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
     """Return epsilon after every round of one trial.
 
-    It is for the worst batch at the configured vantage, over the rounds of its last attempt.
-    Releases of earlier attempts are spent before the first round. The last round is exact; earlier
-    rounds are as `running_epsilon`.
+    It is for the worst batch and its last attempt; releases of earlier attempts are spent before
+    the first round. The last round is exact; earlier rounds are as `running_epsilon`.
 
-    nominal: the noise multiplier, for a run without rows.
-    rows: rows of its ledger; empty: all planned rounds.
     Returns: float64 [accounts, vantages, k], with one account for each client, or one for all that
-    are sampled. Vantages are in the order of `Vantage`. Infinite without noise.
+    are sampled, and vantages in the order of `Vantage`. Infinite without noise.
     """
     clients = scheme.participation.accounts
     if rows:
@@ -168,10 +155,7 @@ def _worst(
 def _last_attempt(
     scheme: Scheme, rows: Sequence[Row]
 ) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
-    """Return kind and participants of the rounds of the worst batch's last attempt.
-
-    The second value is the account of the earlier attempts.
-    """
+    """Return kind and clients of the worst batch's last rounds, and the account before them."""
     books = accounts.by_batch(rows)
     place, _ = _worst(scheme, list(books.values()))
     batch = list(books)[place]

@@ -17,7 +17,7 @@ from fedsim.config import to_run_config
 from fedsim.federation.runtimes.batch_task import Done, Program, Task
 from fedsim.federation.runtimes.pools import Pool
 from fedsim.federation.server.batch_run import Campaign
-from fedsim.game.mechanisms.composition import adds_up
+from fedsim.game.mechanisms.privacy import adds_up
 
 MOST_REPEATS = 3
 """Number of losses of workers without a finished batch, after which the run fails."""

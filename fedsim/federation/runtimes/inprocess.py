@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 
 from fedsim.config import Scalar
 from fedsim.federation.protocol.flower_private import Run, assign_message_id, become_task, empty_run
-from fedsim.game import cohort
+from fedsim.game import local_training
 
 RUN_ID = 1
 SERVER_NODE = 1
@@ -69,7 +69,7 @@ class InProcessGrid(Grid):
     ) -> Iterable[Message]:
         """Return the ClientApp's reply to each message; an exception becomes an error reply."""
         due = list(messages)
-        with cohort.played(message.metadata.dst_node_id - FIRST_NODE for message in due):
+        with local_training.played(message.metadata.dst_node_id - FIRST_NODE for message in due):
             return [self.execute(message) for message in due]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

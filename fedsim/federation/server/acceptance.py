@@ -1,9 +1,7 @@
 """The server's checks of the replies of a round, and of the round as a whole.
 
-They are strict where Flower's FedAvg is lenient. A missing client ends the run, since a missing
-clipped sum or noise share changes the mechanism of the accounting. Where the configuration
-tolerates missing clients, the round continues without them, and its accounting follows. If more
-clients are missing, the round fails and nothing of it is released.
+A missing clipped sum or noise share changes the accounted mechanism, so it ends the run unless the
+configuration tolerates it.
 """
 
 import math
@@ -61,11 +59,10 @@ def accept(
     inspect: Callable[[Message], None] = lambda _: None,
     log_event: LogEvent | None = None,
 ) -> dict[int, Message]:
-    """Return the valid replies by partition, sorted.
+    """Return the valid replies by partition, sorted. Raises ClientFailedError if too few are valid.
 
-    needed: a client that may not be missing; None: no such client.
+    needed: a client that may not be missing.
     asked: the clients that received a message; None: all.
-    Raises ClientFailedError with the clients' names, if too many or the needed one are missing.
     """
     clients = batch.nodes if asked is None else list(asked)
     replies = sort_out(answers, batch.nodes, clients, inspect)
@@ -104,10 +101,7 @@ def accept_round(
     secure: SecureSum | None,
     log_event: LogEvent | None,
 ) -> Received:
-    """Return the clients' valid replies of a round.
-
-    secure: the exchange that masks the messages; None where the server sees them.
-    """
+    """Return the clients' valid replies of a round."""
     # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.config.audit.mode).follows
     accepted = accept(
@@ -182,7 +176,6 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
 
 
 def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
-    """Raise ValueError for a reply that does not match its client's request."""
     config, partition = batch.config, int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
@@ -212,10 +205,7 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
 
 
 def check_size(batch: Batch, round: Round, reply: Message) -> None:
-    """Raise ValueError if a sum is longer than its client's can be, or outside the grid.
-
-    reply: a client's reply, with a sum of the round's shape.
-    """
+    """Raise ValueError if a sum is longer than its client's can be, or outside the grid."""
     sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
     if round.grid is not None:
         round.grid.check_range(sent, 1)
@@ -245,12 +235,9 @@ def _row_norms(values: Array) -> Floats:
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
     """Return the largest length of a client's honest message in each trial, noise included.
 
-    A message consists of clipped parts. These are the client's records (n where the server does not
-    read them), copies of a crafted target that only one world has, planted canaries, and one canary
-    that the server does not know. At client level, the client's update replaces its records. A
-    longer message is invalid and would distort the model.
+    It consists of the client's records or update, copies of a crafted target, and canaries.
 
-    noise_std: standard deviation of a step's noise in each trial, [T], if clients add it.
+    noise_std: standard deviation of a step's noise, [T], if clients add it.
     sent: the client's message, [..., P].
     Returns: [T]; infinity where nothing is clipped.
     """
@@ -278,7 +265,6 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
 
 
 def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
-    """Return the arrays beside its sum that a client's reply must have, by record."""
     config, target = batch.config, batch.challenge
     target_client, colluder = partition == target.client, partition in batch.colluders
     if not at_server.seat(config.audit.mode).reads_noise:

@@ -25,16 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of trials: the values that all its rounds share.
-
-    Attributes:
-        config: the experiment.
-        challenge: the target, and the clients' roles.
-        noise_multiplier: the nominal noise multiplier.
-        nodes: the Flower node of each partition.
-        trials: numbers of the T trials.
-        worlds: whether each trial trains on D, bool [T].
-    """
+    """A batch of trials: the values that all its rounds share."""
 
     config: Config
     challenge: Challenge
@@ -77,7 +68,6 @@ class Batch:
         return partition in self.config.participation.participants(round)
 
     def role(self, partition: int) -> Role:
-        """Return a client's role."""
         if partition == self.challenge.client:
             return Role.TARGET_CLIENT
         if partition == self.challenge.adversary:
@@ -113,7 +103,6 @@ class Round:
     """A round that has begun.
 
     Attributes:
-        number: counts from 1.
         model: the model that the clients receive, float32 [T, P].
         sensitivities: scale of the noise, float64 [T].
         local: whether the scales are measured on the data and sent to clients that draw noise.
@@ -131,11 +120,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Received:
-    """The valid replies of a round that have a sum.
-
-    Attributes:
-        replies: by partition, sorted, so that every runtime sums in the same order.
-    """
+    """The valid replies of a round that have a sum, sorted by partition in every runtime."""
 
     replies: dict[int, Message]
 
@@ -162,7 +147,6 @@ class Received:
         )
 
     def records(self, name: str) -> dict[int, ArrayRecord]:
-        """Return the array records of a name, by client."""
         return {
             partition: messages.array_records(reply.content)[name]
             for partition, reply in self.replies.items()
@@ -175,7 +159,6 @@ class Release:
     """The release of a round, which clients receive with the next message.
 
     Attributes:
-        aggregate: float32 [T, P].
         participants: the clients whose messages are in the aggregate.
         disclosed: the colluders' noise, which only the adversary receives.
         messages: the message [T, P] of each participant for the auditors; None: not sent.

@@ -1,8 +1,4 @@
-"""One batch of trials: its training, and the values that all batches of a campaign share.
-
-A batch is trained in the server's process, or by a worker on this or another machine. The process
-that runs the campaign always writes the findings.
-"""
+"""One batch of trials: its training, and the values that all batches of a campaign share."""
 
 import hashlib
 import time
@@ -38,12 +34,8 @@ class Campaign:
     """The values that all batches of a run share, in the process that writes its directory.
 
     Attributes:
-        plan: the plan of the remaining batches.
-        challenge: the target, and the clients' roles.
-        nodes: the Flower node of each partition.
         worlds: whether each trial trains on D, bool [all trials].
-        book: the ledger, which charges a batch before anything of it leaves.
-        directory: the run directory.
+        book: the ledger.
     """
 
     plan: Plan
@@ -58,7 +50,6 @@ class Campaign:
         return Batch(plan.config, self.challenge, plan.noise_multiplier, self.nodes, trials, worlds)
 
     def begin(self, trials: range) -> Attempt:
-        """Return a new attempt at a batch of trials, without charges."""
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
 
     def is_finished(self, trials: range) -> bool:

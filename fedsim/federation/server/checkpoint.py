@@ -1,7 +1,4 @@
-"""The state of a training in a file, from which a restarted server continues.
-
-Clients keep nothing of the model. The server sends it to them again.
-"""
+"""The state of a training in a file, from which a restarted server continues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +25,6 @@ class Checkpoint:
         round: the last finished round, from 1.
         model: the model after it, float32 [1, P].
         release: the release of that round.
-        optimizer: the state of the server's optimiser, by PyTorch's names.
     """
 
     round: int
@@ -38,10 +34,7 @@ class Checkpoint:
 
 
 def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in place of the previous one.
-
-    checkpoint: it holds released values, and nothing of a single client.
-    """
+    """Write a checkpoint in place of the previous one."""
     arrays: Arrays = {
         "round": np.asarray(checkpoint.round),
         "run": np.frombuffer(directory.identity.encode(), dtype=np.uint8),
@@ -55,10 +48,7 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def read(directory: RunDirectory) -> Checkpoint | None:
-    """Return the state from which a training continues; None: from the beginning.
-
-    Raises InputError if the file is damaged, or of another run.
-    """
+    """Return the state to continue from; None: from the beginning. Raises InputError."""
     if not directory.has(FILE):
         return None
     arrays = directory.read_arrays(FILE)

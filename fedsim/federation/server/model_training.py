@@ -1,8 +1,4 @@
-"""The training of one model, without an adversary and without repetitions.
-
-Rounds, messages, ledger and refusals are those of every run. The state of the training is written
-after each round, so that a restarted server continues where the last one stopped.
-"""
+"""The training of one model, which a restarted server continues from its last round."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -36,8 +32,6 @@ DISMISS_TIMEOUT = 30.0
 class ResumableDPSGD(DPSGD):
     """The aggregation strategy of a training whose state is written after each round.
 
-    It compares the noise of every message and every sum with the noise that they should have.
-
     Attributes:
         left_off: the state to continue from; None: from the beginning.
         noise: observations of the noise since then; None where it cannot be judged.
@@ -69,10 +63,7 @@ class ResumableDPSGD(DPSGD):
         return 0 if self.left_off is None else self.left_off.round
 
     def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
-        """Return the state on which the next round depends.
-
-        server_round: Flower's number of the round, from 1 in every start.
-        """
+        """Return the state on which the next round depends."""
         assert self._release is not None
         return Checkpoint(
             self.done + server_round, messages.only(arrays), self._release, self._optimizer.state()
@@ -101,7 +92,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     """
     config, left_off = plan.config, checkpoint.read(directory)
     book = Ledger(config.scheme, directory)
-    nodes, auditors = connected(grid, config, directory)
+    nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     once = range(1)
     batch = Batch(
         config,
@@ -166,12 +157,7 @@ def _measured(loaded: Federation, parameters: torch.Tensor, last: bool) -> dict[
 
 
 def clipped_share(loaded: Federation, parameters: torch.Tensor) -> float:
-    """Return the share of public records whose gradient is longer than the clipping norm.
-
-    The share among the clients' own records is private.
-
-    parameters: [1, P].
-    """
+    """Return the share of public records whose gradient is longer than the clipping norm."""
     features, labels = (each[:RECORDS_CLIPPED] for each in loaded.held_out())
     groups = torch.arange(len(labels), device=loaded.device)[None, :, None]
     lengths = loaded.clipper.clipped_distances(parameters, features, labels, groups)

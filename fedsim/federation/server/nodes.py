@@ -1,9 +1,6 @@
 """The nodes of a run: one for every client, and auditors, which may join and leave.
 
-A round waits for its clients, never for an auditor. An auditor's messages leave with those of the
-clients, and the server reads its answers a round later. It logs an auditor that fails, and sends it
-nothing until it joins again. The same holds for an auditor that is too far behind, until it
-answers.
+A round never waits for an auditor: its answers are read a round later.
 """
 
 import math
@@ -12,19 +9,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.config import Config
+from fedsim.config.federation import FederationConfig
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.replies import failure, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.game import federation
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
@@ -49,14 +44,7 @@ MOST_UNANSWERED = 8
 
 
 class Auditors:
-    """The auditors of a run.
-
-    log_event: logs an auditor that joins or leaves.
-    asked: nodes that have not identified themselves yet, by message; None: no such node.
-
-    Attributes:
-        nodes: the Flower nodes of the present auditors.
-    """
+    """The auditors of a run, and the nodes that were asked who they are, by message."""
 
     def __init__(
         self,
@@ -87,10 +75,7 @@ class Auditors:
             self._send(grid, [Message(RecordDict(), node, IDENTIFY) for node in new])
 
     def inform(self, grid: Grid, kind: str, content: Callable[[], RecordDict]) -> None:
-        """Send every auditor a message, without waiting.
-
-        content: returns the content of the message to one auditor.
-        """
+        """Send every auditor a message, without waiting."""
         behind = Counter(self._awaited.values())
         for node in sorted(self.nodes):
             if behind[node] >= MOST_UNANSWERED:
@@ -98,10 +83,7 @@ class Auditors:
         self._send(grid, [Message(content(), node, kind) for node in sorted(self.nodes)])
 
     def dismiss(self, grid: Grid, timeout: float) -> None:
-        """Let the auditors fetch their last messages, then end the run.
-
-        timeout: in seconds.
-        """
+        """Let the auditors fetch their last messages, within some seconds, then end the run."""
         deadline = time.monotonic() + timeout
         while True:
             self._listen(grid)
@@ -153,10 +135,7 @@ class Auditors:
 
 
 def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
-    """Return the node of each client by partition; None where a run directory does not name them.
-
-    Raises InputError if the file is damaged.
-    """
+    """Return the node of each client by partition; None where a run names none."""
     if not directory.has(REGISTERED):
         return None
     try:
@@ -178,27 +157,21 @@ def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
 
 
 def connected(
-    grid: Grid, config: Config, directory: RunDirectory
+    grid: Grid,
+    clients: FederationConfig,
+    digest: Callable[[int, bool], str],
+    directory: RunDirectory,
 ) -> tuple[dict[int, int], Auditors]:
     """Return the node of every client, after comparing its data with the server's, and auditors.
 
+    digest: as for `check_data`.
     directory: the run directory. If it names the clients' nodes, no other node may be a client.
     Raises InputError if too few clients answer in time, or a client has other data.
     """
     nodes, present, asked = connect(
-        grid,
-        config.federation.clients,
-        CONNECT_TIMEOUT,
-        registered_nodes(directory),
-        directory.log_event,
+        grid, clients.clients, CONNECT_TIMEOUT, registered_nodes(directory), directory.log_event
     )
-    check_data(
-        grid,
-        nodes,
-        partial(federation.digest, config),
-        config.federation.timeout,
-        directory.log_event,
-    )
+    check_data(grid, nodes, digest, clients.timeout, directory.log_event)
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     return nodes, auditors
 
@@ -212,15 +185,11 @@ def connect(
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
     """Return the nodes of a run, once every client's node has connected.
 
-    timeout: time to connect, in seconds.
-    registered: the node of each partition. No other node may claim a partition, so an unknown node
-    cannot stop the run. None: every claim is accepted.
-    log_event: logs the clients that are missing after PATIENCE seconds.
-    Returns: the node of each partition; the nodes of auditors; and, by message, nodes that have not
-    identified themselves. After the clients are complete, such nodes have INTRODUCTION seconds
-    more, since they can only be auditors or unknown nodes.
-    Raises InputError if too few partitions answer in time, or a client's node claims a partition
-    that is not its own.
+    registered: the node of each partition, so that an unknown node cannot stop the run; None: every
+    claim is accepted.
+    Returns: the node of each partition, the auditors' nodes, and by message those that have
+    INTRODUCTION seconds more to identify themselves.
+    Raises InputError if too few partitions answer in time, or a client's node claims another's.
     Raises RuntimeError if a node answers with an error while clients are missing.
     """
     begun, named, complete = time.monotonic(), False, math.inf
@@ -258,11 +227,7 @@ class _Roll:
     """The identified nodes of a run.
 
     Attributes:
-        clients: number of clients.
         registered: the node of each partition; None: every claim is accepted.
-        nodes: the node of each partition.
-        auditors: the nodes of auditors.
-        unknown: nodes that are neither a client's nor an auditor's.
         asked: nodes that have not answered yet, by message.
         reasons: why claims were rejected, in order.
     """
@@ -285,10 +250,7 @@ class _Roll:
         self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
 
     def enter(self, node: int, partition: int) -> None:
-        """Accept the claim of a node, or record it as unknown.
-
-        Raises InputError for a partition that does not exist, is another node's, or claimed twice.
-        """
+        """Accept the claim of a node, or record it as unknown. Raises InputError."""
         if partition == messages.AUDITOR:
             self.auditors.append(node)
             return
@@ -327,12 +289,9 @@ def check_data(
 ) -> None:
     """Compare the digest of every client's data with the digest that the server expects.
 
-    digest: returns the expected digest of a client; its second argument says whether it covers the
-    records themselves.
-    timeout: in seconds.
-    log_event: logs the clients with protected records, of which only size and shape were compared.
-    Raises InputError if data differ, with the clients' names. Nothing else would show it, since
-    each node selects its records from its own files by index.
+    Nothing else would show a difference.
+    digest: the expected digest of a client; whether it covers the records is its second argument.
+    Raises InputError if data differ, with the clients' names.
     Raises RuntimeError if a client does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]

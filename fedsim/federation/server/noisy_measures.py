@@ -1,7 +1,6 @@
 """Noisy confusion matrices of the trained model, on records that the clients held back.
 
-A training asks each consenting client once, after its last round. A client that does not answer is
-logged, and the model card leaves it out. The training does not depend on the answers.
+A client that does not answer is logged; the training does not depend on the answers.
 """
 
 from typing import Any
@@ -33,10 +32,7 @@ MEASURES = f"{MessageType.QUERY}.measures"
 def ask(
     grid: Grid, batch: Batch, model: npt.NDArray[np.float32], classes: int, directory: RunDirectory
 ) -> None:
-    """Ask every client for the confusion matrix of the trained model, and write the answers.
-
-    model: [1, P].
-    """
+    """Ask every client for the confusion matrix of the trained model, and write the answers."""
     config, nodes = batch.config, batch.nodes
     if not config.federation.measures_epsilon or directory.has(FILE):
         return
@@ -73,10 +69,7 @@ def ask(
 
 
 def read(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
-    """Return the number of times the clients were asked, and each client's last noisy matrix.
-
-    Raises InputError if the file is damaged.
-    """
+    """Return how often clients were asked, and each one's last matrix; or InputError."""
     if not directory.has(FILE):
         return 0, {}
     values: dict[str, Any] = directory.read_json(FILE, ("asked", "clients"))

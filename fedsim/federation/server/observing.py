@@ -14,7 +14,7 @@ from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.step import UnknownNoise, join
 from fedsim.game.observers import at_server, disclosed_noise
-from fedsim.game.observers.seat import Measured, Seen
+from fedsim.game.observers.at_server import Measured, Seen
 from fedsim.privacy.noise.mechanism import Learnt, Noised
 from fedsim.privacy.trust.model import Vantage
 
@@ -30,11 +30,7 @@ class Observations:
         self._canary_scores: Array | None = None
 
     def observe(self, round: Round, received: Received, noised: Noised) -> None:
-        """Add the adversaries' conclusions from a round, and the clients' measurements in it.
-
-        A training has none, since it has no adversary. Some noise mechanisms return themselves what
-        an adversary learns.
-        """
+        """Add the conclusions of a training's adversaries, if any, and the measurements."""
         if self._batch.challenge is NOBODY:
             return
         learnt = noised.learnt or self._from_seat(round, received, noised)
@@ -72,12 +68,7 @@ class Observations:
         return {vantage: step.learnt for vantage, step in steps.items()}
 
     def score_canaries(self, round: Round, release: Release, after: torch.Tensor) -> None:
-        """Add the score of every canary in the released sum.
-
-        Every recipient of the sum can compute these scores.
-
-        after: the models at the end of the round, float32 [T, P].
-        """
+        """Add the score of every canary in the released sum, which every recipient can compute."""
         config = self._batch.config
         if not config.canaries.count:
             return
@@ -89,10 +80,7 @@ class Observations:
         self._canary_scores = scores if before is None else before + scores
 
     def findings(self) -> list[dict[str, Array]]:
-        """Return all observations as named arrays.
-
-        The names of another vantage point than the configured one end in its suffix.
-        """
+        """Return all observations by name; those of other vantage points with a suffix."""
         config, arrays = self._batch.config, []
         if self._distances:
             arrays.append({"bayesian_distances": np.stack(self._distances, axis=1)})

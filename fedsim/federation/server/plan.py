@@ -1,8 +1,4 @@
-"""The preflight of a run: all checks and decisions before the first round.
-
-`fedsim run`, `fedsim sweep`, `fedsim deploy run` and `flwr run` make a Plan before they write a
-directory or send a message. Later steps use the plan and repeat none of its work.
-"""
+"""The preflight of a run: all checks and decisions before the first round."""
 
 import math
 from collections.abc import Callable
@@ -38,15 +34,7 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions before the first round of a run.
-
-    Attributes:
-        config: the experiment, with batches of trials that fit in memory.
-        noise_multiplier: standard deviation of the noise, divided by the sensitivity; 0 under PAC
-            noise.
-        rounds: rounds of every trial: training.rounds, or as many as privacy.stop-at allows.
-        batches: the trials of each batch, in order.
-    """
+    """The decisions before the first round of a run; the noise multiplier is 0 for PAC noise."""
 
     config: Config
     noise_multiplier: float
@@ -71,10 +59,7 @@ class Plan:
         return chosen
 
     def federation(self) -> Federation:
-        """Return the data, the model and the device, with work in blocks that fit in memory.
-
-        Raises InputError if one example does not fit.
-        """
+        """Return the data, the model and the device, in blocks that fit. Raises InputError."""
         config = self.config
         loaded = federation.load(config)
         if not len(loaded.client_of):  # clients have their own records, and the server has none
@@ -82,6 +67,10 @@ class Plan:
         sampled = config.training.sampling_rate < 1
         loaded.cut(config.trials.batch, sampled, config.candidates)
         return loaded
+
+    def digest(self, client: int, records: bool) -> str:
+        """Return the digest of a client's data, as `federation.digest` does."""
+        return federation.digest(self.config, client, records)
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Search for the target, and return the run directory, which is created if missing."""
@@ -92,17 +81,13 @@ class Plan:
         """Return the plan of the work that a directory's finished batches leave."""
         kept = checkpoint.read(directory)
         done = 0 if kept is None else kept.round
-        rounds = budget.plan(self.config, self.noise_multiplier, directory, done)
-        return replace(self, rounds=rounds, batches=tuple(Batches(self.config, directory).ranges()))
+        batches = Batches(self.config, directory)
+        rounds = budget.plan(batches, self.noise_multiplier, done)
+        return replace(self, rounds=rounds, batches=tuple(batches.ranges()))
 
 
 def prepare(config: Config, processes: int = 1) -> Plan:
-    """Return the plan of an experiment. It writes nothing.
-
-    config: the experiment. If the directory `run.out` exists, its batches stay as small as they
-    are.
-    Raises InputError for an impossible experiment.
-    """
+    """Return the plan of an experiment. It writes nothing. Raises InputError if impossible."""
     check(config)
     path = Path(config.run.out)
     if (path / "config.toml").is_file():
@@ -115,19 +100,14 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
 
 def preflight(config: Config) -> Plan:
-    """Return the plan of a checked experiment whose batches fit in memory.
-
-    Only this function searches for the noise multiplier.
-
-    Raises InputError if the noise, the budget or the report is impossible.
-    """
+    """Return the plan of a checked experiment that fits in memory. Raises InputError."""
     nominal = privacy.noise_multiplier(config.scheme)
     made = Plan(config, nominal, config.training.rounds, tuple(Batches(config).ranges()))
     check_rounding(config.scheme, nominal, models.size(made.federation().model))
     # The bounds of the report may be impossible, so compute them before the training.
     mechanism = privacy.mechanism(config.scheme, nominal)
     identifiability.bounds(mechanism, config.privacy.delta, config.privacy.accountant)
-    return replace(made, rounds=budget.plan(config, nominal))
+    return replace(made, rounds=budget.plan(Batches(config), nominal))
 
 
 def default_directory(run: RunConfig) -> Path:
@@ -152,11 +132,7 @@ def check(config: Config) -> None:
 def _check_aggregation(
     participation: Participation, federation: FederationConfig, rounds: int
 ) -> None:
-    """Raise InputError where a round has too few clients for secure aggregation to hide one.
-
-    A server could ask half of the clients for keys and the others for seeds, and so unmask a
-    client.
-    """
+    """Raise InputError where a server could split the clients, and so unmask one of them."""
     if not participation.varying or federation.secure_aggregation != "secagg+":
         return
     needed = max(2, 2 * federation.tolerated_dropouts + 1)
@@ -186,13 +162,8 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
 
 
 def fit_batch(config: Config, processes: int = 1) -> Config:
-    """Return the experiment with as many trials in a batch as fit in half of the memory.
-
-    The other half is for gradients.
-
-    Raises InputError if one trial does not fit, or one pair where trials come in pairs.
-    """
-    dataset = distribution.dataset(config)
+    """Return the experiment with as many trials in a batch as fit in half of the memory."""
+    dataset = distribution.dataset(config.data, config.model.weights)
     model = models.structural_model(
         partial(federation.build_model, config.game, dataset), config.run.seed
     )

@@ -1,7 +1,4 @@
-"""A Grid with a shorter wait between two requests for replies.
-
-Flower's own Grid sleeps three seconds. With fast rounds, a deployment spends most of its time so.
-"""
+"""A Grid with a shorter wait for replies than the three seconds of Flower's own."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -67,11 +64,7 @@ class PollingGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages, and return the replies to them.
-
-        timeout: in seconds; None: wait for all replies.
-        Returns: the replies that arrived, with an error for each message whose node is gone.
-        """
+        """Send messages; return replies within seconds, or errors where the node is gone."""
         sent = list(messages)
         # None for a message that Flower could not take.
         ids: list[str | None] = list(self._grid.push_messages(sent))

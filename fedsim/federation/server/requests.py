@@ -16,12 +16,8 @@ class Sending:
     """The content of a round's messages.
 
     Attributes:
-        batch: the batch of trials.
         round: counts from 1; for the final model, one more than the number of rounds.
-        arrays: the model.
-        spent: rounds that earlier attempts released, rounds that all trainings before this attempt
-            released, and the first round of this attempt.
-        release: the previous round's release; None in the first round.
+        spent: rounds of earlier attempts, of all trainings before, and the first of this attempt.
         sensitivities: scale of the clients' noise, [T]; None where it is public.
     """
 

@@ -1,9 +1,4 @@
-"""The model's accuracy for each client: an instrument of simulations, measured on the data itself.
-
-In the first trial, after a few rounds and for some clients, it measures the accuracy of the global
-model on the client's records. Where clients train locally, it also measures their own models on
-held-out records. These values are not released and have no noise.
-"""
+"""The model's accuracy for each client: an instrument of simulations, without noise or release."""
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +31,10 @@ def rounds(last: int) -> list[int]:
 def measure(rules: GameRules, loaded: Federation, model: Tensor, round: int) -> dict[str, Floats]:
     """Return the accuracy of a model, and of the clients' own models after it.
 
-    model: the model of the first trial, float32 [1, P].
-    Returns: arrays [1, c] of shares in [0, 1]. `client_accuracies` is the model's accuracy on each
-    client's records. `client_weights` is each client's share of the measured records. Where a
-    client is the unit of privacy, `own_model_accuracies` is the accuracy on the held-out records of
-    a client's model before it is clipped and summed.
+    model: float32 [1, P].
+    Returns: [1, c]. `client_weights` is each client's share of the measured records.
+    `own_model_accuracies` is the accuracy of a client's own model, before it is clipped and summed,
+    on the held-out records.
     """
     looked_at = clients(rules.scheme.federation.clients)
     owned = [loaded.owned_by(client) for client in looked_at]
@@ -70,10 +64,7 @@ def _own_models(
 
 
 def joined(measured: list[dict[str, Floats]], looked_at: list[int]) -> dict[str, Floats]:
-    """Return the measurements of all rounds as arrays of a transcript.
-
-    Returns: the arrays of `measure`, [points, c], and the rounds, `client_points` [points].
-    """
+    """Return the arrays of `measure` over all rounds, [points, c], and their `client_points`."""
     if not measured:
         return {}
     arrays = {name: np.concatenate([each[name] for each in measured]) for name in measured[0]}

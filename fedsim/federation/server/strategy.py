@@ -1,8 +1,4 @@
-"""DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once.
-
-The steps of a round are: charge, request, accept, settle, sum, add noise, observe, release, update.
-`requests`, `acceptance` and `observing` have the details.
-"""
+"""DP-SGD over a federation as a Flower strategy: Algorithm 1 of Bernau et al., T trials at once."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,7 +19,7 @@ from fedsim.federation.server.batch import Array, Batch, Floats, Received, Relea
 from fedsim.federation.server.nodes import Auditors
 from fedsim.federation.server.observing import Observations
 from fedsim.federation.server.requests import Sending
-from fedsim.game.mechanisms import fixed_point, summing
+from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed, Trials
 
@@ -33,11 +29,7 @@ class DPSGD(Strategy):
     """One batch of trials, from theta_0 to theta_k.
 
     Attributes:
-        batch: the batch of trials.
         rounds: number of rounds to run; None: all rounds of the configuration.
-        attempt: charges the rounds.
-        log_event: logs clients that are missing from a round.
-        auditors: auditors, which receive what every client receives.
     """
 
     batch: Batch
@@ -67,13 +59,7 @@ class DPSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages to the clients of a round: the model, and the previous aggregate.
-
-        The round is charged first, since its messages may be seen as soon as they leave.
-
-        arrays: the model, float32 [T, P].
-        Raises BudgetExceededError if the round would exceed privacy.stop-at.
-        """
+        """Charge a round and return its messages. Raises BudgetExceededError for too dear a one."""
         number = self.done + server_round
         if self.attempt is not None:
             self.attempt.charge(number, self.batch.config.participation.charged(number))
@@ -85,11 +71,7 @@ class DPSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Release r = the sum of the clients' messages and the server's noise; step with r / n.
-
-        Returns: the next model, and the clients' computing time.
-        Raises ClientFailedError if a client is missing that may not be, or its sum is false.
-        """
+        """Release r = sum of messages and noise; step with r / n. Raises ClientFailedError."""
         assert self._round is not None
         begun = self._round
         failed = () if self._secure is None else self._secure.failed.values()
@@ -112,12 +94,7 @@ class DPSGD(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return, after the last round, the messages with the final model and the last aggregate.
-
-        Only a client that concludes from them receives one.
-
-        arrays: the model, float32 [T, P].
-        """
+        """Return the final model and the last aggregate for the clients that conclude from them."""
         number = self.done + server_round
         if number < self.last_round:
             return []
@@ -126,10 +103,7 @@ class DPSGD(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Check that the adversary received the final model. The reply has no data of its node.
-
-        Returns: the adversary's computing time; None before the last round.
-        """
+        """Check that the adversary received the final model. The reply has no data of its node."""
         if self.done + server_round < self.last_round:
             return None
         answered = acceptance.accept(
@@ -149,9 +123,8 @@ class DPSGD(Strategy):
     def findings(self, grid: Grid) -> list[dict[str, Array]]:
         """Return the findings of the adversary's node, and the observations at the server.
 
-        In an oracle audit the ratios are the auditor's. The names of another vantage point than the
-        configured one end in its suffix. With `audit.bayesian-pairs` the observations include the
-        clients' distances of their records' gradients, `bayesian_distances` [E, k, pairs].
+        In an oracle audit the ratios are the auditor's. With `audit.bayesian-pairs` they include
+        the distances of the clients' gradients, `bayesian_distances` [E, k, pairs].
         """
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
@@ -171,14 +144,14 @@ class DPSGD(Strategy):
             sending = self._sending(number, arrays)
             sensitivities = acceptance.ask_local_sensitivity(sending, grid, self.log_event)
         else:
-            bound = summing.sensitivity(config.scheme, self.batch.noise_multiplier, size)
+            bound = fixed_point.sensitivity(config.scheme, self.batch.noise_multiplier, size)
             sensitivities = np.full(trials, bound)
         return Round(
             number,
             model,
             sensitivities,
             local and not config.federation.trust.model.server_draws,
-            summing.grid(config.scheme, self.batch.noise_multiplier, size),
+            fixed_point.grid(config.scheme, self.batch.noise_multiplier, size),
             (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
         )
 
@@ -236,10 +209,7 @@ class DPSGD(Strategy):
         return left
 
     def _sum(self, round: Round, received: Received) -> Floats:
-        """Return the sum of the clients' messages, float64 of the round's shape.
-
-        Raises SecureAggregationError as `SecureSum.unmask` does.
-        """
+        """Return the sum, float64 of the round's shape. Raises SecureAggregationError."""
         secure = self._secure
         if secure is not None and round.grid is not None:
             by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}
@@ -282,10 +252,7 @@ class DPSGD(Strategy):
         return self._noise.add(Summed(round.number, total, stds, measured))
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:
-        """Round the sum to float32, as clients receive it and as the model is stepped with it.
-
-        Raises ClientFailedError where float32 cannot hold it.
-        """
+        """Round the sum to float32, as clients receive it. Raises ClientFailedError."""
         aggregate = total.astype(np.float32)
         if not np.isfinite(aggregate).all():
             raise ClientFailedError(

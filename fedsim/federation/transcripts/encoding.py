@@ -1,7 +1,4 @@
-"""The encoding of a round as JSON and arrays, and its decoding.
-
-Nothing in a transcript is executed, and no length in it is trusted beyond the existing bytes.
-"""
+"""The encoding of a round as JSON and arrays, and its decoding."""
 
 import math
 import struct
@@ -66,9 +63,8 @@ class _Shelf:
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return a round as JSON values and arrays.
 
-    Returns: its text, with positions in a table of arrays; and the arrays in the table's order,
-    little-endian.
-    Raises InputError if an array or a value has a kind that a transcript does not store.
+    Returns: its text with positions in a table of arrays, and the arrays, little-endian.
+    Raises InputError for a kind that a transcript does not store.
     """
     shelf = _Shelf()
     text: dict[str, Any] = {
@@ -104,8 +100,7 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDAr
 def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return the text and the arrays of a record.
 
-    payload: an 8-byte length, JSON of that length, then the bytes of the arrays that it describes.
-    Returns: the text, and arrays that share the payload's memory.
+    payload: an 8-byte length, JSON of that length, then the bytes of the arrays.
     Raises ValueError if the lengths disagree; other errors of `reading.DAMAGE` for invalid JSON.
     """
     if len(payload) < 8:
@@ -135,11 +130,7 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
 
 
 def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> ObservedRound:
-    """Return the round of a record; the inverse of `packed_round`.
-
-    arrays: arrays of the record, in its table's order.
-    Raises ValueError for an invalid value; other errors of `reading.DAMAGE` for a missing one.
-    """
+    """Return the round of a record. Raises ValueError, or other errors of `reading.DAMAGE`."""
 
     def taken(places: Mapping[str, Any]) -> Arrays:
         positions = {name: whole_of(place) for name, place in places.items()}

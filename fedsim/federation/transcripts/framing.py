@@ -1,10 +1,6 @@
-"""The records of a transcript file, with their checksums.
+"""The records of a transcript file, each with a SHA-256 checksum over it and all before it.
 
-A transcript is append-only. Each record has a SHA-256 checksum that includes the checksum of the
-previous record, so accidental changes, omissions and insertions show. The checksum has no key: it
-does not protect against a party that rewrites the whole file. A killed writer leaves a torn last
-record, which readers drop and the next writer cuts off. Any other damage is an error. The byte
-layout is in docs/reference/transcript-format.md.
+It has no key, so it does not protect against a party that rewrites the whole file.
 """
 
 import hashlib
@@ -37,13 +33,7 @@ LARGEST_RECORD = 2**36
 
 @dataclass(frozen=True)
 class Record:
-    """A record with a valid checksum.
-
-    Attributes:
-        kind: `HEADER`, `ROUND` or `END`.
-        payload: text and arrays, packed; empty where it was not read.
-        place: its name in messages.
-    """
+    """A record with a valid checksum; its payload is empty where it was not read."""
 
     kind: bytes
     payload: memoryview
@@ -66,23 +56,16 @@ class Record:
             raise self._malformed(error) from None
 
     def incomplete(self) -> str:
-        """Return why rounds are missing, by the end record; "": none are known to be missing.
-
-        Raises InputError if it is malformed.
-        """
+        """Return why rounds are missing, by the end record; "": none known. Raises InputError."""
         text, _ = self._unpacked()
         return str(text.get("incomplete", ""))
 
     def resumable(self) -> bool:
-        """Return whether another writer may continue after the end record.
-
-        Raises InputError if it is malformed.
-        """
+        """Return whether another writer may continue behind the end record. Raises InputError."""
         text, _ = self._unpacked()
         return text.get("resumable") is True
 
     def round(self) -> ObservedRound:
-        """Return the round. Raises InputError if it is malformed."""
         text, arrays = self._unpacked()
         try:
             return unpacked_round(text, arrays)
@@ -130,10 +113,8 @@ class Scan:
     def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
         """Yield the whole records from the current position on.
 
-        A record that its writer cuts off in the meantime counts as unfinished.
-
-        only: kinds whose payloads are read and checked. Skipping the others is faster.
-        Raises InputError if a record is damaged or out of place.
+        only: kinds to read and check; others are skipped.
+        Raises InputError if a record is damaged.
         """
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
@@ -180,10 +161,7 @@ class Scan:
 
 
 def opened(path: Path) -> io.FileIO:
-    """Return a file opened to read, unbuffered: a buffer would keep bytes that a writer cut off.
-
-    Raises InputError if it cannot be opened.
-    """
+    """Return a file opened to read, unbuffered: a buffer would keep bytes that a writer cut off."""
     try:
         return path.open("rb", buffering=0)
     except OSError as error:

@@ -14,12 +14,9 @@ from fedsim.game.one_run import Scored, included, needs_data, scores
 
 
 def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> Scored:
-    """Return the scores of a run's canaries, from the transcript of an auditor's node.
+    """Return the scores of a run's canaries, summed over the recorded rounds.
 
-    A score is the sum over the recorded rounds.
-
-    data_root: path of the records on this machine, for scores that need them; "": the path in the
-    run's configuration.
+    data_root: path of the records here, for scores that need them; "": the run's.
     Raises InputError for another transcript, a run without canaries, or a run without a sum.
     """
     totals: dict[int, Tensor] = {}
@@ -56,7 +53,6 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
 
 
 def _recorded(observed: ObservedRound, data_root: str) -> Config:
-    """Return the configuration in a recorded round. Raises InputError if it has no canaries."""
     values = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
     config = from_run_config(values | {"run.device": "auto", "run.threads": 0})
     if not config.canaries.count:

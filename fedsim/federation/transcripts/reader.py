@@ -16,7 +16,6 @@ class Reader:
     Raises InputError if the file is missing, damaged, or ends before its header.
 
     Attributes:
-        facts: facts of the header.
         ended: whether the end record was read.
         incomplete: why rounds are missing, by the end record; "": nothing failed, so far.
     """
@@ -41,10 +40,7 @@ class Reader:
         self._file.close()
 
     def rounds(self) -> Iterator[ObservedRound]:
-        """Yield the whole rounds that were not read yet.
-
-        Raises InputError if a record is damaged; the message names it.
-        """
+        """Yield the whole rounds that were not read yet. Raises InputError for damage."""
         for record in self._scan.records():
             if record.kind == END:
                 self.ended, self.incomplete = True, record.incomplete()
@@ -58,10 +54,7 @@ class Reader:
 
 
 def read(path: Path) -> Transcript:
-    """Return a whole transcript. A torn last record is dropped, and counted in `torn`.
-
-    Raises InputError if it is missing or damaged; the message names the record.
-    """
+    """Return a whole transcript. Raises InputError, which names the damaged record."""
     with Reader(path) as reader:
         rounds = tuple(reader.rounds())
         return Transcript(reader.facts, rounds, reader.ended, reader.incomplete, reader.torn)
@@ -70,13 +63,7 @@ def read(path: Path) -> Transcript:
 def follow(
     path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[ObservedRound]:
-    """Yield the rounds of a growing transcript, each as soon as it is whole.
-
-    It ends with the end record; or when `stop` returns True and no whole round is left.
-
-    interval: seconds between two reads.
-    stop: returns True to stop.
-    """
+    """Yield the whole rounds of a growing transcript, to its end or until `stop` is True."""
     if not wait_for_header(path, interval=interval, stop=stop):
         return
     with Reader(path) as reader:
@@ -91,12 +78,7 @@ def follow(
 def wait_for_header(
     path: Path, *, interval: float = 0.5, stop: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Wait until a transcript has its header.
-
-    interval: seconds between two reads.
-    stop: returns True to stop.
-    Returns: False if it stopped before that.
-    """
+    """Wait until a transcript has its header. Return False if `stop` returned True before that."""
     while True:
         with opened(path) as file:
             long_enough = os.fstat(file.fileno()).st_size >= len(MAGIC) + 4

@@ -31,14 +31,10 @@ class Facts:
     Raises InputError if the vantage does not exist.
 
     Attributes:
-        vantage: "server" sees every reply. "participant" sees global models and its own messages.
-            "auditor" is a participant that joined to audit. "loop" sees every step of DP-SGD,
-            before and after its noise.
+        vantage: "server" sees every reply; "participant" sees global models and its own messages;
+            "auditor" is a participant that joined to audit; "loop" sees every step of DP-SGD.
         recorder: the program or mod that recorded.
-        app: name of the recorded Flower app.
-        node: partition of a participant or auditor, or its node id without a partition; None for
-            the server.
-        run: the recorded run, if its recorder knows it.
+        node: partition, or else node id, of a participant or auditor; None for the server.
         versions: versions of the relevant packages, by name.
     """
 
@@ -58,13 +54,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply of one node.
-
-    Attributes:
-        arrays: its model, by name.
-        num_examples: number of examples of that model; None: not sent.
-        metrics: by name.
-    """
+    """The reply of one node: its model, its number of examples or None, and its metrics."""
 
     arrays: Arrays
     num_examples: float | None = None
@@ -78,8 +68,6 @@ class Canary:
     Attributes:
         coin: whether the direction was the long one.
         seed: seed of the direction (`adversaries.statistics.canaries.direction`).
-        norm: Euclidean length of the long direction.
-        idle_norm: Euclidean length of the short direction.
     """
 
     coin: bool
@@ -92,7 +80,7 @@ class Canary:
 class ObservedRound:
     """The observations of one round.
 
-    The mechanism has these keys. A missing key is unknown.
+    The mechanism has these keys; a missing one is unknown:
 
     - For a strategy: "strategy", "noise_multiplier", "clipping_norm", "noise_clipping_norm" (scale
       of the noise), "num_sampled_clients", "weighted_by" and "clipping" ("server" or "client").
@@ -105,24 +93,17 @@ class ObservedRound:
       "local_delta".
     - For a client that reports an epsilon: "client_epsilon" and "client_epsilon_metric".
 
-    In a training loop (vantage "loop") a round is a step of DP-SGD without a model. `replies` has
-    one reply, of node 0: the sum of the clipped gradients, with the size of the batch as
-    `num_examples`. `aggregate` is the released value, (sum + noise)/divisor. `participants` are the
-    records of the batch. The keys of its mechanism are listed with the format.
+    In a training loop (vantage "loop") a round is a step of DP-SGD without a model. The only reply
+    is the sum of the clipped gradients, `aggregate` is (sum + noise)/divisor, and `participants`
+    are the records of the batch.
 
     Attributes:
-        round: the strategy's number of the round.
         model: the global model before the round, by name; empty: not seen.
-        replies: replies by node id, as they reached the server and before it clipped them; empty at
-            other vantages.
+        replies: by node id, before the server clipped them; empty at other vantages.
         own: the model that a participant sent; empty: none.
-        unprotected: that model before a local mechanism clipped it and added noise; None without
-            one.
-        aggregate: the global model after the round; None: not seen. A participant sees it as the
-            model of the next round.
+        unprotected: that model before a local mechanism clipped it and added noise.
+        aggregate: the global model after the round; a participant sees it in the next one.
         participants: ids of the nodes that received a request to train; None: unknown.
-        mechanism: the noise configuration of the round.
-        canary: the sender's canary; None: none.
     """
 
     round: int
@@ -149,9 +130,6 @@ class Transcript:
     """A transcript as it was read.
 
     Attributes:
-        facts: facts of the header.
-        rounds: whole rounds, in the file's order.
-        ended: whether the recorder ended the transcript.
         incomplete: why rounds are missing, by the recorder; "": nothing failed.
         torn: number of dropped bytes of an unfinished last record.
     """

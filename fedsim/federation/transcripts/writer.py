@@ -34,11 +34,10 @@ from fedsim.federation.transcripts.records import Facts, ObservedRound
 class Writer:
     """Appends rounds to a transcript, which only its user may read (0600): updates reveal people.
 
-    An existing file is continued if it has the same facts. A torn last record is cut off, and so is
-    an end record that allows a continuation. Each record is on disk when `append` returns.
+    A file with the same facts is continued behind its last whole record. Each record is on disk
+    when `append` returns.
 
-    Raises InputError if the file is no transcript, is damaged, has ended, has other facts, or is
-    being written by another process.
+    Raises InputError for a file that is damaged, ended, of other facts, or being written.
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:
@@ -73,11 +72,7 @@ class Writer:
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
-        """Write the end record, and close the file.
-
-        incomplete: why rounds are missing; "": none are missing.
-        resumable: whether another writer may continue, because the run ended and not the recording.
-        """
+        """Write the end record, behind which a resumable transcript may continue; close."""
         self._append(END, {"incomplete": incomplete, "resumable": resumable}, [])
         self.close()
 

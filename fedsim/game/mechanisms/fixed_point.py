@@ -42,6 +42,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.config.objects import Scheme
+from fedsim.privacy import mechanism
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 from fedsim.privacy.participation.histories import most_together
 
@@ -69,15 +70,8 @@ class FixedPoint:
     """The grid of a federation's sums, and its noise.
 
     Attributes:
-        step: g, a power of two.
-        bits: a client's integers are from -2^(bits-1) to 2^(bits-1).
-        sensitivity: Delta', of a rounded sum.
-        noise_std: sigma, of all clients' noise together.
-        clients: m.
-        parameters: P.
         growth: (Delta' - Delta)/Delta.
-        expected: number of clients that add the noise together; None for all m. Where only some
-            join a round, m is the largest number that may, and the noise is for this number.
+        expected: number of clients that add the noise together; m is the largest number that may.
     """
 
     step: float
@@ -104,12 +98,7 @@ class FixedPoint:
         return torch.round(values.double() / self.step) * self.step
 
     def message(self, values: npt.NDArray[np.float64]) -> Words:
-        """Return points of the grid, of any shape, as integers modulo 2^32.
-
-        Sums of points are exact, since their integers are far below 2^53.
-
-        Raises OutOfRangeError if a value is beyond `limit`, or NaN.
-        """
+        """Return points of the grid modulo 2^32. Raises OutOfRangeError beyond `limit`."""
         largest = np.abs(values).max(initial=0)
         if not largest <= self.limit:  # also true for NaN
             raise OutOfRangeError(
@@ -131,10 +120,7 @@ class FixedPoint:
             raise ValueError("it is beyond the range of messages")
 
     def total_variation(self, rounds: int) -> float:
-        """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism.
-
-        It is 0.0 where it is below what a double can hold.
-        """
+        """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism."""
         each = _aliasing(self.share_std / self.step, self.clients)
         refused = self.clients * math.erfc(TAIL / math.sqrt(2))
         return min(1.0, rounds * self.parameters * (each + refused))
@@ -195,10 +181,7 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
 
 
 def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
-    """Raise InputError unless rounding leaks a negligible delta.
-
-    epsilon: at delta, of all rounds, at the vantage where it is largest.
-    """
+    """Raise InputError unless rounding leaks a negligible delta, at epsilon of all rounds."""
     tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
     if leaked > math.log(NEGLIGIBLE * delta):
@@ -233,3 +216,18 @@ def _aliasing(share: float, clients: int) -> float:
     within = 2 * (deviations * share * math.sqrt(clients) + clients) + 1
     beyond = 2 * math.erfc(deviations / math.sqrt(2))
     return min(1.0, (within * differs + beyond) / 2)
+
+
+def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:
+    """Return the grid of clients' messages; None where they are floats. Raises InputError."""
+    if not scheme.federation.trust.model.summed_securely:
+        return None
+    return agreed(scheme, noise_multiplier, parameters)
+
+
+def sensitivity(scheme: Scheme, noise_multiplier: float, parameters: int) -> float:
+    """Return how far the target moves the sum, rounding included: the scale of the noise."""
+    chosen = grid(scheme, noise_multiplier, parameters)
+    if chosen is not None:
+        return chosen.sensitivity
+    return mechanism.sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)

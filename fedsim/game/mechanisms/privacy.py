@@ -1,6 +1,9 @@
 """The mechanism that a configuration describes, at each vantage."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedsim.config.objects import Scheme
@@ -21,14 +24,10 @@ if TYPE_CHECKING:
 
 
 def noise_multiplier(scheme: Scheme) -> float:
-    """Return the nominal noise multiplier: sigma over the sensitivity.
+    """Return the nominal noise multiplier, sigma over the sensitivity; 0 for noise of another kind.
 
-    A target rho-beta, rho-alpha, risk, epsilon or mutual information holds at the configured
-    vantage, with the configured colluding clients, and with as many clients missing from every
-    round as are tolerated. A configured noise multiplier is returned unchanged.
-
-    Returns: 0 for noise that is not a multiple of a sensitivity.
-    Raises InputError if no noise multiplier reaches the target.
+    A target holds at the configured vantage, with the configured colluding clients, and with as
+    many clients missing as are tolerated. Raises InputError if no noise multiplier reaches it.
     """
     privacy, federation = scheme.privacy, scheme.federation
     if privacy.noise_multiplier:
@@ -98,13 +97,7 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
 
 
 def describe(scheme: Scheme, nominal: float, vantage: Vantage | None = None) -> Releases:
-    """Return all rounds that the configuration plans.
-
-    They are those of the worst-off client, where participation is public, with as many clients
-    missing as are tolerated. Without clipping there is no sensitivity, and the multiplier is 0.
-
-    vantage: towards which a client is worst off; None for the configured one.
-    """
+    """Return all planned rounds of the worst-off client towards a vantage."""
     first, *others = histories(scheme.participation, scheme.training.rounds)
     described = _releases(scheme, nominal, first)
     if not (others and nominal and scheme.training.clipping):
@@ -145,3 +138,78 @@ def _releases(scheme: Scheme, nominal: float, history: History) -> Releases:
 def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
     """Return the mechanism between the configured vantage and the target, by all noisy steps."""
     return describe(scheme, nominal).towards(scheme.federation.vantage)
+
+
+ROUNDING = 1e-12
+"""Relative excess over a limit that is rounding, where noise is calibrated to the limit."""
+
+Counts = Counter[Rounds]
+"""Number of rounds of each kind; the kinds have count 1."""
+
+
+def adds_up(noise_source: str) -> bool:
+    """Return whether all trainings of a run are one release, which a guarantee may cover."""
+    return noise_source == "system"
+
+
+def times(counts: Counts, trainings: int) -> Counts:
+    """Return the rounds of several trainings."""
+    return Counter({kind: count * trainings for kind, count in counts.items()})
+
+
+def described(scheme: Scheme, counts: Counts) -> Releases:
+    """Return the releases of a federation in some rounds."""
+    rounds = (replace(kind, count=count) for kind, count in counts.items())
+    return replace(describe(scheme, 0.0), rounds=tuple(rounds))
+
+
+def epsilon_of(scheme: Scheme, counts: Counts, vantage: Vantage) -> float:
+    """Return epsilon of rounds at privacy.delta by privacy.accountant; infinite without noise."""
+    if not counts:
+        return 0.0
+    mechanism = described(scheme, counts).towards(vantage)
+    return _epsilon(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
+
+
+def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vantage) -> float:
+    """Return an upper bound on epsilon after some rounds of a training, exact at its end.
+
+    Counts are rounded up by `rounded_up`. Where records are sampled, and so are the clients that
+    add noise, all rounds count as the one with the least noise, for fewer slow evaluations.
+    """
+    if counts == total:
+        return epsilon_of(scheme, counts, vantage)
+    within_total = counts <= total
+    if scheme.participation.varying and scheme.participation.secret:
+        shares = [kind.participants for kind in (*counts, *total)]
+        fewest = min((share for share in shares if share is not None), default=None)
+        alike: Counts = Counter()
+        for kind, count in counts.items():
+            alike[replace(kind, participants=fewest)] += count
+        counts = alike
+    elif not within_total:
+        return epsilon_of(scheme, counts, vantage)
+    more = Counter({kind: rounded_up(count) for kind, count in counts.items()})
+    bound = epsilon_of(scheme, more, vantage)
+    return min(bound, epsilon_of(scheme, total, vantage)) if within_total else bound
+
+
+def at_vantages(scheme: Scheme, counts: Counts, total: Counts) -> dict[str, float]:
+    """Return the `running_epsilon` of every vantage, by name."""
+    return {vantage.value: running_epsilon(scheme, counts, total, vantage) for vantage in Vantage}
+
+
+def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
+    """Return whether some rounds keep epsilon within a limit at the configured vantage."""
+    return epsilon_of(scheme, counts, scheme.federation.vantage) <= limit * (1 + ROUNDING)
+
+
+def rounded_up(count: int) -> int:
+    """Return a count of rounds, rounded up by at most 1/16 if it is above 16."""
+    unit = 1 << max(0, count.bit_length() - 5)
+    return -(-count // unit) * unit
+
+
+@lru_cache(maxsize=8192)
+def _epsilon(mechanism: Mechanism, delta: float, accountant_name: str) -> float:
+    return accountant(accountant_name).epsilon(mechanism, delta)

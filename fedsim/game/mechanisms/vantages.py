@@ -1,8 +1,4 @@
-"""The vantages whose beliefs a run computes, and the noise that hides the target from each.
-
-A belief at a vantage depends on the noise that it does not know. Sources of noise are the clients,
-by partition number, and the server.
-"""
+"""The vantages whose beliefs a run computes, and the noise that hides the target from each."""
 
 from fedsim.config.federation import FederationConfig
 from fedsim.privacy.trust.model import Vantage
@@ -12,20 +8,14 @@ EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 
 def measured(primary: Vantage, vantages: str) -> tuple[Vantage, ...]:
-    """Return the vantages whose beliefs are computed, the configured one first.
-
-    primary: the configured vantage. vantages: "configured" or "all".
-    """
+    """Return the vantages whose beliefs are computed, "configured" or "all", primary first."""
     if vantages == "configured":
         return (primary,)
     return (primary, *(vantage for vantage in Vantage if vantage is not primary))
 
 
 def suffix(vantage: Vantage, primary: Vantage) -> str:
-    """Return the suffix of a vantage's arrays in a transcript: "" for the configured one.
-
-    For other vantages it is, for example, "_released_model".
-    """
+    """Return the suffix of a vantage's arrays, as "_released_model"; "" for the configured one."""
     return "" if vantage is primary else "_" + vantage.value.replace("-", "_")
 
 
@@ -38,8 +28,7 @@ def tells_noise(
 ) -> bool:
     """Return whether the auditor of an oracle audit needs the noise that a client added.
 
-    target_client: whether the client holds the target, or is it.
-    adversary: whether it is the curious participant.
+    target_client: whether it holds the target, or is it.
     colluder: whether it discloses its noise.
     """
     return any(

@@ -1,9 +1,7 @@
 """Beliefs at several vantages, computed from the noise by an auditor that receives it.
 
-The adversary has to know f(D), so that it computes the gradients of all other clients' records
-again in every step: a second training. But r minus the part common to both worlds is noise, and
-perhaps one gradient. An auditor that receives the noise, as in a simulated campaign, needs only the
-target's gradients to get the same log-odds. This measures the mechanism, and is never part of it.
+r minus the part common to both worlds is noise, and perhaps one gradient, so the auditor needs no
+second training. This measures the mechanism, and is never part of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -96,16 +94,12 @@ def _with_noise(
 
 
 def nothing(noise_std: Tensor) -> Step:
-    """Return a step without information, for a round that the record's client missed.
-
-    noise_std: sigma of the vantage's unknown noise, float64 [T].
-    """
+    """Return a step without information, for a round that the record's client missed."""
     zero = torch.zeros_like(noise_std)
     return Step(zero, zero, noise_std, zero, zero)
 
 
 def _inner(left: Tensor, right: Tensor) -> Tensor:
-    """Return the inner products [T] of rows, without the temporary [T, P] array that * needs."""
     return torch.einsum("tp,tp->t", left, right)
 
 

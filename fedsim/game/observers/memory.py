@@ -16,28 +16,16 @@ from adversaries.attacks.posterior import Hypotheses
 class Memory:
     """The adversary's memory between rounds, as arrays that fit its Flower state.
 
-    A history is float64 [T, i], with a column for each aggregate so far. Statistics of residuals
-    are those of `adversaries.attacks.residuals.Residual`. After local steps the law of the
-    aggregate is unknown: `known` and `past` are None, `present_norms` are |Delta| and
-    `absent_norms` 0.
+    A history is float64 [T, i], with a column for each aggregate so far; those of residuals are as
+    in `adversaries.attacks.residuals.Residual`. After local steps the law of the aggregate is
+    unknown: `known` and `past` are None, `present_norms` are |Delta| and `absent_norms` 0.
 
     Attributes:
         pending: hypotheses about the aggregate of the current round.
         known: float32 [T, P], the part of that aggregate that both worlds share.
         past: float32 [T, P], sum of the earlier residuals; None without any.
         batch: float64 [T], number of other records that take part in it; None if all do.
-        ratios: history of the log-likelihood ratios of D to D'.
-        sensitivities: history of |g - g'|.
-        noise_stds: history of sigma.
-        present_norms: history of |g|.
-        absent_norms: history of |g'|.
         batch_sizes: history of `batch`, 0 without sampling.
-        residual_squares: history of `Residual.squares`.
-        residual_freedoms: history of `Residual.freedoms`.
-        residual_repeats: history of `Residual.repeats`.
-        residual_scales: history of `Residual.scales`.
-        residual_signals: history of `Residual.signals`.
-        residual_shapes: history of `Residual.shapes`.
     """
 
     pending: Hypotheses | None
@@ -59,7 +47,6 @@ class Memory:
 
     @classmethod
     def empty(cls, trials: int) -> "Memory":
-        """Return the memory before the first message."""
         column = torch.empty(trials, 0, dtype=torch.float64)
         return cls(
             pending=None, known=None, past=None, batch=None, **dict.fromkeys(HISTORY, column)
@@ -80,11 +67,7 @@ class Memory:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
-        """Return the memory of named arrays, the inverse of `to_arrays`.
-
-        device: device of the hypotheses.
-        Raises KeyError if an array is missing.
-        """
+        """Return the memory of named arrays, the inverse of `to_arrays`."""
         tensors = {name.replace("-", "_"): torch.tensor(array) for name, array in arrays.items()}
         pending = None
         if any(name.startswith(PENDING) for name in tensors):

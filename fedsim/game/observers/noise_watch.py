@@ -1,7 +1,6 @@
 """Tests whether the sums of a training, and the messages in them, have the claimed noise.
 
-The watch knows no records, and subtracts nothing from a release, so that its results hold for any
-records (`adversaries.statistics.noise_limit`).
+It subtracts nothing from a release, so its results hold for any records.
 """
 
 import math
@@ -22,21 +21,11 @@ SUM = "sum"
 """Name of the series of released sums; the other series are named after clients."""
 
 TELLING = 1.2
-"""Limit below which half of the noise would have been detected.
-
-The variance of the coordinates without noise is then at most 1.2^2 - 1 = .44. With a quarter of the
-noise's variance they would vary by .69, which is less than 1.
-"""
+"""Limit below which half of the noise would have been detected."""
 
 
 class NoiseWatch:
-    """The noise of every series of releases of one training.
-
-    Results for all series together do not depend on which were seen so far: a client whose messages
-    come late counts from the beginning.
-
-    clients: number of clients whose messages may be observed beside the sums, from client 0 on.
-    """
+    """The noise of every series of releases of one training: sums, and clients' messages."""
 
     def __init__(self, clients: int = 0) -> None:
         names = [SUM, *map(_of_client, range(clients))]
@@ -51,11 +40,7 @@ class NoiseWatch:
         messages: Mapping[int, npt.NDArray[np.floating]],
         own_std: float,
     ) -> None:
-        """Observe a round.
-
-        released: [P], the sum.
-        messages: [P] of each client, where the auditor receives them.
-        """
+        """Observe a round's sum [P], and where it is received the message [P] of each client."""
         self._one(SUM, released, std)
         for client, sent in messages.items():
             self._one(_of_client(client), sent, own_std)
@@ -65,9 +50,8 @@ class NoiseWatch:
     def limits(self, confidence: float) -> dict[str, float]:
         """Return the largest possible noise of each series over the claimed; inf without a limit.
 
-        All limits hold together, after every round, with this confidence in (0, 1).
-
-        Raises InputError for a confidence out of range.
+        All limits hold together, after every round. Raises InputError for a confidence out of
+        range.
         """
         each = 1 - significance(confidence) / len(self._series)
         limits = {name: one.limit(each) for name, one in self._series.items()}
@@ -76,10 +60,7 @@ class NoiseWatch:
     def accused(self, confidence: float) -> list[str]:
         """Return the series that have less noise than claimed.
 
-        With this confidence in (0, 1), no series with the claimed noise is ever accused. The
-        e-processes of the series are averaged (`e_process.closed`). If many have less noise, each
-        is accused sooner than by its own limit.
-
+        With this confidence, no series with the claimed noise is ever accused (`e_process.closed`).
         Raises InputError for a confidence out of range.
         """
         threshold = -math.log(significance(confidence))
@@ -119,11 +100,7 @@ def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
 
 
 def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int) -> bool:
-    """Return whether the noise of a run can be judged without its records.
-
-    This needs a single training, since trials may share noise. It also needs noise that is added
-    last to each sum or message: with local steps, later steps depend on the noise of earlier ones.
-    """
+    """Return whether noise can be judged: of a single training, and added last."""
     plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
     return trial_count == 1 and training.local_steps == 1 and training.clipping and plain
 

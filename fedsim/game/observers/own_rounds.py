@@ -1,9 +1,8 @@
 """A participant that is itself sampled: it sees the models of its own rounds, and the last one.
 
-Between two of them it sees only the sum of several rounds, at models that it did not see. The
-attack takes those models from a replay without noise, bent to end at the model that it saw, and
-treats the sum as Gaussian around it. It is exact for consecutive rounds, where nothing is guessed.
-Like all observers here, it knows the coins of all clients except the target's.
+Between two of them it sees only the sum of several rounds. The attack takes their models from a
+replay without noise, bent to end at the model that it saw, and treats the sum as Gaussian around
+it. It is exact for consecutive rounds.
 """
 
 import torch
@@ -30,13 +29,9 @@ def observe(
     """Return the memory after a model of a later round, with both models' evidence at its end.
 
     Let R be the sum of the L aggregates between them, with the target in each by a coin of rate q.
-    The ratio is the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`, for
-    the mean of the target's updates along the way.
+    The ratio is the mixture over Bin(L, q) of `adversaries.attacks.posterior.drawn_mixture`.
 
-    memory: of the rounds before `game.round`.
-    game: the round of the model `start`, its trials and the target.
-    start: float32 [T, P], the earlier model.
-    end: float32 [T, P], the later model.
+    game: the round of the model `start`, [T, P], the earlier of the two.
     """
     step = rules.scheme.training.rate / rules.scheme.participation.divisor
     path = _path(rules, federation, game, start, end, rounds)

@@ -1,9 +1,7 @@
 """The participant: an ordinary client that also keeps a posterior belief about the challenge.
 
-It learns from the messages of every client: the model before a step, and the aggregate after it.
-Its stated background knowledge is D, D', the mechanism and theta_0, and, where steps are sampled,
-which records other than the target take part. No function here takes a world, the target record's
-coin or another client's noise.
+It knows D, D', the mechanism, theta_0 and other records' coins. No function here takes a world, the
+target record's coin or another client's noise.
 """
 
 import math
@@ -28,7 +26,7 @@ from fedsim.game.client import (
 )
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound, coins_of
-from fedsim.game.mechanisms import summing
+from fedsim.game.mechanisms import fixed_point
 from fedsim.game.observers.memory import HISTORY, POPULATION, POPULATION_LOSSES, Memory
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
@@ -45,15 +43,13 @@ def expect(
 ) -> Memory:
     """Return the memory with two hypotheses about the aggregate that answers this round's model.
 
-    own_message: [T, P], the adversary's own message with its noise, plus the noise that colluding
-    clients disclosed to it: these are known.
-    missing: clients that are known to be missing from the aggregate; without the target's client,
-    the worlds are equal.
-    unknown_shares: number of clients whose noise the adversary does not know; None: all others that
-    join the round.
+    own_message: [T, P], the adversary's own with its noise, plus colluders' noise.
+    missing: clients that are known to be missing; without the target's client, the worlds are
+    equal.
+    unknown_shares: number of clients whose noise is unknown; None: all others that join the round.
     """
     scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
-    bound = summing.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
+    bound = fixed_point.sensitivity(scheme, game.noise_multiplier, parameters.shape[1])
     multiplier = _unknown_multiplier(scheme, game, adversary, unknown_shares)
     if scheme.training.local_steps > 1:
         known, difference = _replay(knowledge, adversary)
@@ -101,12 +97,11 @@ def of_local_steps(
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
-    The noise of all steps adds up, as if it had not moved later steps. A sampled record is in the
-    sum as often as its coins say, each time with its mean gradient along the replay.
+    A sampled record is in the sum as often as its coins say, each time with its mean gradient.
 
     common: [T, P], the sum under D'.
     difference: [T, P], expected part of D, all steps together.
-    step_std: standard deviation of each step's noise, [T] or a scalar.
+    step_std: standard deviation of each step's noise.
     """
     steps, rate = scheme.training.local_steps, scheme.participation.rate
     noise_std = step_std * math.sqrt(steps)
@@ -123,7 +118,6 @@ def _scale(sensitivity: str, bound: float, present: Tensor, absent: Tensor) -> T
 
 
 def _batch(unit: str, game: RoundGame, taking_part: Tensor | None) -> Tensor | None:
-    """Return how many records besides the target take part, float64 [T]; None if all do."""
     if taking_part is None or unit == "client":  # all trials share the coins of clients
         return None
     # The adversary must not use the target record's own coin.
@@ -132,13 +126,7 @@ def _batch(unit: str, game: RoundGame, taking_part: Tensor | None) -> Tensor | N
 
 
 def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
-    """Return what the target client would send without noise under D and D': float64 [T, P], twice.
-
-    They are sums over the local steps. Sampled records have their coins, except the target record:
-    its coin is unknown, so that it takes part with weight q.
-
-    knowledge: the round, with the model at the start of the client's local steps.
-    """
+    """Return the target client's sum without noise under D and D', float64 [T, P], twice."""
     federation, game, parameters = knowledge.federation, knowledge.game, knowledge.parameters
     record, replacement, trials = game.record, game.replacement, len(parameters)
     # Both worlds in one pass, along the axis of the trials.
@@ -163,12 +151,7 @@ def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
 
 
 def _replay(knowledge: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
-    """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'.
-
-    The adversary does not see the models between a client's local steps. It replays them without
-    noise, and treats the aggregate as Gaussian around their sums. The effect of a step's noise on
-    later gradients is left out, so that this is an attack, not an exact posterior.
-    """
+    """Return other clients' sums without noise, [T, P]: under D', and the difference D - D'."""
     scheme, game, parameters = knowledge.rules.scheme, knowledge.game, knowledge.parameters
     steps, step_size = scheme.training.local_steps, local_step_size(scheme, game.round)
     present, absent = replay_target(knowledge)
@@ -184,10 +167,7 @@ def _replay(knowledge: KnownRound, adversary: int) -> tuple[Tensor, Tensor]:
 
 
 def observe(memory: Memory, aggregate: Tensor) -> Memory:
-    """Return the memory after the aggregate [T, P] of the previous round.
-
-    Raises RuntimeError without hypotheses.
-    """
+    """Return the memory after the aggregate [T, P] of the previous round."""
     pending = memory.pending
     if pending is None:
         raise RuntimeError("an aggregate arrived for a round whose start the adversary did not see")
@@ -209,11 +189,7 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 
 
 def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None = None) -> Memory:
-    """Return the memory with one more round.
-
-    columns: [T] for each name of `HISTORY`.
-    past: [T, P], sum of the residuals so far; None without any.
-    """
+    """Return the memory with one more round."""
     history = {
         name: torch.cat([getattr(memory, name), columns[name].cpu()[:, None]], dim=1)
         for name in HISTORY
@@ -231,13 +207,11 @@ def infer_membership(
 
     The threshold is the mean loss over the members that both worlds share.
 
-    target_records: positions in D of the target's records: one, or all of a client's.
+    target_records: positions in D.
     parameters: float32 [T, P], the final models.
-    losses: whether to return further losses for attacks with shadow models.
-    Returns: by name (`MEMBERSHIP`) and trial: true and false positive rates among single records,
-    and whether the target is called a member, because its mean loss is at most the threshold. With
-    `losses` also the target's mean loss [T], and the losses [T, h] of some non-members.
-    Source: Yeom et al.
+    losses: whether to return losses for attacks with shadow models: the target's mean [T], and [T,
+    h] of some non-members.
+    Returns: by name (`MEMBERSHIP`) and trial. Source: Yeom et al.
     """
     certain = np.delete(np.arange(len(federation.client_of)), target_records)
     members, _ = federation.evaluate(parameters, *federation.members(certain))

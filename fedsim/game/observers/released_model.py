@@ -1,9 +1,8 @@
 """The belief of an observer of the released model alone: it sees theta_k and knows theta_0.
 
 Where the server's optimiser is linear in the aggregates, theta_0 - theta_k = sum_i c_i r_i is one
-Gaussian observation around the clients' sums along the way. The observer did not see the way: the
-attack takes its models from a replay without noise, bent to end at the released model. It is an
-exact posterior only for a single round, where nothing is guessed.
+Gaussian observation. The attack takes the models between from a replay without noise, bent to end
+at the released model: an exact posterior only for a single round.
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ from fedsim.config.training import TrainingConfig
 from fedsim.game.client import challenge_contributions, common_part
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms import summing
+from fedsim.game.mechanisms import fixed_point
 from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
@@ -59,10 +58,7 @@ def check(scheme: Scheme) -> None:
 
 
 def responses(training: TrainingConfig, participation: Participation, rounds: int) -> Floats:
-    """Return a, float64 [k, k], with theta_0 - theta_i = sum_j a_ij r_j.
-
-    It pushes unit impulses, one in each round, through the server's optimiser.
-    """
+    """Return a, float64 [k, k], with theta_0 - theta_i = sum_j a_ij r_j, from unit impulses."""
     optimizer = ServerOptimizer(training, participation.divisor)
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
     answers, total = [], torch.zeros(rounds, dtype=torch.float64)
@@ -78,8 +74,7 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
 def shares(answers: Floats) -> Floats:
     """Return the share of the deviation at theta_k that exists after each round, [k].
 
-    With equal noise in all rounds, the displacement W_i given W_k is expected to be
-    W_k cov(W_i, W_k)/var(W_k): the Gaussian bridge, i/k for plain SGD.
+    With equal noise in all rounds, it is the Gaussian bridge, i/k for plain SGD.
 
     answers: [k, k] from `responses`.
     """
@@ -99,14 +94,12 @@ def attack(
         <R - sum_i c_i (known_i + middle_i), D> / (sum_i c_i^2 sigma_i^2),   D = sum_i c_i q Delta_i
 
     with R = theta_0 - theta_k. D and sigma are divided by |c|, so that they are in the units of a
-    clipped sum. Where records or clients are sampled, the others' coins are known, and the target's
-    coin is replaced by its mean q. The attack costs two trainings.
+    clipped sum. A target's coin is replaced by its mean q, other coins are known.
 
-    game: of the last round k; the numbers of its trials and the configuration determine theta_0.
+    game: of the last round k.
     released: theta_k, float32 [T, P].
-    bridged: whether models along the way are bent to end at theta_k; False keeps the replay.
-    Returns: the arrays [T, k] of a `Step` for each round. The last column has all the evidence,
-    since nothing is seen before.
+    bridged: whether models along the way are bent to end at theta_k.
+    Returns: the arrays [T, k] of a `Step` for each round, with all the evidence in the last column.
     """
     rounds = game.round
     theta = initial_parameters(rules, federation, game.trials).to(released.device)
@@ -147,11 +140,7 @@ def attack(
 def sums(
     rules: GameRules, federation: Federation, game: RoundGame, parameters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the sum that both worlds share in a round, and the expected parts of D and D'.
-
-    parameters: float32 [T, P], models at the start of the round.
-    Returns: float64 [T, P], three times; a sampled target counts with weight q.
-    """
+    """Return the sum that both worlds share, and the expected parts of D and D', [T, P]."""
     knowledge = KnownRound.drawn(rules, federation, game, parameters)
     rate = rules.scheme.participation.rate
     common = common_part(knowledge, range(rules.scheme.federation.clients))
@@ -170,7 +159,7 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
         multiplier = 0.0
     if scheme.privacy.sensitivity == "local":
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
-    bound = summing.sensitivity(scheme, nominal, difference.shape[1])
+    bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
 
 
@@ -179,16 +168,12 @@ def poison_scores(
 ) -> Floats | None:
     """Return the score of every released model, by the adversary that crafted the target.
 
-    It observes what the target was crafted to move. A higher score makes it likelier that the model
-    was trained on D; the auditor chooses the threshold.
+    A higher score makes it likelier that the model was trained on D.
 
-    By challenge.kind: for "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); for "gradient"
-    <theta_0 - theta_k, u>, how far the model went down the vector u; for other records the negative
-    loss (BACKDOORTEST, which prints the loss with the sign of a model not trained on it).
+    By challenge.kind: for "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); for "gradient" <theta_0 -
+    theta_k, u>; for other records the negative loss (BACKDOORTEST).
 
-    released: theta_k, float32 [T, P].
-    Returns: float64 [T]; None where nothing was crafted.
-    Source: Jagielski, Ullman and Oprea, 2020.
+    Returns: float64 [T]; None where nothing was crafted. Source: Jagielski, Ullman and Oprea, 2020.
     """
     crafted = federation.crafted
     if crafted is None:

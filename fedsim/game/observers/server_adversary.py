@@ -1,8 +1,6 @@
 """What an honest but curious server concludes from the clients' messages of a round.
 
-It has the participant's knowledge: D, D', the mechanism, theta_0 and, where steps are sampled,
-which records other than the target take part. It sees more: every single message, or their sum
-where secure aggregation hides them. It follows the protocol.
+It has the participant's knowledge, and sees single messages unless secure aggregation hides them.
 """
 
 from collections.abc import Collection
@@ -26,9 +24,8 @@ def conclude(
 ) -> Step:
     """Return the server's evidence from one round, on the CPU.
 
-    noise_std: standard deviation of the noise that the server does not know, float64 [T], 0 for
-    none; of one step where clients take several.
-    message: [T, P], the received message less the noise that was disclosed to the server.
+    noise_std: of the noise that the server does not know, float64 [T], of one of several steps.
+    message: [T, P], less the noise that was disclosed to the server.
     """
     scheme, rate = knowledge.rules.scheme, knowledge.rules.scheme.participation.rate
     if scheme.training.local_steps > 1:

@@ -1,8 +1,4 @@
-"""Datasets: public originals, and the user's own files.
-
-A loader turns files into arrays; `DATASETS` names the loaders, one module for each format. Datasets
-never change, so each process loads them once and shares them read-only.
-"""
+"""Datasets: public originals, and the user's own files."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +6,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from adversaries.registry import lookup
-from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, only
-from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, Source, Target, only
 from fedsim.learning.data.splitting import Split, split
 
 __all__ = [
@@ -42,14 +36,14 @@ def _in(module: str, name: str = "own", room: str = "loaders.") -> Loader:
 
 
 DATASETS: dict[str, Loader] = {
-    "digits": _in("bundled", "digits"),
-    "breast-cancer": _in("bundled", "breast_cancer"),
+    "digits": _in("public_tables", "digits"),
+    "breast-cancer": _in("public_tables", "breast_cancer"),
     "mnist": _in("idx", "mnist"),
     "fashion-mnist": _in("idx", "fashion_mnist"),
     "cifar-10": _in("cifar", "cifar10"),
-    "purchase-100": _in("purchase", "purchase100"),
-    "adult": _in("uci", "adult"),
-    "abalone": _in("uci", "abalone"),
+    "purchase-100": _in("public_tables", "purchase100"),
+    "adult": _in("public_tables", "adult"),
+    "abalone": _in("public_tables", "abalone"),
     "idx": _in("idx"),
     "npz": _in("npz"),
     "csv": _in("csv_file"),

@@ -1,12 +1,5 @@
 """The columns of a table: the public schema of each, and how values become features.
 
-A column is of one of three kinds, and each says how to treat values that do not fit:
-
-    age = [17, 90]                                        # short for range = [17, 90]
-    weight = { range = [30, 250], unit = "kg", missing = 75, outside = "clip" }
-    ward = { values = ["A", "B"], other = "other", missing = "category" }
-    admitted = { date = [2015-01-01, 2025-12-31], format = "%d.%m.%Y", parts = ["year", "days"] }
-
 Every rule uses one record only, so that a record changes no other record's features.
 """
 
@@ -48,7 +41,6 @@ class Problem:
     """Values of one column that the schema does not allow.
 
     Attributes:
-        column: its name.
         rows: bool [N], whether the record has such a value.
         message: what is wrong, with the first such value.
         drop: whether the schema leaves such records out; otherwise they are refused.
@@ -74,7 +66,6 @@ class _Column(Table):
     def _problems(
         self, name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
     ) -> Iterator[Problem]:
-        """Yield a problem for each case (its rows, its rule and its message) that has records."""
         for rows, rule, message in cases:
             if rows.any() and rule in ("refuse", "drop"):
                 first = f"'{brief(values[int(rows.argmax())], LONGEST)}'"
@@ -86,10 +77,8 @@ class Numbers(_Column):
 
     Attributes:
         range: the least and the largest value, from public knowledge.
-        unit: of the values, for people who read the schema.
-        missing: "refuse", "drop" the record, a number to use instead, or "category": an additional
-            feature that says that the value is missing.
-        outside: a value outside of the range: "refuse", "drop" the record, or "clip" the value.
+        missing: "refuse", "drop", a number to use instead, or "category": an additional feature.
+        outside: a value outside of the range: "refuse", "drop", or "clip".
     """
 
     range: Range
@@ -105,7 +94,6 @@ class Numbers(_Column):
         return self
 
     def features(self, name: str) -> list[str]:
-        """Return the names of the features."""
         return [name, *([f"{name}=missing"] if self.missing == "category" else [])]
 
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
@@ -139,10 +127,8 @@ class Values(_Column):
 
     Attributes:
         values: the values, from public knowledge.
-        missing: "refuse", "drop" the record, "category" for an additional feature, or one of the
-            values.
-        other: a value that is not listed: "refuse", "drop" the record, or "other" for a feature
-            that all such values share.
+        missing: "refuse", "drop", "category" for an additional feature, or one of the values.
+        other: a value that is not listed: "refuse", "drop", or "other" for a common feature.
     """
 
     values: Categories
@@ -160,7 +146,6 @@ class Values(_Column):
         return self
 
     def features(self, name: str) -> list[str]:
-        """Return the names of the features."""
         more = [
             *(["missing"] if self.missing == "category" else []),
             *(["other"] if self.other == "other" else []),
@@ -201,8 +186,6 @@ class Dates(_Column):
         date: the first and the last day, from public knowledge.
         format: how dates are written, for Python's strptime; ISO 8601 by default.
         parts: "year" and "days" (since the first day) from 0 to 1, and "month", a feature each.
-        missing: "refuse", "drop" the record, or "category" for an additional feature.
-        outside: a date outside of the days: "refuse", "drop" the record, or "clip" the date.
     """
 
     date: Annotated[list[date], Field(min_length=2, max_length=2)]
@@ -222,7 +205,6 @@ class Dates(_Column):
         return self
 
     def features(self, name: str) -> list[str]:
-        """Return the names of the features."""
         months = [f"{name}.month={month}" for month in range(1, 13)]
         parts = [months if part == "month" else [f"{name}.{part}"] for part in self.parts]
         more = [f"{name}=missing"] if self.missing == "category" else []

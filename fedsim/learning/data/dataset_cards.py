@@ -7,13 +7,7 @@ from fedsim.learning.data import DATASETS
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset, described in a line for each question.
-
-    Attributes:
-        what: records, features and classes.
-        files: files to read.
-        licence: of the data.
-    """
+    """A dataset, described in a line for each question."""
 
     what: str
     files: str

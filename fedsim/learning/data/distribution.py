@@ -11,12 +11,11 @@ import scipy
 from scipy.special import entr
 
 from adversaries.errors import InputError
-from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.columns import shortened
-from fedsim.learning.data.loaders import targets
+from fedsim.learning.data.loaders.dataset import parsed
 from fedsim.learning.data.partition import FLOWER, partition
 
 Floats = npt.NDArray[np.float64]
@@ -37,11 +36,7 @@ LARGEST_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class DataDistribution:
-    """The number of records of each label that each client has.
-
-    Attributes:
-        counts: int64 [clients, classes]. Every client has a record.
-    """
+    """The number of records of each label that each client has, int64 [clients, classes]."""
 
     counts: Ints
 
@@ -57,19 +52,13 @@ class DataDistribution:
 
     @cached_property
     def effective_classes(self) -> Floats:
-        """The exponential of the entropy of each client's labels [clients], in 1..classes.
-
-        It is the number of equally frequent labels with the same entropy (Hill, 1973, order 1).
-        """
+        """The exponential of the entropy of each client's labels [clients] (Hill, 1973)."""
         shares = self.counts / self.sizes[:, None]
         return np.exp(entr(shares).sum(axis=1))
 
     @cached_property
     def label_skew(self) -> Floats:
-        """Total variation distance of each client's labels from all labels of D [clients], 0..1.
-
-        It is the share of its records that would need another label to have the mix of D.
-        """
+        """Total variation distance of each client's labels from all labels of D [clients], 0..1."""
         shares = self.counts / self.sizes[:, None]
         return np.abs(shares - self._overall).sum(axis=1) / 2
 
@@ -77,10 +66,8 @@ class DataDistribution:
     def chance_skew(self) -> Floats:
         """The expectation of `label_skew` if clients of these sizes drew their records at random.
 
-        Small samples of one mix differ from it; only the excess is skew. Exact: each count is
-        hypergeometric, X of n records where K of N have the label, with mean absolute deviation
-        2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991, Closed form summation
-        for classical distributions). [clients]
+        Exact: each count is hypergeometric, X of n records where K of N have the label, with mean
+        absolute deviation 2(K − m)(n − m)P(X = m)/N for m = ⌊nK/N⌋ (Diaconis & Zabell, 1991).
         """
         N, K, n = int(self.sizes.sum()), self.counts.sum(axis=0), self.sizes[:, None]
         m = n * K // N  # in integers: rounding cannot lower a mean that is a whole number
@@ -104,42 +91,43 @@ class DataDistribution:
 
 
 def held(
-    config: Config, client: int | None = None, every_client: bool = False
+    source: DataConfig,
+    federation: FederationConfig,
+    weights: str,
+    client: int | None = None,
+    every_client: bool = False,
+    rehearsed: bool = False,
 ) -> tuple[Split, Ints]:
-    """Return D with the pool and the held-out records, and the client of each record, int64 [n].
+    """Return D, the pool, the held-out records, and the client of each record, int64 [n].
 
-    Where clients have records of their own, D holds only what this process may read: for a client
-    its own records, for a server none, for a rehearsal all.
-
-    client: the client whose own records are read; None for a server, or all.
-    every_client: whether this process may read the own records of all clients.
+    weights: model.weights, with which the tokenizer of texts lies.
+    client: the client whose own records are read; None for a server.
+    every_client: whether this process may read the own records of all clients; a rehearsal may.
     """
-    if config.data.name != OWN:
-        split = draw(config.data, dataset(config))
-        return split, divide(config.federation, config.data.seed, split)
+    if source.name != OWN:
+        split = draw(source, dataset(source, weights))
+        return split, divide(federation, source.seed, split)
     clients: Iterable[int] = () if client is None else (client,)
-    rehearsed = config.run.job == "rehearsal"
     if rehearsed or every_client:
-        clients = range(config.federation.clients)
-    split, client_of = _own(config.data, config.model.weights, tuple(clients))
-    if rehearsed and len(client_of) != config.data.records:
+        clients = range(federation.clients)
+    split, client_of = _own(source, weights, tuple(clients))
+    if rehearsed and len(client_of) != source.records:
         raise InputError(
             f"the clients have {len(client_of)} records together, but data.records is "
-            f"{config.data.records}, which divides sums; rehearse with data.records = "
+            f"{source.records}, which divides sums; rehearse with data.records = "
             f"{len(client_of)}"
         )
     return split, client_of
 
 
-def dataset(config: Config) -> Dataset:
+def dataset(source: DataConfig, weights: str) -> Dataset:
     """Return the dataset of a configuration; for clients' own records, its public part."""
-    source = config.data
     if source.name == OWN:
         text, public = source.public_schema, source.public_root
-        return own_records.dataset(text, (), public, config.model.weights)
+        return own_records.dataset(text, (), public, weights)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
-    tokenizer = config.model.weights if source.name == TEXTS else ""
+    tokenizer = weights if source.name == TEXTS else ""
     return data.load(
         source.name,
         source.root,
@@ -150,12 +138,11 @@ def dataset(config: Config) -> Dataset:
         classes,
         source.length,
         tokenizer,
-        targets.parsed(source.target),
+        parsed(source.target),
     )
 
 
 def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Split, Ints]:
-    """Return the own records of some clients as D, and the public ones as held-out and pool."""
     if len(clients) > 1 and not source.root:
         raise InputError(
             "data.root is empty, because each client has its records on its own machine, where "
@@ -226,24 +213,17 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
 
 
 def columns_of(source: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """Return the keys that can deal records: the original columns [N] by name, and the labels.
-
-    The labels hide a column with the same name.
-    """
+    """Return the keys that can deal records: the original columns [N] by name, and the labels."""
     own = {name: values for name, values in source.columns.items() if name != LABEL}
     return {LABEL: source.train.labels, **own}
 
 
 def named(columns: Iterable[str]) -> str:
-    """Return the first of many column names in one line, and the number of further ones."""
     return shortened(list(columns), SHOWN_COLUMNS)
 
 
 def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
-    """Return the number of records of D that each client has, by label.
-
-    client_of: int64 [n], the client of each record of D.
-    """
+    """Return the number of records of D that each client has, by label."""
     classes = split.dataset.classes
     labels = split.members_records.labels if split.dataset.target is None else 0  # no classes
     cells = client_of * classes + labels
@@ -252,11 +232,7 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
 
 
 def cautions(dataset: Dataset) -> list[str]:
-    """Return sentences about omitted rows, and about columns that look like identifiers.
-
-    Such a column is text with more categories than a tenth of the records, or whole numbers that
-    differ in every record. It identifies a record and teaches a model nothing.
-    """
+    """Return sentences about omitted rows, and about columns that look like identifiers."""
     sentences = []
     if dataset.dropped:
         whole = len(dataset.train)
@@ -282,6 +258,5 @@ def cautions(dataset: Dataset) -> list[str]:
 
 
 def _numbered(values: npt.NDArray[Any]) -> bool:
-    """Return whether every value is a whole number that occurs once."""
     numbers = values.astype(np.float64)
     return bool((numbers == np.round(numbers)).all()) and len(np.unique(numbers)) == len(numbers)

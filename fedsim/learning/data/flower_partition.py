@@ -23,11 +23,9 @@ def divide(
 ) -> npt.NDArray[np.int64]:
     """Return the client of each record by one of Flower's partitioners, int64 [n].
 
-    It divides by the key if one is named, else by the labels. The number of clients, alpha and the
-    seed are the experiment's; other arguments are the division's options, with Flower's names.
-
+    It divides by the key if one is named, else by the labels.
     made_by: the name of Flower's class.
-    Raises InputError if flwr-datasets is not installed, if an option does not exist, or if the
+    Raises InputError if flwr-datasets is not installed, an option does not exist, or the
     partitioner refuses or leaves a record without a client.
     """
     scheme = f"federation.partition names Flower's {made_by}"
@@ -69,7 +67,6 @@ def divide(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress a library's progress bars and warnings."""
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

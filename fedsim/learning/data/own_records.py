@@ -1,17 +1,6 @@
 """A client's own records: read on its machine, and turned into features by the public schema.
 
-Nothing is computed on the records that would have to agree with other clients (no minimum, mean or
-list of categories), so that nothing about them needs to leave the client.
-
-| path | format |
-|---|---|
-| `FILE.csv` | a table, with a header |
-| `FILE.parquet` | a table |
-| `FILE.txt` | texts, one a line |
-| `FILE.npz` | a table's columns and its label by name, or `features` and `labels` of pictures |
-| a folder with `train-images-idx3-ubyte` | MNIST's format |
-| any other folder | pictures, a subfolder for each class |
-| `package.module:name` | a function of the node's owner, which returns the arrays of an .npz |
+Nothing is computed on them that other clients' records would have to agree with.
 """
 
 import logging
@@ -30,9 +19,7 @@ from fedsim.common import reading
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records
-from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records, Source, Target
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")
@@ -48,12 +35,7 @@ FEATURES, LABELS = "features", "labels"
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """Records as a reader returns them, before the schema is applied.
-
-    Attributes:
-        columns: a table's, [N] by name, or pictures as `FEATURES`, [N, C, H, W].
-        labels: as text [N]; None without labels.
-    """
+    """Records as a reader returns them: columns [N] by name, or pictures as `FEATURES`."""
 
     columns: Arrays
     labels: list[str] | None
@@ -61,14 +43,7 @@ class Raw:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A client's records after the schema was applied.
-
-    Attributes:
-        records: the records that are kept; refused ones are among them and have no meaning.
-        problems: what is wrong with values or labels, once for each column and kind.
-        total: number of records, kept or not.
-        ignored: the names of columns that the schema does not mention.
-    """
+    """A client's records after the schema was applied, and the columns that it ignored."""
 
     records: Records
     problems: tuple[Problem, ...]
@@ -82,7 +57,6 @@ class Inspection:
 
     @property
     def summary(self) -> str:
-        """The number of kept records, and why others are left out."""
         kept = len(self.records.labels)
         if kept == self.total:
             return f"{kept:,} records"
@@ -117,9 +91,8 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
 def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Inspection:
     """Return the records of a file, a folder or a function, and all their problems.
 
-    labelled: whether records need labels; if not, labels are 0.
-    directory: of texts, with their tokenizer.
-    Raises InputError if the records cannot be read, or lack columns or labels.
+    labelled, directory: as for `records`.
+    Raises InputError if they cannot be read, or lack columns.
     """
     raw, where = _read(path, schema), f"'{path}'"
     problems: list[Problem] = []
@@ -166,11 +139,7 @@ def columns(path: str) -> dict[str, list[str]]:
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
-    """Return the records of some clients followed by the public ones.
-
-    paths: of the clients' records, in order.
-    public: path of public records, which no client trains on; "" for none.
-    """
+    """Return the records of some clients followed by the public ones, "" for none."""
     schema = schemas.parse(text)
     parts = [_cached(path, text, directory) for path in (*paths, public) if path]
     empty = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))

@@ -37,9 +37,8 @@ def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArra
 def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw the clients' shares of all records from Dirichlet(alpha), for any labels.
 
-    Quantity skew: a small alpha gives nearly all records to few clients. Each client first gets one
-    record, so that any alpha works. Source: Li et al. (2022), Federated learning on non-IID data
-    silos, "quantity skew", with the shares rounded by a multinomial draw.
+    Each client first gets one record, so that any alpha works. Source: Li et al. (2022), Federated
+    learning on non-IID data silos, "quantity skew".
     """
     shares = generator.dirichlet(np.full(division.clients, division.alpha))
     sizes = 1 + generator.multinomial(len(division.labels) - division.clients, shares)
@@ -47,11 +46,7 @@ def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray
 
 
 def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Give all records with one value of the key to one client, with balanced numbers of records.
-
-    The values come in random order. Each goes to the client with the fewest records so far (the
-    first of these), so that sizes differ by at most the records of the commonest value.
-    """
+    """Give each value's records in random order to the first client with the fewest so far."""
     if division.keys is None:
         raise InputError(
             "federation.partition is 'key', but no column is named; set federation.partition-key"
@@ -106,7 +101,6 @@ PARTITIONS: dict[str, Scheme] = {
     "key": _key,
     **{f"{FLOWER}{name}": partial(_by_flower, made) for name, made in FLOWER_PARTITIONERS.items()},
 }
-"""Schemes by name: (division, generator) -> client of each record [n]."""
 
 
 def partition(

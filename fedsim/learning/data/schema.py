@@ -1,27 +1,5 @@
 """The public schema that the records of all clients share, and against which each checks its own.
 
-    label = "income"
-    classes = ["<=50K", ">50K"]
-    [columns]                                   # `columns` describes all kinds of columns
-    age = [17, 90]                              # numbers in a range
-    workclass = ["Private", "State-gov"]        # one of several values
-
-or, for images,
-    workclass = ["Private", "State-gov"]        # one of some values
-    classes = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
-
-    [image]
-    shape = [1, 28, 28]                         # channels, rows, columns
-    range = [0, 255]                            # of the pixels
-
-or, for texts, without classes where the model learns the next token,
-
-    classes = ["negative", "positive"]
-
-    [text]
-    column = "review"
-    length = 64                                 # tokens; longer texts are cut
-
 It says how values become features, so that no client computes a minimum, a mean or a list of
 categories on its records, which would be an unprotected release.
 """
@@ -48,30 +26,20 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Target
 
 Floats = npt.NDArray[np.float32]
 
 
 class Image(Table):
-    """The shape and range of pictures.
-
-    Attributes:
-        shape: channels (1 or 3), rows and columns.
-        range: the least and the largest value of a pixel.
-    """
+    """The shape and range of pictures."""
 
     shape: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=3, max_length=3)]
     range: Range = Field(default=[0.0, 255.0])
 
 
 class Text(Table):
-    """The column and length of texts.
-
-    Attributes:
-        column: of a table, the column of the texts.
-        length: number of tokens in a record; longer texts are cut, and shorter ones padded.
-    """
+    """The column of texts, and the number of tokens to which each is cut or padded."""
 
     column: str = "text"
     length: Annotated[int, Field(ge=1, le=4096)]
@@ -81,15 +49,9 @@ class Schema(Table):
     """The public description of the records of all clients.
 
     Attributes:
-        classes: the labels, in the order of their numbers; empty for a regression, or for texts
-            whose next token is learned.
-        target: the range of the number that is predicted, where the labels are numbers.
-        label: of a table, the column of the labels.
+        classes: the labels, in the order of their numbers; empty for a regression, or next tokens.
         unlabelled: whether records without a valid label are refused or left out ("drop").
         identifiers: of a table, columns that identify a person, and are never features.
-        columns: of a table, the column of each feature.
-        image: of pictures, their shape and range; else None.
-        text: of texts, their column and length; else None.
     """
 
     classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
@@ -160,7 +122,6 @@ class Schema(Table):
 
     @property
     def labelled(self) -> bool:
-        """Whether records have labels."""
         return bool(self.classes) or self.target is not None
 
     def numbers(
@@ -211,11 +172,7 @@ class Schema(Table):
         return np.concatenate([features for features, _ in read], axis=1), problems
 
     def texts(self, columns: Mapping[str, Sequence[str]], where: str) -> Sequence[str]:
-        """Return the text of each record, [N].
-
-        columns: as text, [N] by name; columns that the schema does not have are ignored.
-        Raises InputError if the column is missing, or a text is empty.
-        """
+        """Return the text of each record, [N]. Raises InputError if it is missing or empty."""
         assert self.text is not None
         name = self.text.column
         if name not in columns:
@@ -289,7 +246,6 @@ def difference(own: Schema, named: Schema) -> str:
 
 
 def _items(schema: Schema) -> dict[str, object]:
-    """Return all entries of a schema, by the names in its file."""
     entries = schema.model_dump(exclude={"columns", "image", "text"})
     columns = {f"the column '{name}'": _entry(column) for name, column in schema.columns.items()}
     kinds = {"image": schema.image, "text": schema.text}
@@ -307,6 +263,5 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _entry(column: Column) -> object:
-    """Return a column's entry in a schema's file, in its short form if it has one."""
     entry = column.model_dump(by_alias=True, exclude_defaults=True)
     return next(iter(entry.values())) if list(entry) in (["range"], ["values"]) else entry

@@ -1,7 +1,6 @@
 """A first schema of a table, proposed on its owner's machine.
 
-A schema is public. Lines that are read off the records, such as their least and largest value,
-would disclose them. Such lines are marked, and must be replaced by public knowledge.
+Lines that are read off the records are marked: public knowledge must replace them.
 """
 
 import math
@@ -36,10 +35,8 @@ class Proposal:
     """A proposed schema entry for a column.
 
     Attributes:
-        name: of the column.
         kind: "numbers", "values", "date", "identifier", or "ignored".
         rule: the entry, in TOML; "" for identifiers and ignored columns.
-        description: of its values, for the owner only.
         discloses: what the rule would disclose about the records, "" for nothing.
     """
 
@@ -50,11 +47,7 @@ class Proposal:
     discloses: str = ""
 
     def with_range(self, least: float, largest: float) -> "Proposal":
-        """Return the proposal with a range from public knowledge; values outside are dropped.
-
-        A value outside, such as an age of 999, often means a missing one. Its record is left out,
-        and `fedsim deploy check` lists it, for each client.
-        """
+        """Return the proposal with a range from public knowledge; values outside are dropped."""
         _, _, rest = self.rule.partition("]")
         rule = f'{{ range = [{least:g}, {largest:g}], outside = "drop"{rest}'
         return replace(self, kind="numbers", rule=rule, discloses="")
@@ -64,8 +57,7 @@ def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
     """Return the classes of a table, and a proposal for each other column.
 
     path: of a CSV, Parquet or NumPy file.
-    label: the column of the labels.
-    Raises InputError for a file without such a column, or with fewer than two classes.
+    Raises InputError for one without the label, or two classes.
     """
     if Path(path).suffix == ".txt":
         raise InputError(
@@ -189,6 +181,5 @@ def _rounded(least: float, largest: float) -> tuple[float, float]:
 
 
 def _quoted(text: str) -> str:
-    """Return a basic string of TOML."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

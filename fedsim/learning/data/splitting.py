@@ -17,10 +17,9 @@ class Split:
     """The positions of D, held-out records and pool in a dataset.
 
     Attributes:
-        dataset: the dataset.
         members: D, int64 [n], positions in `dataset.train`.
-        held_out: records that no client trains on, int64, positions in `dataset.test` if the
-            dataset has one, else in `dataset.train`.
+        held_out: records that no client trains on, positions in `dataset.test` or else
+            `dataset.train`.
         pool: candidates for a replacement, int64, positions in `dataset.train`.
     """
 
@@ -31,29 +30,25 @@ class Split:
 
     @cached_property
     def members_records(self) -> Records:
-        """The records of D, in the order of `members`."""
         return self.dataset.train.take(self.members)
 
     @cached_property
     def held_out_records(self) -> Records:
-        """The records that no client trains on."""
         source = self.dataset.train if self.dataset.test is None else self.dataset.test
         return source.take(self.held_out)
 
     @cached_property
     def pool_records(self) -> Records:
-        """The records of the pool, in the order of `pool`."""
         return self.dataset.train.take(self.pool)
 
 
 def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -> Split:
     """Return D, the pool and the held-out records, disjoint, drawn from the seed alone.
 
-    D and the pool follow each other in a permutation of `dataset.train`. The held-out records come
-    from a permutation of `dataset.test`, or from the end of the first permutation.
-
-    pool: largest number of records in the pool; 0 for all others.
-    Raises InputError if the dataset has too few records for D and the held-out ones.
+    D and the pool follow each other in a permutation of `dataset.train`; held-out records come from
+    one of `dataset.test`, or from its end.
+    pool: its largest number of records; 0 for all.
+    Raises InputError if there are too few records.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
     order = generator.permutation(len(dataset.train))
@@ -81,7 +76,6 @@ class Division:
 
     Attributes:
         labels: int64 [n].
-        clients: number of clients.
         alpha: concentration of the skewed schemes, above 0.
         keys: [n], values of the column that must not be split; None without such a column.
         options: further arguments of one of Flower's partitioners, by name.

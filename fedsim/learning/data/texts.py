@@ -5,8 +5,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data import own_records, tokens
-from fedsim.learning.data.loaders.dataset import Dataset, Records
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source
 
 COLUMN = "text"
 """The column of a table with the texts."""

@@ -1,8 +1,4 @@
-"""Texts as numbers of tokens, by the tokenizer of a local Hugging Face directory.
-
-The directory is public and the same for all parties, who compare its SHA-256
-(`fedsim.learning.training.pretrained`). No code in it is run, and nothing is downloaded.
-"""
+"""Texts as numbers of tokens, by the tokenizer of a local Hugging Face directory."""
 
 import json
 from collections.abc import Sequence
@@ -22,10 +18,7 @@ EXTRA = installation.command("text")
 
 
 def settings(directory: str) -> dict[str, Any]:
-    """Return the settings in a Hugging Face directory's config.json.
-
-    Raises InputError if the file is missing, or does not name the padding token.
-    """
+    """Return the settings of a Hugging Face directory, with its padding token; or InputError."""
     path = Path(directory) / CONFIG
     try:
         config = json.loads(reading.content(path, reading.MOST_JSON))
@@ -42,8 +35,7 @@ def settings(directory: str) -> dict[str, Any]:
 def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np.float32]:
     """Return the tokens of texts [N], float32 [N, length], which holds whole numbers to 2^24.
 
-    length: number of tokens in each record: longer texts are cut, shorter ones padded.
-    directory: with `CONFIG` and `TOKENIZER`; "" if none is named.
+    length: to which texts are cut or padded.
     Raises InputError if the directory is missing or damaged.
     """
     if not directory:

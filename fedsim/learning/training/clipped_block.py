@@ -28,13 +28,7 @@ Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 
 @dataclass(frozen=True)
 class Method:
-    """A method to compute the gradients of records of one kind, and its memory.
-
-    Attributes:
-        fallbacks: why layers go through `torch.func`, by their names; '' for the whole model.
-        gradients: functions that compute gradients, one for each thread.
-        footprint: memory of a block's clipped sum.
-    """
+    """A method to compute the gradients of records of one kind, with a function for each thread."""
 
     fallbacks: dict[str, str]
     gradients: Pool[Gradients]
@@ -55,10 +49,8 @@ class Method:
     ) -> Self:
         """Return the method for records of one kind, after measuring its memory.
 
-        record: [*shape], an example of the kind.
-        layer_by_layer: False for `torch.func` alone.
+        record: [*shape], an example.
         own: whether every trial has separate records.
-        exact: whether sums are float64.
         """
         reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
 
@@ -122,11 +114,7 @@ def clipped_sums(
     *,
     exact: bool = False,
 ) -> Tensor:
-    """Return one block of the clipped sums of m selections, [t, m, P].
-
-    masks: [m, n], the weights of each selection's records.
-    Raises FloatingPointError if a gradient is not finite.
-    """
+    """Return a block's clipped sums of m selections, [t, m, P], for masks [m, n]."""
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     gradients, scale = clipped(gradients, clipping_norm, exact)
@@ -143,10 +131,7 @@ def clipped_gradients(
     features: Tensor,
     labels: Tensor,
 ) -> Tensor:
-    """Return the clipped gradient of every record of one block, float64 [t, n, P].
-
-    Raises FloatingPointError if a gradient is not finite.
-    """
+    """Return a block's clipped gradients, float64 [t, n, P]. Raises FloatingPointError."""
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     each = formed(gradients).double()
@@ -197,12 +182,7 @@ def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
 
 
 def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
-    """Return min(1, C (1 - MARGIN)/|g|), float64, for norms |g|.
-
-    No gradient times its factor is longer than C, for any model, because |g| is never too small.
-
-    Raises FloatingPointError if a norm is not finite.
-    """
+    """Return min(1, C (1 - MARGIN)/|g|), float64, for finite norms; or FloatingPointError."""
     _check_finite(norms)
     return (clipping_norm * (1 - MARGIN) / norms).clamp(max=1.0)
 

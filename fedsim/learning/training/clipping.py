@@ -1,13 +1,8 @@
 """Per-example clipped gradients of T models at once.
 
-Trials are the leading axis: parameters are [T, P], and the inclusion of a record in a trial is a
-weight on its clipped gradient. So both worlds of the challenge, and Poisson sampling, are one
-computation. Gradients come layer by layer from one backward pass
-(`fedsim.learning.training.layerwise`). A model that does not allow this uses `torch.func`. Blocks
-of trials and records bound the memory.
-
-Unless a docstring says otherwise, parameters are float32 [T, P], a model for each trial; features
-are [n, *shape], the same records for all trials; and labels are [n] integers.
+The inclusion of a record in a trial is a weight on its clipped gradient, so both worlds of the
+challenge, and Poisson sampling, are one computation. Blocks of trials and records bound the memory.
+Parameters are float32 [T, P], features [n, *shape] for all trials, and labels [n] integers.
 """
 
 import math
@@ -44,17 +39,13 @@ class Clipper:
     """Clips the gradient of every record over all trained parameters together.
 
     Attributes:
-        model: the structure, and the values that are not trained; trained values come with each
-            call as [T, P] float32.
+        model: the structure, and the values that are not trained.
         clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
-        threads: number of threads that share the blocks. They change the blocks only where
-            max_memory binds.
+        threads: number of threads that share the blocks.
         max_memory: bytes of working memory, besides arguments and result; None for no bound.
-        precision: of forward and backward passes.
         layer_by_layer: False for `torch.func` alone.
         exact: needed for real noise. Sums are float64 throughout, so that their rounding is within
-            C too, and a record whose gradient is not finite adds nothing. Otherwise a block is
-            summed in float32, and a gradient that is not finite is an error.
+            C too, and a record whose gradient is not finite adds nothing. Otherwise it is an error.
     """
 
     model: nn.Module
@@ -80,12 +71,11 @@ class Clipper:
 
         No record's term is longer than C, for every model and record, rounding included. With
         `exact`, leaving a record out changes a trial's sum by at most C, because blocks have one
-        fixed shape. Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
-        more.
+        fixed shape.
 
-        weights: w, [T, n]; a weight of 0 leaves a record out exactly. None for all ones.
-        positions: [T, m] among the n records, the records of each trial; weights are then [T, m].
-        None for all records.
+        weights: w, [T, n]; 0 leaves a record out exactly.
+        positions: [T, m] among the n records, the records of each trial, with weights [T, m]; None
+        for all.
         Returns: float64 [T, P].
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
@@ -122,8 +112,7 @@ class Clipper:
 
         masks: w_j, [m, n], the same for all trials.
         Returns: float64 [T, m, P].
-        Raises FloatingPointError if a gradient is not finite.
-        Raises InputError if max_memory is too little for one record of one trial.
+        Raises FloatingPointError or InputError as `clipped_sum` does.
         """
         shape = (len(parameters), len(masks), parameters.shape[1])
         total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
@@ -142,9 +131,8 @@ class Clipper:
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the clipped gradient of each of a few records, float64 [T, n, P].
 
-        In full precision, because beliefs rest on these gradients.
-
-        Raises FloatingPointError if a gradient is not finite.
+        In full precision, because beliefs rest on them. Raises FloatingPointError as `clipped_sum`
+        does.
         """
         method = self._method(features[0], labels[0], "float32")
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
@@ -158,17 +146,13 @@ class Clipper:
         return torch.cat(list(run(block, blocks, self.threads)))
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
-        """Return the number of clipped gradients that a thread may hold at once, at least 1.
-
-        record: [*shape], an example of the records.
-        """
+        """Return the number of clipped gradients that a thread may hold at once, at least 1."""
         need = self._method(record, label, "float32").footprint
         # A gradient is formed in float32, then held in float64 before and after clipping.
         each = need.example + need.record + 24 * size(self.model)
         return max(1, int((self.block_bytes(record.device) - need.fixed - need.trial) / each))
 
     def block_bytes(self, device: torch.device) -> float:
-        """Return the memory of one thread's block."""
         limit = BLOCK_BYTES[device.type]
         return limit if self.max_memory is None else min(limit, self.max_memory // self.threads)
 
@@ -176,8 +160,6 @@ class Clipper:
         self, parameters: Tensor, features: Tensor, labels: Tensor, groups: Tensor
     ) -> Tensor:
         """Return |g(x)|, or |g(x) - g(x')|, of clipped gradients, float64 [T, m].
-
-        In full precision; the gradients of one block of trials and groups exist at a time.
 
         groups: [T, m, 1] for the records x, or [T, m, 2] for the pairs x, x': positions among the n
         records, separate for each trial.
@@ -310,10 +292,7 @@ class Clipper:
 
 
 def fixed_rows(example: float) -> int:
-    """Return the number of records in every block of an exact sum, a power of two.
-
-    example: bytes of working memory for a record.
-    """
+    """Return the number of records in every block of an exact sum, a power of two."""
     rows = FIXED_ROWS
     while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:
         rows //= 2
@@ -332,10 +311,7 @@ def _add_up(
 
 
 def _chosen(weights: Tensor) -> Tensor | None:
-    """Return each trial's records of nonzero weight, [T, m]; None if these are most records.
-
-    Trials with fewer than m records are padded with records of weight 0.
-    """
+    """Return each trial's records of nonzero weight, [T, m]; None if these are most records."""
     present = weights != 0
     most = int(present.sum(1).max()) if weights.numel() else 0
     if most >= SAMPLED * weights.shape[1]:

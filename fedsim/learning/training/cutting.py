@@ -18,13 +18,7 @@ blocks; and from which cutting records pays, where there are too few trials."""
 
 @dataclass(frozen=True)
 class Cut:
-    """Number of trials and records in a block.
-
-    Attributes:
-        trials: of a block.
-        records: of a block.
-        bytes: peak working memory of all threads' blocks, and of the sums that wait to be added.
-    """
+    """Trials and records of a block, and the peak memory of all threads' blocks and sums."""
 
     trials: int
     records: int
@@ -51,9 +45,8 @@ def examples_at_once(
 ) -> tuple[int, int]:
     """Return the number of trials and of records in a block, as far as memory allows.
 
-    examples: number of examples for which a block has room.
-    whole: whether to cut only where memory requires it, as on a GPU: each block costs a launch, and
-    no threads share them.
+    examples: room of a block.
+    whole: cut only where memory requires it, as on a GPU.
     """
     if whole:
         records_at_once = even(records, examples)

@@ -34,11 +34,7 @@ Forward = Callable[[Tensor, Tensor], Tensor]
 def evaluate(
     model: nn.Module, parameters: Tensor, features: Tensor, labels: Tensor, threads: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return the losses and scores of T models on the same records, by the models' task.
-
-    Returns: losses, float64 [T, n], and scores, float32 [T, n]; a classifier scores 1 where the
-    likeliest class is the label.
-    """
+    """Return losses, float64 [T, n], and scores, float32 [T, n], of T models by their task."""
     shape = (len(parameters), len(labels))
     losses = torch.empty(shape, dtype=torch.float64, device=parameters.device)
     scores = torch.empty(shape, dtype=torch.float32, device=parameters.device)
@@ -74,10 +70,7 @@ def measures(
     classes: int,
     threads: int = 1,
 ) -> dict[str, Tensor]:
-    """Return further measures of T models, [T, ...] each, by the models' task.
-
-    classes: number of classes.
-    """
+    """Return further measures of T models, [T, ...] each, by the models' task."""
     task = task_of(model)
     parts = [
         task.of_trials(partial(outputs, model, parameters[part], features, threads), labels)
@@ -114,10 +107,7 @@ def _in_blocks(
 
 @torch.no_grad()
 def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
-    """Return the outputs of T models for a few records.
-
-    Returns: [T, n, c].
-    """
+    """Return the outputs of T models for a few records, [T, n, c]."""
     budget = BLOCK_SCALARS[parameters.device.type]
     each = max(parameters.shape[1], OUTPUT_PER_INPUT * features.numel())
     forwards = _forwards(model, features.shape[1:], features.dtype, features.device)

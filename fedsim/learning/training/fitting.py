@@ -1,8 +1,6 @@
-"""A worst-case first model, fitted to all records except the challenge.
+"""A worst-case first model, fitted to all records except the challenge: an instrument, no release.
 
-Differential privacy allows the adversary to choose theta_0. Once the model fits the other records,
-their gradients are near 0 and do not hide the challenge, whose gradient is as long as clipping
-allows. The fit uses the data without noise: it is an instrument, never part of a release.
+Once the model fits the other records, their gradients do not hide the challenge.
 """
 
 import torch
@@ -17,12 +15,7 @@ STEPS, LEARNING_RATE = 200, 0.01
 
 
 def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return the parameters [P] after `STEPS` steps of Adam on the mean loss.
-
-    start: [P], on the device of model, features and labels; it is not changed.
-    features: [n, *shape].
-    labels: [n] integers.
-    """
+    """Return the parameters [P] after `STEPS` steps of Adam on the mean loss, from `start` [P]."""
     shapes = parameter_shapes(model)
     flat = start.clone().requires_grad_(True)
     optimizer = torch.optim.Adam([flat], lr=LEARNING_RATE)

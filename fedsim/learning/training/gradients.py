@@ -1,12 +1,9 @@
 """Per-example gradients of one parameter, in the forms in which layers produce them.
 
-T trials and n records have T * n gradients. Clipping needs their norms and one weighted sum, which
-most layers can compute without forming the gradients (Goodfellow 2015, arXiv:1510.01799; Rochette
-et al. 2019, arXiv:1912.06015).
-
-A norm decides how much of a record is sent, so it must never be too small, even for a model that a
-hostile server chose. Squares are float64, or float32 with a bound on the loss. A norm that is not
-formed has a bound on its rounding added (docs/explanation/training.md has the proof).
+Clipping needs their norms and one weighted sum, which most layers can compute without forming the
+gradients (Goodfellow 2015, arXiv:1510.01799; Rochette et al. 2019, arXiv:1912.06015). A norm must
+never be too small, even for a model that a hostile server chose: one that is not formed has a bound
+on its rounding added (docs/explanation/training.md has the proof).
 """
 
 import math
@@ -46,9 +43,8 @@ class Gradient(ABC):
     def norms(self) -> Tensor:
         """Return |g|, float64 [T, n], at least 1 - 2^-18 times its true value for every input.
 
-        It exceeds the true value by at most 2^-18 of it and `UNDERFLOW` times the root of the size.
-        Where no gradient is formed, its square may also exceed by `GRAM_ROUNDING` times
-        (sum_l |a_l| |e_l|)^2.
+        It exceeds by at most 2^-18 of it and `UNDERFLOW` times the root of the size; where no
+        gradient is formed, its square also by `GRAM_ROUNDING` times (sum_l |a_l| |e_l|)^2.
         """
 
     @abstractmethod
@@ -66,11 +62,7 @@ class Gradient(ABC):
 
 @dataclass(frozen=True)
 class Dense(Gradient):
-    """Formed gradients.
-
-    Attributes:
-        values: [T, n, *shape], with [1] for the shape of a scalar.
-    """
+    """Formed gradients [T, n, *shape], with [1] for the shape of a scalar."""
 
     values: Tensor
 
@@ -119,8 +111,7 @@ class Formed(Gradient):
 class Products(Gradient):
     """Gradients sum_l a_l e_l^T, of the inputs a and output-gradients e at L positions.
 
-    The gradients are formed where that costs less than the Gram matrices a a^T and e e^T, for which
-    |sum_l a_l e_l^T|^2 = <a a^T, e e^T>.
+    They are formed where that costs less than the matrices of |sum_l a_l e_l^T|^2 = <a a^T, e e^T>.
 
     Attributes:
         inputs: a, [t, n, G, L, in] with t = 1 where all trials share them, else T; G independent
@@ -205,7 +196,6 @@ class Rows(Gradient):
     Attributes:
         indices: [t, n, L], with t = 1 where all trials share them; -1 adds to no row.
         errors: e, [T, n, L, D].
-        rows: number of rows of the table.
     """
 
     indices: Tensor
@@ -246,11 +236,7 @@ class Rows(Gradient):
 
 @dataclass(frozen=True)
 class Shared(Gradient):
-    """Gradients of a parameter that is used several times.
-
-    Attributes:
-        parts: the gradients of its uses, which add up.
-    """
+    """Gradients of a parameter that is used several times; its parts add up."""
 
     parts: Sequence[Gradient]
 
@@ -293,21 +279,15 @@ def _norms(values: Tensor) -> Tensor:
 
 
 def _zeroed(values: Tensor, dropped: Tensor) -> Tensor:
-    """Return values [T, n, ...] with zeros where bool [T, n] is true."""
     return values.masked_fill(dropped[(...,) + (None,) * (values.dim() - 2)], 0.0)
 
 
 def joined(parts: Sequence[Gradient]) -> Gradient:
-    """Return the gradient of a parameter from its uses."""
     return parts[0] if len(parts) == 1 else Shared(parts)
 
 
 def weighted_sum(gradients: Sequence[Gradient], weights: Tensor) -> Tensor:
-    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial, [T, P].
-
-    gradients: of each parameter, in their flattened order.
-    weights: w, [T, n], in the type of the sums.
-    """
+    """Return sum_n w[T, n] g[T, n] over all parameters as one vector for each trial, [T, P]."""
     sums = [gradient.weighted_sum(weights) for gradient in gradients]
     joined = sums[0].new_empty(len(weights), sum(total[0].numel() for total in sums))
     # One copy each, for any order of the axes in memory.

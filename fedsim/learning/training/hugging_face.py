@@ -1,9 +1,6 @@
 """Networks of texts from a local Hugging Face directory: classifiers, and decoders.
 
 A classifier maps tokens to logits, and a decoder maps a text to the loss of its next tokens.
-
-transformers builds and reads them from safetensors, without code from the directory and without a
-download. Dropout, which would draw random numbers, is switched off.
 """
 
 from functools import cache
@@ -52,10 +49,7 @@ class _OfNextTokens:
     config: Any
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean loss of a text's next tokens, and the share of right ones.
-
-        x: float [N, length], from `tokens.numbers`.
-        """
+        """Return the mean loss of a text's next tokens, and the share of right ones."""
         numbers = x.round().long().remainder(self.config.vocab_size)
         records, length = numbers.shape
         padding = numbers == self.config.pad_token_id
@@ -83,8 +77,7 @@ def build(directory: str, length: int, classes: int, task: str = "classification
     """Return a directory's network for a task; a head that does not fit is drawn anew.
 
     task: "classification" or "next-token".
-    Raises InputError if the directory has no such network, or a damaged one, or if the network
-    takes fewer tokens.
+    Raises InputError if the directory has no such network.
     """
     if not directory:
         raise InputError(
@@ -126,10 +119,7 @@ def build(directory: str, length: int, classes: int, task: str = "classification
 
 
 def files(network: nn.Module, directory: str) -> dict[str, bytes]:
-    """Return the files that describe a network and its tokens, by name, without its values.
-
-    Raises OSError if the tokenizer cannot be read.
-    """
+    """Return the files that describe a network and its tokens, by name, without its values."""
     config: Any = network.config
     tokenizer = reading.content(Path(directory) / tokens.TOKENIZER, reading.MOST_JSON)
     return {tokens.CONFIG: config.to_json_string().encode(), tokens.TOKENIZER: tokenizer}
@@ -156,7 +146,6 @@ def _taking_tokens(kind: Any, task: str) -> Any:
 
 @cache
 def _library() -> Any:
-    """Import transformers, and silence its messages."""
     try:
         import transformers  # noqa: PLC0415  (an extra)
     except ImportError:

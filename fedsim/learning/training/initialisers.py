@@ -7,11 +7,7 @@ from torch.nn.modules.conv import _ConvNd
 
 
 def glorot(model: nn.Module) -> None:
-    """Draw weights uniformly in ±√(6/(inputs + outputs)), and set biases to zero, in place.
-
-    This is Keras' default (Glorot & Bengio 2010, equation 16), for linear layers and convolutions;
-    other layers stay unchanged. Draws from PyTorch's global generator.
-    """
+    """Draw weights in ±√(6/(inputs + outputs)) as Keras (Glorot & Bengio 2010); zero biases."""
     for layer in model.modules():
         if isinstance(layer, nn.Linear | _ConvNd):
             nn.init.xavier_uniform_(layer.weight)

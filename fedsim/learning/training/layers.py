@@ -1,9 +1,7 @@
 """Rules for layers: how a kind of layer runs T trials at once, and its gradient for each example.
 
-The examples of T trials and n records run as one batch of T * n rows, so every layer without
-parameters runs unchanged. Only parametrised layers know about trials. A layer's rule in `RULES`
-maps such a batch, and computes the gradient of each example from the layer's input a and its
-output-gradient e. A layer without a rule goes through `torch.func`, by the rule `by_torch_func`.
+Examples of T trials and n records run as one batch of T * n rows. A layer's rule in `RULES` maps
+it, and computes each example's gradient from the input a and the output-gradient e.
 """
 
 import math
@@ -59,8 +57,7 @@ def by_torch_func(
     """Run a layer that maps a batch to a batch of the same length, record by record: a `Rule`.
 
     parameters: [T, *shape] by name.
-    x: the input, [1, n, *shape] where all trials share it, else [T, n, *shape].
-    Returns: the output [T, n, *shape], and its `Backward`.
+    x: [1, n, *shape] where all trials share it, else [T, n, *shape].
     Raises ValueError if the layer does not return one tensor.
     """
 
@@ -146,11 +143,10 @@ def _convolution(
 ) -> tuple[Tensor, Backward]:
     """Run a convolution; its gradient sums, over output positions, e times the patch of a there.
 
-    Outputs are in the channels-last memory format, in which PyTorch's pooling and grouped
-    convolutions are several times faster. The first convolution, whose input all trials share, is
-    a product with its patches. Later ones are one convolution with the trials as groups. On a GPU
-    they are products too, because cuDNN runs groups one after the other (500 trials of MNIST's
-    second convolution on an H200, forward and backward: 7 ms instead of 28).
+    Outputs are channels-last, in which pooling and grouped convolutions are several times faster.
+    The first convolution, whose input all trials share, is a product with its patches. Later ones
+    are one convolution with the trials as groups; on a GPU they are products too (on an H200 7 ms
+    instead of 28), because cuDNN runs groups one after the other.
     """
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     weight, bias = parameters["weight"], parameters.get("bias")
@@ -243,10 +239,7 @@ def _pad(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the patch of x at each output position, [t, n, G, positions, patch], and their sizes.
-
-    A copy of strided views is several times faster than `functional.unfold`.
-    """
+    """Return the patch of x at each output, [t, n, G, positions, patch], and their sizes."""
     windows, axes = _pad(layer, x), len(layer.kernel_size)
     for axis in range(axes):
         reach = (layer.kernel_size[axis] - 1) * layer.dilation[axis] + 1
@@ -341,10 +334,7 @@ def _embedding(
 def _normalised(
     normalise: Callable[[nn.Module, Tensor], Tensor], channel: Callable[[nn.Module, Tensor], int]
 ) -> Rule:
-    """Return the rule of weight * normalise(x) + bias.
-
-    channel: returns the first axis of the output along which the weight's axes lie.
-    """
+    """Return the rule of weight * normalise(x) + bias."""
 
     def rule(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
         normal = normalise(layer, x)

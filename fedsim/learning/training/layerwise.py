@@ -1,9 +1,4 @@
-"""Per-example gradients of a whole model from one forward and one backward pass.
-
-Every parametrised layer of a private copy of the model runs by its rule
-(`fedsim.learning.training.layers`). The layers between them run unchanged, on one batch of T * n
-rows.
-"""
+"""Per-example gradients of a whole model from one forward and one backward pass."""
 
 import copy
 from collections import Counter
@@ -33,11 +28,7 @@ from fedsim.learning.training.tasks import task_of
 
 @dataclass(frozen=True)
 class _Layer:
-    """A parametrised layer with its rule, and the module for the rule.
-
-    names: the layer's trained parameters by their names in the model, which tied layers share.
-    frozen: its other parameters, the same for all trials.
-    """
+    """A parametrised layer, its rule, the names of its trained parameters, and frozen ones."""
 
     module: nn.Module
     rule: Rule
@@ -47,10 +38,7 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a layer: its input, its backward function, and the graph edge where e will arrive.
-
-    output: None where no gradients are needed.
-    """
+    """A call of a layer: its input, its backward function, and the graph edge for e."""
 
     layer: str
     x: Tensor
@@ -62,9 +50,7 @@ class _Call:
 class LayerwiseModel:
     """A private copy of a model whose parametrised layers run T trials as one batch.
 
-    It is not thread-safe: each thread needs its own.
-
-    precision: of the forward and backward passes; gradients that rules compute are float32.
+    It is not thread-safe. precision: of both passes; gradients that rules compute are float32.
 
     Attributes:
         fallbacks: why a layer has no rule and goes through `torch.func`, by its name.
@@ -100,11 +86,10 @@ class LayerwiseModel:
     def gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> list[Gradient]:
         """Return the unclipped gradients, one item for each trained parameter in order.
 
-        parameters: [T, P].
         features: [n, *shape], or [T, n, *shape] if trials have separate records.
-        labels: [n] integers, or [T, n].
-        Raises ValueError unless the model calls every parametrised layer on a batch of examples,
-        and leaves that batch unchanged.
+        labels: [n] or [T, n].
+        Raises ValueError unless the model calls every parametrised layer on an unchanged batch of
+        examples.
         """
         self._begin(parameters.detach().requires_grad_(), labels.shape[-1])
         # Records that all trials share become T * n rows at the first layer.
@@ -135,11 +120,7 @@ class LayerwiseModel:
 
     @torch.no_grad()
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
-        """Return the logits [T, n, c] of all records, in full precision.
-
-        parameters: [T, P].
-        features: [n, *shape].
-        """
+        """Return the logits [T, n, c] of records [n, *shape], in full precision."""
         self._begin(parameters.detach(), len(features))
         logits = self._run(features)
         self._check(logits)
@@ -170,7 +151,6 @@ class LayerwiseModel:
         self._calls = []
 
     def _end(self) -> None:
-        """Release the trials' tensors between two calls."""
         self._calls, self._values = [], {}
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
@@ -203,7 +183,7 @@ class LayerwiseModel:
         for chain in self._model.modules():
             if type(chain) is not nn.Sequential:
                 continue
-            children = list(chain.named_children())
+            children = [(name, module) for name, module in chain._modules.items() if module]
             for place in range(1, len(children) - 1):
                 layer, *follow = (module for _, module in children[place - 1 : place + 3])
                 scaled = len(follow) > 2 and isinstance(follow[1], ChannelAffine)
@@ -242,11 +222,7 @@ class LayerwiseModel:
         return sign * pool(sign * x)
 
     def _activate_in_place(self) -> None:
-        """Let a ReLU after a layer overwrite the layer's output, which no rule needs again.
-
-        Only in a Sequential, where nothing else can see the output, and for a ReLU that occurs once
-        in the model.
-        """
+        """Let a ReLU in a Sequential overwrite the output before it, which no rule needs again."""
         places = Counter(module for _, module in self._model.named_modules(remove_duplicate=False))
         ruled = {id(self._model.get_submodule(name)) for name in self._layers}
         ruled -= {id(self._model.get_submodule(name)) for name in self.fallbacks}
@@ -272,13 +248,12 @@ class LayerwiseModel:
 def fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
     """Return the layers that must go through `torch.func`, by name, and why.
 
-    Tries `LayerwiseModel` on copies of a record and compares it with autograd. A rule assumes that
-    a layer treats the examples of a batch separately. A model that mixes or reorders them would get
-    wrong gradients without an error, which this check detects. It runs once for a model and a kind
-    of record, always on the CPU: an error of a GPU says nothing about the model.
+    Compares `LayerwiseModel` on copies of a record with autograd. A model that mixes or reorders
+    the examples of a batch would get wrong gradients without an error. It runs once for a kind of
+    record, on the CPU: an error of a GPU says nothing about the model.
 
     record: [*shape]; only shape and type matter.
-    Returns: reasons by the layer's name; '' stands for the whole model.
+    Returns: '' stands for the whole model.
     """
     by_kind = _fallbacks.setdefault(model, {})
     kind = (record.shape, record.dtype)
@@ -303,10 +278,7 @@ def _find_fallbacks(model: nn.Module, record: Tensor) -> dict[str, str]:
 
 
 def _compare(model: nn.Module, record: Tensor) -> None:
-    """Raise ValueError unless the sums over records agree with autograd's, record by record.
-
-    Compares in float64: a deep network of arbitrary weights amplifies float32 rounding errors.
-    """
+    """Raise ValueError unless the sums over records agree with autograd's, record by record."""
     shapes, task = parameter_shapes(model), task_of(model)
     # Different numbers of trials and records, so that swapped axes are detected.
     trials, records = 3, 2

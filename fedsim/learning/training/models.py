@@ -1,8 +1,6 @@
 """Networks, and T models of one structure as one [T, P] array.
 
-A builder takes the shape of one record, the number of classes and the width of a hidden layer.
-Trained parameters are flattened in the order of `named_parameters`, so that clipping, noise and
-belief use one vector for each trial. Frozen ones stay in the module, the same for all trials.
+Trained parameters are flattened in the order of `named_parameters`; frozen ones stay in the module.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -194,9 +192,9 @@ def build(
     if tuning.trainable or tuning.lora_rank:
         train_only(model, tuning.trainable)
     if tuning.lora_rank:
-        from fedsim.learning.training import low_rank  # noqa: PLC0415  (for such models alone)
+        from fedsim.learning.training import trainable  # noqa: PLC0415  (for such models alone)
 
-        model = low_rank.adapt(model, tuning.lora_rank)
+        model = trainable.adapt(model, tuning.lora_rank)
     freeze(model, frozen)
     model.task = named(task, class_priors)  # type: ignore[assignment]
     return model
@@ -264,11 +262,7 @@ def check_input(model: nn.Module, name: str, shape: tuple[int, ...], classes: in
 
 
 def _group_norm(layer: nn.Module) -> nn.Module:
-    """Return a GroupNorm with as many groups as divide the channels, at most 32.
-
-    Wu & He 2018 (arXiv:1803.08494) use 32 groups. Each group has two channels or more, because a
-    group of one channel would be InstanceNorm.
-    """
+    """Return a GroupNorm of at most 32 groups of two channels or more (arXiv:1803.08494)."""
     assert isinstance(layer, _BatchNorm | _InstanceNorm)
     channels = layer.num_features
     most = max(1, min(32, channels // 2))
@@ -317,10 +311,7 @@ def replace_batch_norm(model: nn.Module, kind: str) -> nn.Module:
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:
-    """Raise InputError if a layer mixes the records of a batch, so that none has its own gradient.
-
-    model: the network to check.
-    """
+    """Raise InputError if a layer mixes a batch's records, without a gradient of each."""
     for name, layer in model.named_modules():
         if _mixes_records(layer):
             raise InputError(
@@ -331,10 +322,7 @@ def refuse_batch_statistics(model: nn.Module) -> None:
 
 
 def refuse_random_layers(model: nn.Module) -> None:
-    """Raise InputError if a layer draws random numbers: clients and adversary would differ.
-
-    model: the network to check.
-    """
+    """Raise InputError if a layer draws random numbers: clients and adversary would differ."""
     for name, layer in model.named_modules():
         # torchvision's stochastic depth is recognised by name, because its import is slow.
         draws = isinstance(layer, nn.RReLU) or type(layer).__name__ == "StochasticDepth"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedsim.common.html_table import html_table
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Target
 
 Row = list[str | float | int]
 
@@ -21,12 +21,7 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of a network's outputs.
-
-    Attributes:
-        classes: their names; empty for a number or a text.
-        target: the range of a predicted number; None for others.
-    """
+    """The meaning of a network's outputs: names of classes, or a predicted number's range."""
 
     classes: tuple[str, ...] = ()
     target: Target | None = None
@@ -49,11 +44,7 @@ class Answers(ABC):
 
 @dataclass(frozen=True)
 class Numbers(Answers):
-    """A regression's predictions for N records.
-
-    Attributes:
-        values: the numbers, within the target's range, float64 [N].
-    """
+    """A regression's predictions for N records, within the target's range, float64 [N]."""
 
     values: npt.NDArray[np.float64]
 
@@ -66,13 +57,7 @@ class Numbers(Answers):
 
 @dataclass(frozen=True)
 class Predictions(Answers):
-    """A classifier's predictions for N records.
-
-    Attributes:
-        classes: the name of each class.
-        predicted: the name of each record's most likely class.
-        probabilities: of each class, float64 [N, classes].
-    """
+    """A classifier's predictions for N records, with probabilities float64 [N, classes]."""
 
     classes: tuple[str, ...]
     predicted: tuple[str, ...]
@@ -131,11 +116,7 @@ def html_of(table: list[Row]) -> str:
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the most likely class of each record, int64 [N], and the probabilities.
-
-    logits: [N, c]; a single logit (c = 1) is the log-odds of class 1.
-    Returns: int64 [N], and float64 [N, classes].
-    """
+    """Return the likeliest class, int64 [N], and probabilities, for logits [N, c], c >= 1."""
     logits = logits.double()
     if logits.shape[1] == 1:  # log-odds of the second class against the first
         logits = torch.cat([torch.zeros_like(logits), logits], dim=1)

@@ -1,9 +1,4 @@
-"""First values of a network: a local safetensors file, of which all parties have a copy.
-
-It may also be a Hugging Face directory with config.json, tokenizer.json and model.safetensors. The
-public SHA-256 identifies the file or directory; each machine keeps it wherever it likes. A
-classifier of another size keeps its random values.
-"""
+"""First values of a network: a local safetensors file or Hugging Face directory."""
 
 import contextlib
 import hashlib
@@ -37,10 +32,7 @@ NAMED = 3
 
 
 def digest(path: str) -> str:
-    """Return the SHA-256 of a file, in hexadecimal; for a directory, of its files' digests.
-
-    Raises InputError if it cannot be read.
-    """
+    """Return the SHA-256 of a file, in hexadecimal; for a directory, of its files' digests."""
     try:
         if not Path(path).is_dir():
             return _digest_of_file(path)
@@ -65,10 +57,8 @@ def same(path: str, sha256: str) -> bool:
 def read(path: str, sha256: str) -> dict[str, Tensor]:
     """Return the values of a file by name; empty if no file is wanted.
 
-    path: of the file, "" for none.
-    sha256: required digest; "" for any.
-    Raises InputError if the file is missing, another one, damaged, or has numbers that are not
-    finite.
+    path, sha256: "" for none.
+    Raises InputError if the file is missing, another one or damaged.
     """
     if not path and not sha256:
         return {}
@@ -76,11 +66,7 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
 
 
 def check(path: str, sha256: str) -> str:
-    """Return the digest of a file or directory; InputError if it is missing or another one.
-
-    path: of the file or directory, "" for none.
-    sha256: required digest; "" for any.
-    """
+    """Return the digest of a file or directory; InputError if it is missing or another one."""
     if not path:
         raise InputError(
             "this machine does not know the place of its copy of model.weights "
@@ -96,14 +82,7 @@ def check(path: str, sha256: str) -> str:
 
 
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
-    """Copy a file's values into a network, except a classifier of another size.
-
-    The classifier is the last layer. If the file lacks it, or has another size, it stays unchanged,
-    and a warning is logged.
-
-    values: by the names of the network's state_dict.
-    Raises InputError if other names or shapes differ.
-    """
+    """Copy values into a network, but a classifier's of another size. Raises InputError."""
     own = model.state_dict()
     values = {name: value for name, value in values.items() if not name.endswith(COUNTER)}
     # The classifier: the parameters of the last layer that has any.
@@ -156,10 +135,7 @@ def _read(path: str, sha256: str) -> dict[str, Tensor]:
 
 
 def values(path: str) -> dict[str, Tensor]:
-    """Return the values in a safetensors file, by name.
-
-    Raises InputError if it cannot be read, is damaged, or has numbers that are not finite.
-    """
+    """Return the values in a safetensors file, by name. Raises InputError if it is damaged."""
     with _file_of_values(path):
         by_name = load_file(path)
     for name, value in by_name.items():
@@ -169,10 +145,7 @@ def values(path: str) -> dict[str, Tensor]:
 
 
 def sizes(path: str) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each value of a safetensors file, reading only its header.
-
-    Raises InputError if it cannot be read, or is damaged.
-    """
+    """Return the shapes in a safetensors file by its header. Raises InputError for damage."""
     with _file_of_values(path), safe_open(path, framework="pt") as file:
         names = file.keys()
         return {name: tuple(file.get_slice(name).get_shape()) for name in names}
@@ -180,7 +153,6 @@ def sizes(path: str) -> dict[str, tuple[int, ...]]:
 
 @contextlib.contextmanager
 def _file_of_values(path: str) -> Iterator[None]:
-    """Turn errors about a safetensors file inside of the block into an InputError."""
     try:
         reading.opened(Path(path)).close()
         yield
@@ -191,5 +163,4 @@ def _file_of_values(path: str) -> Iterator[None]:
 
 @lru_cache
 def _warn(message: str) -> None:
-    """Log a warning once, for any number of models."""
     LOG.warning(message)

@@ -1,7 +1,6 @@
-"""Measures of a model besides its accuracy, for classes of uneven size and for regressions.
+"""Measures of a model besides its accuracy, of logits [n, c] or [T, n, c] and labels [n].
 
-Logits are [T, n, c] for T models, and [n, c] for one; a single logit (c = 1) is the log-odds of
-class 1. Labels are [n] integers.
+A single logit (c = 1) is the log-odds of class 1.
 """
 
 from collections.abc import Sequence
@@ -43,17 +42,12 @@ class Share:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The number of records by label and answered class.
-
-    Attributes:
-        counts: [c][c] whole numbers; a row for each label, a column for each answer.
-    """
+    """The number of records by label (rows) and answered class (columns), [c][c]."""
 
     counts: tuple[tuple[int, ...], ...]
 
     @property
     def answers(self) -> tuple[int, ...]:
-        """Number of answers of each class."""
         return tuple(map(sum, zip(*self.counts, strict=True)))
 
     def recall(self, label: int, confidence: float) -> Share | None:
@@ -66,10 +60,7 @@ class Confusion:
 
 
 def fault(counts: Sequence[Sequence[float]]) -> str:
-    """Return why a model's answers show that it learned nothing; "" if they do not.
-
-    counts: [c][c] of a `Confusion`, or their means over several models.
-    """
+    """Return why a model's answers show that it learned nothing; "" if they do not."""
     counted = sum(map(sum, counts))
     right = sum(row[label] for label, row in enumerate(counts))
     most = max(map(sum, counts), default=0)
@@ -85,7 +76,6 @@ class Bin:
     """Records whose likeliest class has a probability in the same bin.
 
     Attributes:
-        records: number of records.
         confidence: mean probability of their likeliest class.
         accuracy: share of them with the right answer.
     """
@@ -96,10 +86,7 @@ class Bin:
 
 
 def confusions(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the confusion matrices of T models, float64 [T, c, c] of whole numbers.
-
-    A row is a label, a column an answer.
-    """
+    """Return the confusion matrices of T models, float64 [T, c, c]: rows are labels."""
     logits = _two_or_more(logits)
     models, _, classes = logits.shape
     first = torch.arange(models, device=logits.device)[:, None] * classes**2
@@ -117,10 +104,7 @@ def confusion(logits: Tensor, labels: Tensor) -> Confusion:
 def calibrations(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the data of the calibration curves of T models, float64 [T, BINS, 3] on the CPU.
 
-    For each bin: the number of records, the sum of the probabilities of their likeliest classes,
-    and the number of right answers.
-
-
+    For each bin: records, the sum of their likeliest classes' probabilities, and right answers.
     Source: Guo et al., "On calibration of modern neural networks" (2017), section 2.
     """
     sure, answers = _two_or_more(logits).double().softmax(-1).max(-1)
@@ -162,9 +146,8 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
     """Return measures of a regression, each with its interval at 95 %.
 
     predicted, target: shares of the target's range, float64 [n].
-    Returns: value, low and high end of the mean absolute error, the root mean squared error, and
-    R², the share of the target's variance that is explained (left out if the target is constant).
-    The intervals are percentiles of 2,000 bootstrap samples of the records.
+    Returns: value, low and high end of the mean absolute error, the root mean squared error, and R²
+    (left out if the target is constant), by 2,000 bootstrap samples of the records.
     Source:
         Efron and Tibshirani, "An introduction to the bootstrap" (1993), section 13.3.
     """
@@ -191,27 +174,20 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
 
 
 def _two_or_more(logits: Tensor) -> Tensor:
-    """Return logits [..., c] with one for each class."""
     if logits.shape[-1] > 1:
         return logits
     return torch.cat([torch.zeros_like(logits), logits], -1)
 
 
 def majority_share(labels: Tensor) -> float:
-    """Return the share of the most frequent label, the accuracy of a model that learned nothing.
-
-    labels: [n] integers; without any the share is 0.
-    """
+    """Return the share of the most frequent label, the accuracy of a model that learned nothing."""
     if not labels.numel():
         return 0.0
     return int(torch.bincount(labels.flatten()).max()) / labels.numel()
 
 
 def balanced_accuracies(counts: Tensor) -> Tensor:
-    """Return the mean over the classes of the share of right answers, float64 [T].
-
-    counts: confusion matrices [T, c, c] of the same records; classes without records are ignored.
-    """
+    """Return the mean recall of matrices [T, c, c] over the classes that have records."""
     of_class = counts.sum(2)
     present = of_class[0] > 0
     return (counts.diagonal(dim1=1, dim2=2) / of_class)[:, present].mean(1)
@@ -220,12 +196,9 @@ def balanced_accuracies(counts: Tensor) -> Tensor:
 def areas_under_curve(logits: Tensor, labels: Tensor) -> Tensor | None:
     """Return the area under the ROC curve, float64 [T]; the macro average for several classes.
 
-    For two classes it is the area of class 1. For more it is the mean, over classes with some but
-    not all records, of the area of this class against the rest, by its odds. Ties count half.
-
-    Returns: the areas; None if all records are of one class.
-    Source: Fawcett, "An introduction to ROC analysis" (2006), sections 7 and 9.2, with equal
-    weights of all classes.
+    For two classes it is the area of class 1; for more the mean of the areas of each class against
+    the rest, by its odds. Ties count half; None if all records are of one class. Source: Fawcett,
+    "An introduction to ROC analysis" (2006), sections 7 and 9.2.
     """
     logits = _two_or_more(logits).double()
     classes = logits.shape[-1]
@@ -251,10 +224,7 @@ MOST_CLASSES = 100
 
 
 def of_models(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return measures of T models, [T, ...] each, by their names in a transcript.
-
-    labels: [n] integers, at least one.
-    """
+    """Return measures of T models, [T, ...] each, by their names in a transcript."""
     counts = confusions(logits, labels)
     measures = {"balanced_accuracies": balanced_accuracies(counts)}
     if (areas := areas_under_curve(logits, labels)) is not None:

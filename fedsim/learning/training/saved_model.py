@@ -1,7 +1,6 @@
 """A trained model in open files: `model.safetensors` with its values, `model.toml` with the rest.
 
-`model.toml` names the network and describes its records. With both files anyone can build the model
-in plain PyTorch, as `load` does.
+With both files anyone can build the model in plain PyTorch, as `load` does.
 """
 
 import copy
@@ -23,9 +22,8 @@ from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records, texts
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import finite
-from fedsim.learning.data.loaders.targets import Target
-from fedsim.learning.training import hugging_face, low_rank, models, pretrained, size_limit
+from fedsim.learning.data.loaders.dataset import Target, finite
+from fedsim.learning.training import hugging_face, models, pretrained, size_limit, trainable
 from fedsim.learning.training.predictions import (
     Likelihoods,
     Meaning,
@@ -51,14 +49,10 @@ class Network(Table):
     """The keys of [model] that describe the network for `models.build`.
 
     Attributes:
-        name: one of the models, a torchvision:NAME, or "package.module:name".
-        hidden: width of the hidden layer.
-        task: the task that it was trained for.
         batch_norm: what replaced layers that mix records.
-        frozen: layers or parameters that were not trained.
         weights_sha256: digest of the file with its first values, "" for none.
         trainable: the only layers that were trained, "" for all or for adapters alone.
-        lora_rank: of trained adapters, 0 for none; the values have them merged in.
+        lora_rank: of trained adapters, which the values have merged in; 0 for none.
     """
 
     name: str
@@ -75,11 +69,7 @@ class Input(Table):
     """The input and output of the network.
 
     Attributes:
-        shape: of one record.
-        classes: number of classes, in the order of the logits; with one logit for two classes, it
-            is the second's. 1 for texts without labels.
-        features: the name of each feature, empty for images.
-        data: the name of the data set.
+        classes: their number, in the order of the logits; one logit is the second's; 1 for texts.
         target: least and largest value of a predicted number; empty for others.
         public_schema: TOML that turns clients' own records into features; "" for a data set.
     """
@@ -99,14 +89,7 @@ class Input(Table):
 
 
 class Description(Table):
-    """The content of `model.toml`.
-
-    Attributes:
-        format: of this file.
-        fedsim: the version that wrote it.
-        network: the network.
-        input: the network's input and output.
-    """
+    """The content of `model.toml`, with the version of fedsim that wrote it."""
 
     format: Literal[1] = 1
     fedsim: str
@@ -141,7 +124,7 @@ def write(
     with torch.no_grad():
         for name, value in trained.items():
             model.get_parameter(name).copy_(value)
-    values = low_rank.merge(model).state_dict()
+    values = trainable.merge(model).state_dict()
     contiguous = {name: value.contiguous().clone() for name, value in values.items()}
     place = directory / PUBLIC
     private_files.make_directory(place)
@@ -154,11 +137,7 @@ def write(
 
 
 def describe(directory: Path) -> Description:
-    """Return the description in a directory's model.toml.
-
-    directory: of a run that trained a model, or its shared files.
-    Raises InputError if the file is missing or damaged.
-    """
+    """Return the description in a directory's model.toml. Raises InputError if it is damaged."""
     path = _place(directory) / DESCRIPTION
     try:
         return Description.model_validate(reading.toml(path))
@@ -173,8 +152,7 @@ def describe(directory: Path) -> Description:
 def load(directory: Path, own: str = "") -> nn.Module:
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
-    directory: of the run that trained it, or its shared files.
-    own: the name of code that builds the network, instead of the code that model.toml names.
+    own: code that builds the network, instead of the code that model.toml names.
     Raises InputError if files are missing or damaged, or name code that this machine does not
     allow.
     """
@@ -224,7 +202,6 @@ def _built(description: Description, place: Path) -> nn.Module:
 
 
 def _place(directory: Path) -> Path:
-    """Return the folder of the files, for a run's directory or for shared files."""
     public = directory / PUBLIC
     return public if public.is_dir() else directory
 
@@ -232,9 +209,8 @@ def _place(directory: Path) -> Path:
 def read(directory: Path, path: str) -> Tensor:
     """Return the features of records to predict, float32 [N, *shape].
 
-    directory: of the model, for `load`.
-    path: of the records: own records if the model has a schema, texts if it was trained on texts,
-    else an .npz with `features` in the network's shape.
+    path: own records if the model has a schema, texts if it was trained on texts, else an .npz with
+    `features` in the network's shape.
     Raises InputError for other records.
     """
     taken = describe(directory).input
@@ -264,11 +240,7 @@ def class_names(taken: Input) -> list[str]:
 
 
 def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the most likely class of each record, int64 [N], and the probabilities.
-
-    features: float32 [N, *shape].
-    Returns: int64 [N], and float64 [N, classes].
-    """
+    """Return the most likely class of each record, int64 [N], and probabilities [N, classes]."""
     with torch.no_grad():
         return likeliest(model(features))
 

@@ -1,9 +1,4 @@
-"""Learning-rate schedules: functions of the round alone.
-
-A schedule is a factor of `training.learning-rate`, and of the local rate where clients take several
-steps. It depends on nothing observed, so it costs no privacy. A new schedule is one function and
-one entry in `SCHEDULES`.
-"""
+"""Learning-rate schedules: functions of the round alone, so they cost no privacy."""
 
 import math
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""A limit on the size of a network from another party, checked before memory is taken for it.
-
-A few bytes of a description can ask for any number of units, classes or layers. What is built is
-counted, and a network may not be larger than the file of values that comes with it.
-"""
+"""A limit on the size of a network from another party, checked before memory is taken for it."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 """Tasks: the loss of a record, the measures of a model, and its baseline.
 
-A task is one object in `TASKS`. A network carries its task (`task_of`), so that clipping,
-evaluation and reports ask the network instead of comparing tasks. `fedsim.report.document.worth`
-words a task's measures.
+A network carries its task (`task_of`), one of the objects in `TASKS`.
 """
 
 import dataclasses
@@ -19,8 +17,35 @@ from torch.nn import functional
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.device import at_least_float32
-from fedsim.learning.data.loaders.targets import STEPS
-from fedsim.learning.training import losses
+from fedsim.learning.data.loaders.dataset import STEPS
+
+
+def per_example(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of each example, in nats.
+
+    logits: [..., c]; a single one (c = 1) is the log-odds of class 1.
+    labels: [...] integers.
+    Returns: [...], at least float32.
+    """
+    # bfloat16 has only eight bits of precision, too few for a log-sum-exp.
+    logits = at_least_float32(logits)
+    if logits.shape[-1] == 1:
+        targets = labels.to(logits.dtype)
+        return functional.binary_cross_entropy_with_logits(
+            logits.squeeze(-1), targets, reduction="none"
+        )
+    rows = logits.reshape(-1, logits.shape[-1])
+    return functional.cross_entropy(rows, labels.reshape(-1), reduction="none").reshape(
+        labels.shape
+    )
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return whether the likeliest class of logits [..., c] is the label, bool [...]."""
+    if logits.shape[-1] == 1:
+        return (logits.squeeze(-1) > 0) == labels.bool()
+    return logits.argmax(-1) == labels
+
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
     from adversaries.statistics.intervals import Interval
@@ -32,12 +57,7 @@ NORMAL = 1.959963984540054
 
 @dataclass(frozen=True)
 class Baseline:
-    """Score and loss of a model that has learned nothing, on the evaluated records.
-
-    Attributes:
-        score: the share of right answers, in [0, 1].
-        loss: its mean loss, in nats; None where the task compares only scores.
-    """
+    """Score in [0, 1] and mean loss, in nats, of a model that has learned nothing."""
 
     score: float
     loss: float | None = None
@@ -51,11 +71,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of each record, [...], at least float32.
-
-        outputs: of the network, [..., c].
-        labels: [...].
-        """
+        """Return the loss of each record, [...], at least float32, by outputs [..., c]."""
 
     def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the objective whose gradient is taken, [...]: the loss, or a weighted loss."""
@@ -67,10 +83,7 @@ class Task(ABC):
 
     @abstractmethod
     def widths(self, classes: int) -> tuple[int, ...]:
-        """Return the allowed numbers of outputs for one record.
-
-        Raises InputError if the task does not suit this number of classes.
-        """
+        """Return the allowed numbers of outputs. Raises InputError for such a number of classes."""
 
     @abstractmethod
     def predictions(
@@ -80,30 +93,20 @@ class Task(ABC):
 
     @abstractmethod
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        """Return the baseline of a model that has learned nothing.
-
-        features: of the evaluated records, [n, *shape], n at least 1.
-        labels: [n].
-        """
+        """Return the baseline of a model that has learned nothing."""
 
     def mean(self, model: nn.Module, values: Tensor, features: Tensor) -> Tensor:
         """Return the mean over records of losses or scores [T, n], float64 [T]."""
         return values.double().mean(1)
 
     def of_trials(self, outputs: Callable[[], Tensor], labels: Tensor) -> dict[str, Tensor]:
-        """Return further measures of T models, [T, ...] each, by their names in a transcript.
-
-        outputs: computes the networks' outputs [T, n, c] if they are needed.
-        """
+        """Return further measures of T models, [T, ...] each, by their names in a transcript."""
         return {}
 
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
     ) -> dict[str, Any]:
-        """Return further measures of the final model, as JSON, by their names in its card.
-
-        outputs: [n, c].
-        """
+        """Return further measures of the final model, as JSON, by outputs [n, c]."""
         return {}
 
 
@@ -111,9 +114,8 @@ class Task(ABC):
 class Classification(Task):
     """One of several classes for each record, by cross-entropy.
 
-    Attributes:
-        priors: public shares of the classes. The objective is then the loss divided by the number
-            of classes and by the share of the record's class. Empty: the objective is the loss.
+    With public shares of the classes, `priors`, the objective is the loss divided by the number of
+    classes and by the share of the record's class.
     """
 
     name = "classification"
@@ -128,15 +130,12 @@ class Classification(Task):
         return weights[labels] * loss
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy, in nats."""
-        return losses.per_example(outputs, labels)
+        return per_example(outputs, labels)
 
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return whether the likeliest class is the label."""
-        return losses.correct(outputs, labels)
+        return correct(outputs, labels)
 
     def widths(self, classes: int) -> tuple[int, ...]:
-        """Return a logit for each class, or one for two classes."""
         if self.priors and len(self.priors) != classes:
             raise InputError(
                 f"model.class-priors names {len(self.priors)} shares, but there are {classes} "
@@ -162,7 +161,6 @@ class Classification(Task):
         return Baseline(quality.majority_share(labels))
 
     def of_trials(self, outputs: Callable[[], Tensor], labels: Tensor) -> dict[str, Tensor]:
-        """Return balanced accuracy, area under the ROC curve, confusion matrix and calibration."""
         from fedsim.learning.training import quality  # noqa: PLC0415
 
         return quality.of_models(outputs(), labels)
@@ -170,7 +168,6 @@ class Classification(Task):
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor
     ) -> dict[str, Any]:
-        """Return the confusion matrix and the calibration curve."""
         from fedsim.learning.training import quality  # noqa: PLC0415
 
         bins = quality.calibration(outputs, labels)
@@ -181,25 +178,17 @@ class Classification(Task):
 
 
 class NextToken(Task):
-    """The next token of a text: the network's outputs are a text's mean loss and score.
-
-    A text's tokens are its targets, which the network reads from its input (`hugging_face`). Means
-    over texts weight each by its predicted tokens; the perplexity is the exponential of the mean
-    loss.
-    """
+    """The next token of a text, which is read from the input; means weight by tokens."""
 
     name = "next-token"
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of a text's next tokens, in nats."""
         return outputs[..., 0]
 
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the share of a text's tokens that were the likeliest ones."""
         return outputs[..., 1]
 
     def widths(self, classes: int) -> tuple[int, ...]:
-        """Return two: loss and score."""
         if classes > 1:
             raise InputError(
                 f"model.task is next-token, but the records have {classes} classes; leave classes "
@@ -219,7 +208,6 @@ class NextToken(Task):
         return (_targets(model, features) >= 0).sum(1).double()
 
     def mean(self, model: nn.Module, values: Tensor, features: Tensor) -> Tensor:
-        """Return the mean over all predicted tokens, float64 [T]."""
         weights = self.weights(model, features)
         return values.double() @ weights / weights.sum()
 
@@ -245,9 +233,8 @@ class NextToken(Task):
 def ratio_interval(values: Tensor, weights: Tensor) -> "Interval | None":
     """Return a normal interval at 95 % for the weighted mean of independent records' values.
 
-    values, weights: [n].
-    Returns: the interval; None for fewer than two records.
-    Source: Cochran, "Sampling techniques" (1977), section 2.11: the variance of a ratio of means.
+    values, weights: [n]; None for fewer than two. Source: Cochran, "Sampling techniques" (1977),
+    section 2.11: the variance of a ratio of means.
     """
     from adversaries.statistics.intervals import Interval  # noqa: PLC0415
 
@@ -268,12 +255,7 @@ def _targets(model: nn.Module, features: Tensor) -> Tensor:
 
 
 class Regression(Task):
-    """A number for each record, by its squared error.
-
-    The network has one output: -SPAN / 2 is the start of the range, and SPAN / 2 its end. Labels
-    are the steps of `fedsim.learning.data.loaders.targets`. Outputs beyond the range are clipped
-    where they are scored or predicted.
-    """
+    """A number for each record, by its squared error; the range is -SPAN / 2 to SPAN / 2."""
 
     name = "regression"
 
@@ -283,7 +265,6 @@ class Regression(Task):
         return (SPAN * (predicted - target)).square() / 2
 
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return 1 less the absolute error."""
         predicted, target = _shares(outputs, labels)
         return 1 - (predicted.clamp(0, 1) - target).abs()
 
@@ -319,15 +300,11 @@ class Regression(Task):
 
 
 class Huber(Regression):
-    """A number for each record, by Huber's loss: squared up to an error of 1 output.
-
-    Source: Huber, "Robust estimation of a location parameter" (1964).
-    """
+    """A number for each record, by Huber's loss (1964): squared up to an error of 1 output."""
 
     name = "huber"
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return half of the squared error of small errors, and a linear one of larger ones."""
         predicted, target = (SPAN * share for share in _shares(outputs, labels))
         return functional.huber_loss(predicted, target, reduction="none", delta=NEAR)
 

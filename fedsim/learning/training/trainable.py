@@ -1,16 +1,122 @@
 """The trained parameters of a network, selected by names.
 
-Names come from `named_parameters`, separated by commas. A layer's name stands for all its
-parameters, and * for any part of a name.
+Names are separated by commas. A layer stands for its parameters, and * for any part of a name.
 """
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from adversaries.errors import InputError
+
+PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+"""Attention matrices that nn.MultiheadAttention keeps outside of a Linear layer. Queries, keys and
+values of one size are one matrix, and share one A."""
+
+
+class LowRankLinear(nn.Module):
+    """A Linear layer (or GPT-2's transposed one) that is not trained, and a trained addition."""
+
+    def __init__(self, base: Any, rank: int) -> None:
+        super().__init__()
+        self._transposed = not isinstance(base, nn.Linear)
+        shape = base.weight.shape if self._transposed else base.weight.shape[::-1]
+        self.in_features, self.out_features = shape
+        self.base = base
+        self.down = nn.Linear(self.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, self.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return W x + b + BA x for x [N, *, in]."""
+        added, out = self.up(self.down(x)), self.base(x)
+        if len(added) > len(out):  # several trials, which share the layers before the first A
+            out = out.repeat(len(added) // len(out), *[1] * (out.dim() - 1))
+        return torch.add(out, added)
+
+    @property
+    def weight(self) -> Tensor:
+        """W + BA, for modules that read a layer's weight instead of calling it."""
+        added = self.up.weight @ self.down.weight
+        return self.base.weight + (added.mT if self._transposed else added)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.base.bias
+
+
+class _Added(nn.Module):
+    """Adds BA to a matrix, as a parametrization of `torch.nn.utils.parametrize`."""
+
+    def __init__(self, matrix: Tensor, rank: int) -> None:
+        super().__init__()
+        rows, columns = matrix.shape
+        self.down = nn.Parameter(nn.Linear(columns, rank, bias=False).weight.detach())
+        self.up = nn.Parameter(torch.zeros(rows, rank))
+
+    def forward(self, matrix: Tensor) -> Tensor:
+        return matrix + self.up @ self.down
+
+
+def adapt(model: nn.Module, rank: int) -> nn.Module:
+    """Return the network with adapters at every frozen Linear layer, in place; or InputError."""
+    made: dict[nn.Module, nn.Module] = {}
+    adapted = False
+    # A decoder may use its table of tokens as the output layer, which gets no adapter.
+    uses = Counter(id(getattr(layer, "weight", None)) for layer in model.modules())
+    # A layer that is used in two places gets one adapter.
+    for path, layer in list(model.named_modules(remove_duplicate=False)):
+        if _is_linear(layer) and not layer.weight.requires_grad and uses[id(layer.weight)] == 1:
+            made.setdefault(layer, LowRankLinear(layer, rank))
+            model = _put(model, path, made[layer])
+        elif isinstance(layer, nn.MultiheadAttention):
+            for name in PROJECTIONS:
+                matrix = getattr(layer, name)
+                taken = matrix is None or parametrize.is_parametrized(layer, name)
+                if not taken and not matrix.requires_grad:
+                    parametrize.register_parametrization(layer, name, _Added(matrix, rank))
+                    adapted = True
+    if not made and not adapted:
+        raise InputError(
+            f"model.lora-rank is {rank}, but the network has no untrained Linear layer or "
+            "attention that could have adapters; set it to 0, or name fewer layers with "
+            "model.trainable"
+        )
+    return model
+
+
+def merge(model: nn.Module) -> nn.Module:
+    """Return the same function as a plain network: each W + BA becomes one matrix, in place."""
+    plain: dict[nn.Module, nn.Module] = {}
+    for path, layer in list(model.named_modules(remove_duplicate=False)):
+        if isinstance(layer, LowRankLinear):
+            if layer not in plain:
+                plain[layer] = layer.base
+                with torch.no_grad():
+                    layer.base.weight.copy_(layer.weight)
+            model = _put(model, path, plain[layer])
+        elif isinstance(layer, nn.MultiheadAttention):
+            for name in PROJECTIONS:
+                if parametrize.is_parametrized(layer, name):
+                    parametrize.remove_parametrizations(layer, name)
+    return model
+
+
+def _is_linear(layer: Any) -> bool:
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
+
+
+def _put(model: nn.Module, path: str, layer: nn.Module) -> Any:
+    if not path:
+        return layer
+    model.set_submodule(path, layer)
+    return model
 
 
 def train_only(model: nn.Module, names: str) -> None:
@@ -22,10 +128,7 @@ def train_only(model: nn.Module, names: str) -> None:
 
 
 def freeze(model: nn.Module, names: str) -> None:
-    """Exclude the named layers or parameters ("" for none) from training, in place.
-
-    Raises InputError if a name is unknown, or nothing is left to train.
-    """
+    """Exclude layers or parameters ("" for none) from training, in place; or InputError."""
     parameters = dict(model.named_parameters())
     for path in _named(parameters, names, "model.frozen"):
         parameters[path].requires_grad_(False)

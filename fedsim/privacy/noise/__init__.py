@@ -1,8 +1,4 @@
-"""Noise mechanisms: what the server adds to a round's sum, and what adversaries learn from it.
-
-There is one module for each mechanism; `Noise` is their registry.
-`config.privacy.noise.mechanism` is the mechanism of a run.
-"""
+"""Noise mechanisms: what the server adds to a round's sum, and what adversaries learn from it."""
 
 from enum import StrEnum
 from typing import Self

@@ -65,8 +65,7 @@ class Summed:
         total: float64 [T, P]; [T, m, P] for m candidates.
         noise_stds: float64 [T], the nominal noise multiplier times the sensitivity.
         measured: returns what the target's client reports to an oracle audit, by name: `present`
-            [T, P], g; `absent` [T, P], g', under replace; `membership` bool [m], which candidates
-            have the target record.
+            [T, P], g; `absent` [T, P], g', under replace; `membership` bool [m] of the candidates.
     """
 
     round: int
@@ -93,14 +92,11 @@ class Noised:
 class NoiseMechanism(ABC):
     """The noise of a batch of trials over all rounds.
 
-    The ledger charges every round as Gaussian noise of `noise_stds`: a mechanism without `failing`
-    must be at least as private as that.
-
     Attributes:
         title: name of the mechanism in a sentence.
         failing: why it never gives a guarantee of differential privacy, "" where it may.
-        own_law: whether the release is not a sum with Gaussian noise. Adversaries then need the
-            mechanism's likelihood ratios (`Noised.learnt`), from an oracle audit's measurements.
+        own_law: whether adversaries need its likelihood ratios (`Noised.learnt`), as it is not
+            Gaussian.
         by_candidate: whether clients send a sum for every candidate of privacy.pac-prior, and the
             noise is scaled to privacy.mutual-information instead of a sensitivity.
         columns: names of further values in `learnt`, all not negative.

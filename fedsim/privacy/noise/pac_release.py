@@ -1,9 +1,8 @@
 """Rounds of PAC-private training: the secret candidate, the noise, and what a release reveals.
 
-The secret is which of m stated candidates all rounds of a trial train on. The clients send their
-clean sums under every candidate. The trusted server adds noise that is shaped by how these differ,
-and releases the sum under the secret one. Nothing hides directions in which no two candidates
-differ, so this is not differential privacy. `fedsim.privacy.pac` has the mathematics.
+The secret is which of m stated candidates all rounds of a trial train on. The noise is shaped by
+how the sums under these differ. Nothing hides directions in which no two candidates differ, so this
+is not differential privacy. `fedsim.privacy.pac` has the mathematics.
 """
 
 from collections.abc import Sequence
@@ -46,18 +45,15 @@ class Released:
 
 
 def halves(seed: int, client: int, records: int, draws: int) -> Bools:
-    """Return which of a client's records are in each candidate, the same in every trial.
+    """Return which of a client's records are in each candidate, in every trial: bool [m, n].
 
-    Random halves, each followed by its complement, so that every record is in exactly half of the
-    candidates. With an odd number of records the first half of a pair is smaller.
+    Random halves, each followed by its complement; the first of a pair may be smaller.
 
     Args:
         seed: of the run.
         client: partition number.
         records: n, number of the client's records.
         draws: m, even; else ValueError.
-
-    Returns: bool [m, n].
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
@@ -68,14 +64,12 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
 
 
 def pair(records: int, challenge: int, replaced: bool) -> Bools:
-    """Return which of a client's records are in D and in D'.
+    """Return which of a client's records are in D and in D', bool [2, n], or [2, n + 1].
 
     Args:
         records: n, number of the client's records.
         challenge: the column of x^.
         replaced: whether a column for x^', which is only in D', follows the records.
-
-    Returns: bool [2, n], or [2, n + 1].
     """
     masks = np.ones((2, records + replaced), dtype=np.bool_)
     masks[1, challenge] = False
@@ -85,18 +79,13 @@ def pair(records: int, challenge: int, replaced: bool) -> Bools:
 
 
 def secrets(seed: int, trials: Sequence[int], worlds: Bools, membership: Bools) -> Integers:
-    """Return the secret candidate of every trial: uniform among the candidates of its world.
-
-    Half of the candidates and half of the trials have the challenge record, so the secret is
-    uniform over all m.
+    """Return the secret candidate of every trial, int64 [T], uniform over its world's candidates.
 
     Args:
         seed: of the run.
         trials: number of the random stream of each of the T trials.
         worlds: bool [T], whether the trial uses the challenge record.
         membership: bool [m], whether the candidate has it.
-
-    Returns: int64 [T].
     """
     places = [np.flatnonzero(membership == world) for world in (False, True)]
     chosen = [
@@ -118,8 +107,7 @@ def release(
 
     r = mean + sum_j u_j (<c_s - mean, u_j> + sigma_j z_j) along the directions u_j of the
     candidates' covariance. sigma_j^2 is the least noise of linear information v. Rounding errors
-    outside these directions are not released. The noise does not depend on the sign and order of
-    the directions: z = V^T normals.
+    outside these directions are not released.
 
     Args:
         candidates: c, the clean sums, [T, m, P].
@@ -127,9 +115,8 @@ def release(
         log_posterior: [T, m], given the rounds before.
         information: the round's budget v in nats.
         normals: [T, m], independent standard normals.
-        fit_posterior: whether to use the covariance under the current posterior. With m > 2 it may
-            exceed the covariance under even odds, because the candidates depend on earlier
-            releases. For two candidates even odds give the largest covariance.
+        fit_posterior: whether to use the covariance under the current posterior, which for m > 2
+            may exceed that under even odds, because the candidates depend on earlier releases.
     """
     # The weights to which the noise is fitted contain `FLOOR` of even odds. Cov_w <=
     # Cov_w' / (1 - FLOOR), so that the budget is (1 - FLOOR) v under them.

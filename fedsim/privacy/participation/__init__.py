@@ -1,21 +1,9 @@
-"""Participation rules: who joins a round, with which coins, and the rate that is charged.
+"""Participation rules: who joins a round, with which coins, and the rate that is charged."""
 
-There is one module for each rule; `RULES` is their registry. `config.participation` is the rule of
-a run.
-"""
-
-from fedsim.privacy.participation.full import Full
-from fedsim.privacy.participation.hidden_clients import HiddenClients
-from fedsim.privacy.participation.joining_clients import JoiningClients
 from fedsim.privacy.participation.rule import Participation, Setting
-from fedsim.privacy.participation.sampled_records import SampledRecords
+from fedsim.privacy.participation.rules import Full, HiddenClients, JoiningClients, SampledRecords
 
-RULES: tuple[type[Participation], ...] = (
-    Full,
-    SampledRecords,
-    HiddenClients,
-    JoiningClients,
-)
+RULES: tuple[type[Participation], ...] = (Full, SampledRecords, HiddenClients, JoiningClients)
 """All rules; the last one that applies to a setting decides."""
 
 

@@ -45,9 +45,6 @@ class Setting:
 class Participation(ABC):
     """Which clients and records take part in which round, and how that is charged.
 
-    Either clients join a round in public, and pay for the rounds that they join. Or a secret coin
-    decides whether a unit (a record or a client) takes part, which amplifies privacy.
-
     Attributes:
         setting: the federation's settings.
         public: whether the adversary may know who joins a round.
@@ -103,24 +100,15 @@ class Participation(ABC):
         return client if client in self.accounts else ALL_CLIENTS
 
     def participants(self, round: int) -> tuple[int, ...]:
-        """Return the clients whose messages a round sums if no client is missing.
-
-        round: counts from 1.
-        """
+        """Return the clients whose messages a round (from 1) sums if no client is missing."""
         return tuple(range(self.setting.clients))
 
     def charged(self, round: int) -> tuple[int, ...]:
-        """Return the accounts that a round is charged to.
-
-        round: counts from 1.
-        """
+        """Return the accounts that a round, counted from 1, is charged to."""
         return self.participants(round) if self.varying else tuple(self.accounts)
 
     def shares(self, round: int) -> int:
-        """Return the least number of noise shares in a round, with as many missing as allowed.
-
-        round: counts from 1.
-        """
+        """Return the least number of noise shares in a round, with as many missing as allowed."""
         setting = self.setting
         if setting.server_draws or not self.varying:
             return setting.clients - setting.missing

@@ -1,8 +1,7 @@
 """Poisson sampling: which records, or clients, take part in a round.
 
 Every record of D takes part with the same probability q, independently of all others and of other
-rounds. The accountants for sampled steps assume this; it does not hold for batches of a fixed size
-or for shuffling. A record that replaces another in D' uses that record's coin.
+rounds. A record that replaces another in D' uses that record's coin.
 """
 
 from collections.abc import Sequence
@@ -19,9 +18,8 @@ def participation(
     """Return which of the records of D take part in a round.
 
     Args:
-        seed: of the run: a row depends only on (seed, trial, round). None draws from the operating
-            system's entropy, anew with each call: a client calls once a round and uses the columns
-            of its own records.
+        seed: of the run: a row depends only on (seed, trial, round). None draws anew with each call
+            from the operating system's entropy.
         trials: the numbers of the T trials.
         round: counts from 1.
         records: n, number of records of D.
@@ -42,9 +40,7 @@ def clients(
 ) -> npt.NDArray[np.bool_] | None:
     """Return which clients take part in a round.
 
-    All trials share the coins of other clients, which the adversary knows. So each trial asks a
-    share q of the clients, and inference is conditional on these coins. The target has coins of its
-    own in each trial.
+    All trials share the coins of other clients, which the adversary knows.
 
     Args:
         seed: of the run; None draws from the operating system's entropy.

@@ -1,16 +1,10 @@
-"""Trust models: who adds the noise, who sees which messages, and which noise an observer lacks.
-
-There is one module for each model; `Trust` is their registry. `config.federation.trust.model` is
-the model of a run.
-"""
+"""Trust models: who adds the noise, who sees which messages, and which noise an observer lacks."""
 
 from enum import StrEnum
 from typing import Self
 
-from fedsim.privacy.trust.central import Central
-from fedsim.privacy.trust.distributed import Distributed
-from fedsim.privacy.trust.local import Local
 from fedsim.privacy.trust.model import TrustModel
+from fedsim.privacy.trust.models import Central, Distributed, Local
 
 
 class Trust(StrEnum):

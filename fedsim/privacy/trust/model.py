@@ -19,8 +19,6 @@ class Vantage(StrEnum):
 class TrustModel(ABC):
     """Who adds the noise, how messages are summed, and whose noise hides the target from whom.
 
-    A source of noise is a client by its partition number, or `SERVER`.
-
     Attributes:
         server_draws: whether the server adds the noise to the sum; else each client to its message.
         summed_securely: whether messages are integers modulo 2^32 of which only the sum may show.
@@ -70,8 +68,6 @@ class TrustModel(ABC):
         """Return the sources that stand for all noise of a round where one process plays all.
 
         One source suffices where the noise of all sources together has the law of one draw.
-
-        clients: number of clients.
         """
         return [SERVER]
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from fedsim.audits.results import verdicts
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
-from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.client.report import Report, shares
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (

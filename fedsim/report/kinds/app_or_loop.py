@@ -7,7 +7,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.document import first_screen
 from fedsim.report.document.blocks import (
     Bar,

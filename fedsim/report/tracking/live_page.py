@@ -17,7 +17,7 @@ from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
-from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.document import html
 from fedsim.report.document.blocks import (
     Bar,
@@ -141,7 +141,7 @@ def render_finished(name: str) -> str:
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
     planned, name = config.trials.count, config.run.name
     training = config.run.job == "training"
-    exact = at_server.is_exact(config, config.federation.vantage)
+    exact = at_server.is_exact(config.scheme, config.audit.mode, config.federation.vantage)
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned

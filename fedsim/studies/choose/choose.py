@@ -18,8 +18,8 @@ from adversaries.statistics.intervals import Interval
 from fedsim.audits.results.theory import Bounds, VantageBounds
 from fedsim.audits.results.verdicts import Towards
 from fedsim.config import Scalar
+from fedsim.config.jobs import KEYS
 from fedsim.config.objects import Scheme
-from fedsim.config.targets import KEYS
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.privacy.trust import Trust

@@ -191,7 +191,8 @@ def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     if result.config.federation.summed_in_the_clear:
         protecting += " --set federation.secure-aggregation=secagg+"
     train = "Train the model with it"
-    data, whole = result.config.data, distribution.dataset(result.config)
+    data = result.config.data
+    whole = distribution.dataset(data, result.config.model.weights)
     available = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
     if available > data.records:
         train += f", on {data.records:,} of {available:,} records "

@@ -9,7 +9,7 @@ from adversaries.errors import InputError
 from fedsim.common import reading, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar
-from fedsim.config.targets import KEYS, given
+from fedsim.config.jobs import KEYS, given
 from fedsim.config.training import refuse_unless_classified
 from fedsim.federation.runs.extension import extend
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -9,8 +9,8 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.config import Scalar, documentation
 from fedsim.config.federation import OWN
+from fedsim.config.jobs import overlaid
 from fedsim.config.needs import as_toml
-from fedsim.config.targets import overlaid
 from fedsim.learning.data import BUNDLED, Dataset, distribution
 from fedsim.learning.data.loaders import csv_file
 from fedsim.privacy import delta
@@ -115,7 +115,8 @@ def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     }
     values = overlaid(values, also)
     config = configuration.from_run_config(values)
-    distribution.held(config)  # refuses too few records for the clients
+    # Refuses too few records for the clients.
+    distribution.held(config.data, config.federation, config.model.weights)
     # Two digits, rounded down: delta may not exceed that of the rule.
     exact = config.privacy.delta
     ulp = 10.0 ** (int(f"{exact:e}".partition("e")[2]) - 1)
@@ -176,7 +177,7 @@ def _sizes(data: str, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     gets a tenth if neighbours replace a record, else nothing. D gets the rest. Raises InputError.
     """
     config = configuration.from_run_config(values)
-    dataset = distribution.dataset(config)
+    dataset = distribution.dataset(config.data, config.model.weights)
     available, pool = len(dataset.train), config.data.pool
     records, held_out = config.data.records, config.data.held_out
     if config.privacy.neighbouring is Neighbouring.REPLACE and "data.pool" not in values:

@@ -43,7 +43,7 @@ from fedsim.config import Config
 from fedsim.config.challenge import ChallengeConfig
 from fedsim.config.objects import GameRules
 from fedsim.game import challenge, federation
-from fedsim.game.embedding import initial_parameters
+from fedsim.game.challenge import initial_parameters
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import gradient_sensitivity, sensitivity_course

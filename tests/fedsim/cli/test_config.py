@@ -9,14 +9,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.cli import config as config_command
 from fedsim.common import configurations
-from fedsim.config import (
-    KNOWN_KEYS,
-    Config,
-    documentation,
-    from_run_config,
-    targets,
-    to_run_config,
-)
+from fedsim.config import KNOWN_KEYS, Config, documentation, from_run_config, jobs, to_run_config
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -61,7 +54,7 @@ def test_the_example_of_every_key_is_one_that_it_may_have(key: str) -> None:
     assert not names or value in names
     assert value != documentation.key(key).default or isinstance(value, str)
     try:
-        values = targets.overlaid(to_run_config(Config()), {key: value})
+        values = jobs.overlaid(to_run_config(Config()), {key: value})
         assert to_run_config(from_run_config(values))[key] == value
     except InputError as error:  # then it is about what goes with what, not about the range
         assert key in str(error)
@@ -80,14 +73,14 @@ def test_an_explanation_has_type_values_default_and_an_example(fedsim: Fedsim) -
     )
 
 
-@pytest.mark.parametrize("key", targets.KEYS)
+@pytest.mark.parametrize("key", jobs.KEYS)
 def test_a_target_says_that_0_is_not_set_and_which_target_counts(key: str, fedsim: Fedsim) -> None:
     status, out, _ = fedsim("config", "explain", key)
     said = " ".join(out.split())
     assert status == 0
     assert "such as" in said
     assert "0 = not set" in said
-    assert [other for other in targets.KEYS if other not in said] == []
+    assert [other for other in jobs.KEYS if other not in said] == []
     assert "replaces what the file gives" in said
 
 

@@ -71,7 +71,7 @@ def test_what_is_not_said_fits_beside_what_is(
     assert fedsim("init", file, "--yes", *CANCER, *overrides)[0] == 0
     config = load(file)
     assert (config.data.records, config.data.held_out) == (records, held_out)
-    split, _ = distribution.held(config)
+    split, _ = distribution.held(config.data, config.federation, config.model.weights)
     assert len(split.pool) >= config.data.pool
 
 

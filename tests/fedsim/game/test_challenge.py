@@ -9,8 +9,7 @@ from adversaries.errors import InputError
 from adversaries.neighbours.dissimilarity import euclidean
 from fedsim.config import Config, Scalar
 from fedsim.game import federation
-from fedsim.game.challenge import choose, worlds
-from fedsim.game.embedding import embed, initial_parameters
+from fedsim.game.challenge import choose, embed, initial_parameters, worlds
 
 
 def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..., Config]) -> None:

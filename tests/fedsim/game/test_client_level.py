@@ -24,15 +24,18 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.game import client, client_level, cohort, federation, local_training
-from fedsim.game.client_level import (
+from fedsim.game import client, federation, local_training
+from fedsim.game.known_round import KnownRound
+from fedsim.game.local_training import (
+    NOBODY,
+    alike,
     challenge_contributions,
     clip,
     contribution,
     replacements,
+    schedule,
+    trained,
 )
-from fedsim.game.known_round import KnownRound
-from fedsim.game.local_training import NOBODY, alike, schedule, trained
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
 
@@ -217,7 +220,9 @@ def test_clients_train_together_as_each_does_alone(partition: str, small: Make) 
         assert len({sizes[j] for j in group}) == 1
         for j, found in zip(group, _sent(config, known, group, theta), strict=True):
             torch.testing.assert_close(found, alone[j], rtol=1e-4, atol=1e-6)
-    total = client_level.total(KnownRound(config.game, known, _game(0, range(4)), theta), range(5))
+    total = local_training.total(
+        KnownRound(config.game, known, _game(0, range(4)), theta), range(5)
+    )
     torch.testing.assert_close(total, torch.stack(alone).sum(0), rtol=1e-4, atol=1e-6)
 
 
@@ -237,7 +242,7 @@ def test_one_process_trains_the_clients_that_are_asked_together(
         return original(*arguments)
 
     monkeypatch.setattr(local_training, "trained", watched)
-    with cohort.played([0, 2, 3, 5]):
+    with local_training.played([0, 2, 3, 5]):
         found = [
             contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
             for j in (0, 2, 3, 5)
@@ -262,7 +267,7 @@ def test_a_client_that_diverges_fails_alone(small: Make, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(local_training, "trained", diverging)
     seen = KnownRound(config.game, known, _game(0, range(4)), theta)
-    with cohort.played(range(6)):
+    with local_training.played(range(6)):
         for j in (0, 1, 2, 4, 5):
             assert (
                 contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j)
@@ -409,7 +414,7 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
         game = _game(target_client, trials, round)
-        rest = client_level.total(
+        rest = local_training.total(
             KnownRound(config.game, known, game, theta), {0, 1, 2} - {target_client}
         )
         pair = challenge_contributions(KnownRound(config.game, known, game, theta))

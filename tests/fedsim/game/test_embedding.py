@@ -10,8 +10,8 @@ from torch import nn
 
 from adversaries.errors import InputError
 from fedsim.config import Config
-from fedsim.game import embedding, federation
-from fedsim.game.embedding import embed, initial_parameters
+from fedsim.game import challenge, federation
+from fedsim.game.challenge import embed, initial_parameters
 from fedsim.learning.training.models import initial_parameters as theta_0
 
 
@@ -44,7 +44,7 @@ def test_the_embedding_does_not_depend_on_the_blocks(
     known = federation.load(config)
     theta, features = initial_parameters(config.game, known), known.split.pool_records.features
     whole = embed(known, features, theta)
-    monkeypatch.setattr(embedding, "BLOCK_SCALARS", 64 * 7)
+    monkeypatch.setattr(challenge, "BLOCK_SCALARS", 64 * 7)
     np.testing.assert_allclose(embed(known, features, theta), whole, atol=1e-6)
 
 

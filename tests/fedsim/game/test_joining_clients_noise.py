@@ -23,9 +23,9 @@ from fedsim.federation.runs.ledger_row import planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
-from fedsim.game import client_level, federation
+from fedsim.game import federation, local_training
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms import composition, fixed_point, privacy
+from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.participation import sampling
@@ -90,10 +90,10 @@ def _sums(
     known, trials = federation.load(config), range(8)
     if config.privacy.unit == "client":
         game = RoundGame(round, trials, Z, TARGET, None, None)
-        rest = client_level.total(KnownRound(config.game, known, game, theta), there - {TARGET})
+        rest = local_training.total(KnownRound(config.game, known, game, theta), there - {TARGET})
         return (
             rest,
-            client_level.contribution(KnownRound(config.game, known, game, theta), TARGET),
+            local_training.contribution(KnownRound(config.game, known, game, theta), TARGET),
             None,
         )
     coins = sampling.participation(0, trials, round, len(known.client_of), RATE)
@@ -260,9 +260,9 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
 
     def spent(rounds: int) -> float:
         return max(
-            composition.epsilon_of(
+            privacy.epsilon_of(
                 config.scheme,
-                composition.Counts(
+                privacy.Counts(
                     planned_kind(config.training, config.participation, nominal, round)
                     for round in range(1, rounds + 1)
                     if client in config.participation.participants(round)

@@ -21,9 +21,9 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.game import client_level, federation
-from fedsim.game.client_level import challenge_contributions
+from fedsim.game import federation, local_training
 from fedsim.game.known_round import KnownRound, coins_of
+from fedsim.game.local_training import challenge_contributions
 from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import accountant
@@ -109,7 +109,7 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
         assert grid.asked[round] == there | {2, adversary}
         theta = torch.tensor(messages.only(before[messages.MODEL]))
         aggregate = torch.tensor(messages.only(after[messages.AGGREGATE])).double()
-        rest = client_level.total(KnownRound(config.game, known, game, theta), there)
+        rest = local_training.total(KnownRound(config.game, known, game, theta), there)
         present, absent = challenge_contributions(KnownRound(config.game, known, game, theta))
         assert not absent.any()
         std = 1.5 * config.training.clipping_norm

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adversaries.statistics import gaussian
-from fedsim.privacy.advantage import advantage_of_epsilon
+from fedsim.privacy.identifiability import advantage_of_epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.0, 0.1), (1.0, 1e-3), (3.0, 0.05)])

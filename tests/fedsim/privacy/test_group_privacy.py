@@ -9,8 +9,7 @@ from scipy.optimize import brentq
 from adversaries.attacks.poisoning import group_delta
 from adversaries.errors import InputError
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.group_privacy import of_group
-from fedsim.privacy.releases import Releases, Rounds
+from fedsim.privacy.releases import Releases, Rounds, of_group
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 

@@ -13,10 +13,8 @@ from adversaries.attacks.shadow_models import Observations
 from adversaries.statistics.trials import Floats
 from fedsim.audits.results.report import Report
 from fedsim.game.mechanisms.step import Step
-from fedsim.game.observers.at_server import CuriousServer
-from fedsim.game.observers.seat import Seen
-from fedsim.learning.data.loaders.dataset import Dataset, Records
-from fedsim.learning.data.loaders.source import Source
+from fedsim.game.observers.at_server import CuriousServer, Seen
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source
 from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.accounting import GAUSSIAN
 from fedsim.privacy.mechanism import Mechanism

@@ -34,10 +34,7 @@ def limited(files: Sequence[Path]) -> Iterator[None]:
 
 
 def parquet_columns(path: Path) -> dict[str, list[Any]]:
-    """Return the values of the columns of a Parquet file, by name.
-
-    Raises InputError if pyarrow is not installed, or the file is damaged or too large.
-    """
+    """Return the values of a Parquet file by column. Raises InputError if it is damaged."""
     try:
         from pyarrow import parquet  # noqa: PLC0415  (an extra)
     except ImportError:

@@ -1,7 +1,6 @@
 """CIFAR-10, from its binary version or from torchvision's folder of pickles, without running them.
 
-A pickle is a program that can call anything. `pickletools.genops` reads its instructions without
-executing them, and the images are the operand of one of them.
+`pickletools.genops` reads a pickle's instructions, one of which has the images as its operand.
 """
 
 import pickletools
@@ -12,8 +11,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
@@ -26,12 +24,9 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 def cifar10(source: Source) -> Dataset:
     """Return CIFAR-10: 50,000 and 10,000 images [3, 32, 32] in [0, 1].
 
-    The files of the binary version have no published checksum: their sizes and the number of images
-    of each class are checked. torchvision's files are checked by their checksums.
+    The binary version has no published checksum: sizes, and images of each class, are checked.
 
-    source: its folder, and whether to download.
-    Raises InputError if a file is missing or not the original.
-    Source: Krizhevsky, 2009.
+    Raises InputError if a file is missing or not the original. Source: Krizhevsky, 2009.
     """
     from torchvision import datasets  # noqa: PLC0415  (slow to import; has the checksums)
     from torchvision.datasets import utils  # noqa: PLC0415
@@ -88,13 +83,10 @@ def _pickled(path: Path, expected: str) -> Batch:
 
 
 def operands(content: bytes) -> tuple[bytes, npt.NDArray[np.uint8]]:
-    """Return the longest string of a pickle, and the small integers that follow "labels" in it.
+    """Return a pickle's longest string, and the small integers that follow "labels", unexecuted.
 
-    No instruction is executed.
-
-    content: a pickle, as Python 2 wrote it.
-    Returns: for a batch of CIFAR-10, the pixels, and the labels uint8 [n].
-    Raises ValueError if the content is no pickle.
+    Returns: of a batch of CIFAR-10 the pixels, and the labels uint8 [n].
+    Raises ValueError otherwise.
     """
     longest, labels, last = "", bytearray(), ""
     for instruction, operand, _ in pickletools.genops(content):

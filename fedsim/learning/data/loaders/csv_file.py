@@ -4,17 +4,14 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals, table
-from fedsim.learning.data.loaders.dataset import Dataset
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 
 def own(source: Source) -> Dataset:
     """Return the dataset of a file of comma-separated values.
 
-    The first line is a header if it contains the label's name; otherwise columns are named c0, c1
-    and so on. Rows with missing values are left out and counted.
-
-    Raises InputError if the file is no table with such columns.
+    Without the label's name in its first line, columns are named c0, c1 and so on. Raises
+    InputError if the file is no table with such columns.
     """
     path = source.file
     table_rows = rows(path)
@@ -47,10 +44,7 @@ def own(source: Source) -> Dataset:
 
 
 def rows(path: Path) -> list[list[str]]:
-    """Return the rows of a file, with its first line.
-
-    Raises InputError if the file is not UTF-8, no table, or empty.
-    """
+    """Return the rows of a file, with its first line. Raises InputError for other files."""
     try:
         text = originals.read(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -9,7 +9,88 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.learning.data.loaders.targets import Target
+
+STEPS = 2**20
+"""Steps of a range; float32 represents all of them exactly."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The public range of the number that a regression predicts, in order; else InputError."""
+
+    least: float
+    largest: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.least, self.largest]).all() and self.least < self.largest):
+            raise InputError(
+                f"the target's range is {self.least:g} to {self.largest:g}; give two finite "
+                "numbers, the smaller one first"
+            )
+
+    def steps(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the step of each finite number, int64; numbers outside the range are clipped."""
+        share = (np.asarray(values, np.float64) - self.least) / (self.largest - self.least)
+        return np.rint(np.clip(share, 0, 1) * STEPS).astype(np.int64)
+
+    def values(self, shares: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the numbers, float64, at these shares of the range."""
+        return self.least + np.asarray(shares, np.float64) * (self.largest - self.least)
+
+
+def parsed(text: str) -> Target | None:
+    """Return the target in "LEAST,LARGEST"; None for ""; InputError for another text."""
+    if not text:
+        return None
+    try:
+        least, largest = map(float, text.split(","))
+    except ValueError:
+        raise InputError(
+            f"data.target is '{text}'; give the least and the largest value separated by a comma, "
+            'such as "0,60"'
+        ) from None
+    return Target(least, largest)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The keys of [data] that tell a loader what to read.
+
+    Attributes:
+        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
+        length: of texts, number of tokens in each; longer texts are cut.
+        target: the range of the number that a regression predicts.
+    """
+
+    name: str
+    root: str = ""
+    label: str = "label"
+    exclude: tuple[str, ...] = ()
+    image_size: int = 0
+    download: bool = False
+    length: int = 64
+    tokenizer: str = ""
+    target: Target | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder or file that the user named; raises InputError if none is named."""
+        if not self.root:
+            raise InputError(
+                f"{self.name} is read from files: set data.root=PATH to their place "
+                "(docs/how-to/data.md)"
+            )
+        return Path(self.root).expanduser()
+
+    @property
+    def file(self) -> Path:
+        """The file that the user named; raises InputError if it does not exist."""
+        if not self.path.is_file():
+            raise InputError(
+                f"there is no file '{self.path}'; set data.root=PATH to {self.name}'s file"
+            )
+        return self.path
+
 
 Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
 
@@ -49,18 +130,13 @@ class Dataset:
 
     Attributes:
         name: its name in a configuration.
-        train: the paper's U.
         test: held-out records; None where the authors give none.
-        classes: the number of labels.
-        kind: of the records.
         attributes: the name of each feature, empty for images.
-        columns: the original values of `train` by column, [N] each, read-only, as text where the
-            file is text; columns that are not features are included.
-        column_of: int64 [features], the position in `columns` of each feature's column; empty for
-            images.
+        columns: the original values of `train`, [N] read-only by column, features or not.
+        column_of: the position in `columns` of each feature's column, int64; empty for images.
         categorical: the columns of unordered values.
-        dropped: number of rows of the original that had missing values and were left out.
-        target: the range of the number that a regression predicts; None where labels are classes.
+        dropped: number of rows of the original that were left out.
+        target: the range of the number that a regression predicts.
     """
 
     name: str

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
 from fedsim.learning.data.loaders import arrow, image_folder, npz, table
-from fedsim.learning.data.loaders.dataset import Dataset
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 if TYPE_CHECKING:
     import datasets
@@ -26,9 +25,7 @@ TRAIN = "train"
 def own(source: Source) -> Dataset:
     """Return the data set of a directory that `save_to_disk` wrote, or of Parquet files.
 
-    Its pictures or its lists of numbers are the features. A data set with neither is a table: all
-    columns except the label are features. Other columns are kept, for dividing the records.
-
+    Without pictures or lists of numbers it is a table, whose columns except the label are features.
     Raises InputError if the library is not installed, or the directory has no such data set.
     """
     path = source.path
@@ -46,13 +43,7 @@ def own(source: Source) -> Dataset:
         rows = [list(row) for row in zip(*texts, strict=True)]
         table_columns, dropped = table.columns_of(columns, rows, path)
         return table.encode(
-            source.name,
-            path,
-            table_columns,
-            source.label,
-            source.exclude,
-            dropped,
-            source.target,
+            source.name, path, table_columns, source.label, source.exclude, dropped, source.target
         )
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     return npz.of_arrays(source.name, path, values, arrays.pop(source.label), arrays, source.target)
@@ -136,14 +127,12 @@ def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
 
 
 def _is_scalar(kind: Any) -> bool:
-    """Return whether a column has a single number, word or class for each record."""
     from datasets import ClassLabel, Value  # noqa: PLC0415
 
     return isinstance(kind, ClassLabel | Value)
 
 
 def _is_array(kind: Any) -> bool:
-    """Return whether a column has pictures, or lists of numbers."""
     from datasets import Image  # noqa: PLC0415
 
     inner = kind

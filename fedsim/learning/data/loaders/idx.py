@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import Dataset, Records, class_numbers
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source, class_numbers
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -54,12 +53,7 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 
 
 def own(source: Source) -> Dataset:
-    """Return images [1, H, W] in [0, 1] from the user's IDX files with MNIST's names.
-
-    The test files may be missing. Classes are 0 to the largest label.
-
-    Raises InputError if a file is missing or damaged, or files do not belong together.
-    """
+    """Return images [1, H, W] in [0, 1] from IDX files, test files if any; or InputError."""
     places = (".", "raw")
     paths = originals.find(source, TRAIN, places)
     if originals.present(source, TEST[:1], places):
@@ -100,15 +94,10 @@ def _size(shape: tuple[int, ...]) -> str:
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes.
+    """Return the array of an IDX file of unsigned bytes (LeCun, The MNIST database).
 
-    The format: bytes 0, 0, 8 (uint8) and the number of dimensions; each dimension as a big-endian
-    uint32; the data.
-
-    path: of the file, gzipped if its name says so.
-    Returns: uint8 of the shape in the file's header.
-    Raises InputError if the file does not match its header.
-    Source: LeCun, The MNIST database.
+    Bytes 0, 0, 8, the number of dimensions; each one as a big-endian uint32; the data. Raises
+    InputError if the file does not match its header.
     """
     content = originals.read(path)
     header = 4 + 4 * dimensions

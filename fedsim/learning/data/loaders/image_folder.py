@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, class_numbers
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Source, class_numbers
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -26,13 +25,7 @@ GREY = ("1", "L", "LA")
 
 
 def own(source: Source) -> Dataset:
-    """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
-
-    Classes are the subfolders in order, as for `torchvision.datasets.ImageFolder`. The column
-    "file" has each picture's path within the folder.
-
-    Raises InputError without pictures, or if one is damaged, too deep or of another size.
-    """
+    """Return images [C, H, W] in [0, 1], C = 1 if all are grey, with their paths as "file"."""
     root = source.path
     pixels, labels, names = pictures(root, source.image_size)
     numbers, classes = class_numbers(np.asarray(labels), root, "subfolder")
@@ -46,11 +39,8 @@ def pictures(
 ) -> tuple[npt.NDArray[np.uint8], list[str], list[str]]:
     """Return the pictures of a folder, uint8 [N, C, H, W], with their subfolders and paths [N].
 
-    C is 1 if all pictures are grey, else 3.
-
     size: side of the squares to which pictures are scaled; 0 keeps their size.
-    empty: whether a subfolder may have no picture.
-    only: rows and columns that every picture must have; None for any.
+    only: rows and columns that every picture must have.
     Raises InputError without pictures, or if one is damaged, too deep or of another size.
     """
     from torchvision.datasets import ImageFolder  # noqa: PLC0415  (takes seconds)
@@ -90,11 +80,7 @@ def pictures(
 
 @contextmanager
 def opened(file: BinaryIO) -> "Iterator[Image.Image]":
-    """Open a picture without decoding it.
-
-    Raises OSError or ValueError if it is damaged, or so large that it may be meant to fill the
-    memory.
-    """
+    """Open a picture without decoding it. Raises OSError or ValueError."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  (only pictures need it)
 
     with warnings.catch_warnings():

@@ -12,21 +12,19 @@ from fedsim.learning.data.loaders.dataset import (
     GREY_OR_COLOUR,
     Dataset,
     Records,
+    Source,
+    Target,
     finite,
     numbered_labels,
 )
-from fedsim.learning.data.loaders.source import Source
-from fedsim.learning.data.loaders.targets import Target
 
 
 def own(source: Source) -> Dataset:
     """Return the dataset of an archive's `features` and `labels`.
 
     features: images [N, H, W], [N, C, H, W] or [N, H, W, C] of 1 or 3 channels, bytes or numbers
-    between 0 and 1, or a table [N, F], which is used unchanged.
-    labels: [N] numbers or text, or one-hot [N, classes]. Every other array of length N is a column.
-
-    Raises InputError if an array is missing, or of another kind.
+    between 0 and 1, or a table [N, F]. labels: [N] numbers or text, or one-hot [N, classes]. Raises
+    InputError if an array is missing, or of another kind.
     """
     path = source.file
     others = arrays(path)
@@ -51,8 +49,7 @@ def of_arrays(
 
     values: the features, with the shapes of `own`.
     raw_labels: [N] numbers or text.
-    columns: the other columns [N], by name.
-    target: the range of the number that is predicted; None where labels are classes.
+    columns: the other columns [N].
     Raises InputError if an array is of another kind.
     """
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.source import Source
+from fedsim.learning.data.loaders.dataset import Source
 
 ENDINGS = ("", ".gz")
 """Endings of a file's name: files are read packed or plain."""
@@ -23,11 +23,9 @@ def find(
 ) -> list[Path]:
     """Return the path of each named file, from the first folder that has it.
 
-    source: has the root folder, and whether missing files may be downloaded.
-    names: of the files, without endings.
     fetch: downloads all files into the root folder; None where that is impossible.
-    endings: endings of the names, in order of preference.
-    Raises InputError if a file is missing; the message names it and the folder.
+    endings: of the names, in order of preference.
+    Raises InputError if a file is missing.
     """
     root = source.path
     paths = _look_up(root, names, folders, endings)
@@ -50,7 +48,6 @@ def find(
 
 
 def present(source: Source, names: Sequence[str], folders: Sequence[str]) -> bool:
-    """Return whether `find` would find all the named files without a download."""
     return None not in _look_up(source.path, names, folders, ENDINGS)
 
 
@@ -101,10 +98,7 @@ def read(path: Path) -> bytes:
 def check(
     content: bytes, path: Path, title: str, expected: str, own: str, algorithm: str = "sha256"
 ) -> None:
-    """Raise InputError unless a file's digest shows that it is the original.
-
-    algorithm: of the digest. Some authors publish MD5, which detects damage but not forgery.
-    """
+    """Raise InputError unless a file has the digest of the original, even if it is MD5."""
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
         raise InputError(

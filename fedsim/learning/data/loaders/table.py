@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, numbered_labels
-from fedsim.learning.data.loaders.targets import Target
+from fedsim.learning.data.loaders.dataset import Dataset, Records, Target, numbered_labels
 
 MISSING = ("", "?", "na", "nan")
 """Texts that mean a missing value, in any case."""
@@ -34,11 +33,7 @@ MOST_WHOLE = 2**53
 
 
 def rows(text: str, path: Path) -> list[list[str]]:
-    """Return the rows of comma-separated text, stripped and without blank rows.
-
-    Raises InputError if a row is longer or shorter than the first, or a value is too long for a
-    table.
-    """
+    """Return the rows of comma-separated text, without blank ones; or InputError."""
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     table: list[list[str]] = []
     widest = 0
@@ -71,10 +66,7 @@ def rows(text: str, path: Path) -> list[list[str]]:
 def columns_of(
     names: Iterable[str], rows: list[list[str]], path: Path
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """Return the columns of text [N] by name, and the number of rows with missing values.
-
-    Those rows are left out. Raises InputError if every row has one.
-    """
+    """Return columns [N] by name, and the number of incomplete rows left out; or InputError."""
     whole = [row for row in rows if not any(value.lower() in MISSING for value in row)]
     if not whole:
         raise InputError(f"every row of '{path}' has a missing value; give complete rows")
@@ -86,11 +78,7 @@ def columns_of(
 
 
 def typed(values: Iterable[str]) -> npt.NDArray[Any]:
-    """Return a column [N] as int64 if all its values are whole numbers, as float64, or as text.
-
-    A column with a value that is not plainly a number, or a whole one beyond 2^53, stays text: it
-    may hold names, and different names could become the same number.
-    """
+    """Return a column [N] as int64 up to 2^53, as float64, or as text."""
     text = np.asarray(list(values), dtype=np.str_)
     different = set(text.tolist())
     whole = [match[1] for value in different if (match := WHOLE.fullmatch(value))]
@@ -112,10 +100,7 @@ def encode(
 ) -> Dataset:
     """Return the dataset of columns of text [N] by name, one of which is the label.
 
-    The dataset's columns keep the text, so that a natural key stays unchanged. A numeric column
-    becomes one feature, from 0 at its least to 1 at its largest value. A text column becomes a
-    feature for each value, in order, which is 1 where the record has it.
-
+    A numeric column becomes one feature from 0 to 1, a text column one for each value, in order.
     Raises InputError for a column with one value only, or with too many.
     """
     labels, classes = numbered_labels(typed(columns[label]), path, label, target)
@@ -154,7 +139,6 @@ def encode(
 def _features(
     column: str, values: npt.NDArray[Any], path: Path
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
-    """Return the features [N, f] of a column, and their names."""
     leave_out = f'leave it out with data.exclude = "{column}"'
     categories = np.unique(values)
     if len(categories) == 1:

@@ -44,7 +44,7 @@ NODE: dict[str, Scalar] = {"state-path": "state"}
 )
 def test_what_a_message_needs(small: Make, changes: dict, role: Role, kinds: set[str]) -> None:
     config = small(PROTECTED | changes)
-    assert set(admission.needed(config, Request(1, 0, 8, 1.0, role), 1)) == kinds
+    assert set(admission.needed(config.game, config.audit, Request(1, 0, 8, 1.0, role), 1)) == kinds
 
 
 def _asked(*kinds: str) -> dict[str, str]:

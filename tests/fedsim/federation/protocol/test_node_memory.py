@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim.federation.protocol import node_memory
+from fedsim.federation.protocol import node_machine
 
 
 def _context(run_id: int, node_config: dict) -> Context:
@@ -26,10 +26,10 @@ def node_config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str
 
 def test_what_was_kept_comes_back(node_config: dict) -> None:
     context = _context(1, node_config)
-    assert node_memory.recall(context, "memory") == {}
-    node_memory.remember(context, "memory", {"ratios": np.zeros(1)})
-    node_memory.remember(context, "memory", ARRAYS)
-    found = node_memory.recall(context, "memory")
+    assert node_machine.recall(context, "memory") == {}
+    node_machine.remember(context, "memory", {"ratios": np.zeros(1)})
+    node_machine.remember(context, "memory", ARRAYS)
+    found = node_machine.recall(context, "memory")
     assert found.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(found[name], array)
@@ -37,30 +37,30 @@ def test_what_was_kept_comes_back(node_config: dict) -> None:
 
 
 def test_another_run_has_a_memory_of_its_own(node_config: dict) -> None:
-    node_memory.remember(_context(1, node_config), "memory", ARRAYS)
-    assert node_memory.recall(_context(2, node_config), "memory") == {}
+    node_machine.remember(_context(1, node_config), "memory", ARRAYS)
+    assert node_machine.recall(_context(2, node_config), "memory") == {}
 
 
 def test_files_survive_a_restart_that_flowers_state_does_not(tmp_path: Path) -> None:
     config = {"state-path": str(tmp_path)}
     before = _context(1, config)
-    node_memory.remember(before, "memory", ARRAYS)
+    node_machine.remember(before, "memory", ARRAYS)
     assert len(before.state) == 0
-    assert node_memory.recall(_context(1, config), "memory").keys() == ARRAYS.keys()
+    assert node_machine.recall(_context(1, config), "memory").keys() == ARRAYS.keys()
 
 
 def test_files_are_their_clients_alone_and_can_be_forgotten(tmp_path: Path) -> None:
     context = _context(1, {"state-path": str(tmp_path / "state")})
-    node_memory.remember(context, "memory", ARRAYS)
+    node_machine.remember(context, "memory", ARRAYS)
     (file,) = (tmp_path / "state").iterdir()
     assert not stat.S_IMODE(file.stat().st_mode) & 0o077
-    node_memory.forget(context, ["memory", "never there"])
+    node_machine.forget(context, ["memory", "never there"])
     assert not list((tmp_path / "state").iterdir())
 
 
 def test_a_damaged_file_is_nothing_remembered(tmp_path: Path) -> None:
     context = _context(1, {"state-path": str(tmp_path)})
-    node_memory.remember(context, "memory", ARRAYS)
+    node_machine.remember(context, "memory", ARRAYS)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:40])
-    assert node_memory.recall(context, "memory") == {}
+    assert node_machine.recall(context, "memory") == {}

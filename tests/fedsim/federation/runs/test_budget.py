@@ -10,6 +10,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs import budget, ledger
+from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.budget import Ahead
 from fedsim.federation.runs.ledger_row import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -49,7 +50,7 @@ def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None
     for changes in ({}, {"privacy.accountant": "rdp"}, {"training.sampling-rate": 0.3}):
         keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
         config = small(keys | changes | {"training.rounds": 30})
-        assert budget.plan(config, privacy.noise_multiplier(config.scheme)) == 30
+        assert budget.plan(Batches(config), privacy.noise_multiplier(config.scheme)) == 30
 
 
 @pytest.mark.parametrize("keys", [{}, {"trials.until-halfwidth": 0.9}], ids=["all", "stopping"])
@@ -59,16 +60,16 @@ def test_all_batches_of_a_campaign_on_real_people_share_one_budget(
     # Eight trials of six rounds are 48 releases; 35 are allowed, so that every batch of trials runs
     # four.
     stop_at = {"training.rounds": 6, "trials.batch": 2, "privacy.stop-at": exact(35)}
-    assert budget.plan(small(SYSTEM | stop_at | keys), Z) == 4
-    assert budget.plan(small(NOISE | stop_at | keys), Z) == 6
+    assert budget.plan(Batches(small(SYSTEM | stop_at | keys)), Z) == 4
+    assert budget.plan(Batches(small(NOISE | stop_at | keys)), Z) == 6
 
 
 def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Make) -> None:
     config = small(SYSTEM | {"privacy.stop-at": exact(7)})
     said = rf"one round of the 8 trials together costs epsilon {exact(8):.4g} .*run fewer trials$"
     with pytest.raises(InputError, match=said):
-        budget.plan(config, Z)
-    assert budget.plan(small(NOISE | {"privacy.stop-at": exact(7)}), Z) == 3
+        budget.plan(Batches(config), Z)
+    assert budget.plan(Batches(small(NOISE | {"privacy.stop-at": exact(7)})), Z) == 3
 
 
 @pytest.mark.parametrize(("before", "now"), [("seed", "system"), ("system", "seed")])
@@ -81,4 +82,4 @@ def test_a_run_is_not_continued_with_noise_of_another_source(
     ledger.Ledger(config.scheme, directory).begin(range(8), 3, Z).charge(1, range(3))
     edited = small(changes | {"privacy.noise-source": now})
     with pytest.raises(InputError, match=f"is '{now}', but rounds of this run .* '{before}'"):
-        budget.plan(edited, Z, directory)
+        budget.plan(Batches(edited, directory), Z)

@@ -19,13 +19,14 @@ from fedsim import client_app, server_app
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.runs import accounts, budget, ledger, spending
 from fedsim.federation.runs.attempt import BudgetExceededError, OtherClientsError
+from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.federation.server.strategy import DPSGD
-from fedsim.game.mechanisms import composition, privacy
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.trust.model import Vantage
@@ -173,7 +174,7 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = composition.epsilon_of(
+    exact = privacy.epsilon_of(
         config.scheme, Counter(accounts.by_batch(rows)[0].spent(0)), PARTICIPANT
     )
     assert participant(rows)[-1] == pytest.approx(exact)
@@ -237,7 +238,7 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
         for client in range(5):
             counts = accounts.by_batch(rows)[0].spent(client)
             assert counts.total() == 2
-            assert composition.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
+            assert privacy.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
         assert np.all(spending.curve(config.scheme, Z, rows)[:, 1, -1] == math.inf)
     again = [row, replace(row, attempt=2)]
     assert math.isfinite(spending.curve(config.scheme, Z, again)[0, 1, -1])
@@ -473,7 +474,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
     for refused in (
         lambda: spending.describe_run(directory),
         lambda: page.write_report(directory),
-        lambda: budget.plan(config, Z, directory),
+        lambda: budget.plan(Batches(config, directory), Z),
     ):
         with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks .*run\.out") as caught:
             refused()
@@ -493,13 +494,13 @@ def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
     assert len(lines) == 5
     # The second round was charged, and never answered: it left no event and cannot be missed.
     path.write_bytes(b"".join(lines[:4]))
-    assert budget.plan(config, Z, directory) == 3
+    assert budget.plan(Batches(config, directory), Z) == 3
     if kept is None:
         path.unlink()
     else:
         path.write_bytes(b"".join(lines[:kept]))
     with pytest.raises(InputError, match=r"ledger\.jsonl in .* lacks rounds that were released"):
-        budget.plan(config, Z, directory)
+        budget.plan(Batches(config, directory), Z)
 
 
 def test_torn_events_do_not_stop_a_run(
@@ -511,7 +512,7 @@ def test_torn_events_do_not_stop_a_run(
     budget.accept(directory, 99.0)
     with (directory.path / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1.0, "rou')
-    assert budget.plan(config, Z, directory) == 3
+    assert budget.plan(Batches(config, directory), Z) == 3
 
 
 def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_path: Path) -> None:
@@ -528,17 +529,20 @@ def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_
         directory = RunDirectory.create(tmp_path / source, config)
         killed(config, directory, batch=4, round=1)
         if source == "seed":
-            assert budget.plan(config, nominal, directory) == 3
+            assert budget.plan(Batches(config, directory), nominal) == 3
             continue
         with pytest.raises(InputError, match=r"trials from 4 on .*run\.out\), or .*\"seed\"") as e:
             execute(config, directory)
         assert "\n" not in str(e.value)
         # The batches of trials that are finished, or not begun, are no obstacle.
-        assert budget.plan(config, nominal, RunDirectory.create(tmp_path / "new", config)) == 3
+        assert (
+            budget.plan(Batches(config, RunDirectory.create(tmp_path / "new", config)), nominal)
+            == 3
+        )
         path = directory.path / "ledger.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[:3]))
-        assert budget.plan(config, nominal, directory) == 3
+        assert budget.plan(Batches(config, directory), nominal) == 3
 
 
 # The running value

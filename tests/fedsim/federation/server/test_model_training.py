@@ -80,7 +80,7 @@ def test_plain_pytorch_scores_the_saved_model_as_the_run_did(
     directory = _train(training({}))
     model = fedsim.load_model(directory.path)
     config = directory.config
-    public = distribution.draw(config.data, distribution.dataset(config)).held_out_records
+    public = distribution.draw(config.data, distribution.dataset(config.data, "")).held_out_records
     predicted, probabilities = saved_model.predict(model, torch.tensor(public.features))
     card = model_card.read(directory)
     assert card.utility is not None

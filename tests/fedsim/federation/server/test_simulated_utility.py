@@ -9,7 +9,7 @@ import torch
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import simulated_utility
-from fedsim.game import client_level, federation
+from fedsim.game import federation, local_training
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
@@ -37,7 +37,7 @@ def test_accuracies_are_counted_client_by_client(small: Make) -> None:
         right = float(known.evaluate(theta, *mine)[1].double().mean())
         assert found["client_accuracies"][0, client] == pytest.approx(right)
         # Far below the clipping norm, so that what it sends is how far it came.
-        sent = client_level.contribution(KnownRound(config.game, known, game, theta), client)
+        sent = local_training.contribution(KnownRound(config.game, known, game, theta), client)
         assert float(sent.norm()) < 50
         _, correct = known.evaluate((theta.double() - sent).float(), *held_out)
         own = found["own_model_accuracies"][0, client]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.config import Config
-from fedsim.game.mechanisms import composition
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Rounds
@@ -20,9 +20,9 @@ def test_four_hundred_trainings_are_accounted_as_all_their_rounds(
 ) -> None:
     config = small({"privacy.noise-source": "system", "privacy.delta": 0.001})
     training = Counter({Rounds(7.326, participants=3): 30})
-    one = composition.epsilon_of(config.scheme, training, Vantage.PARTICIPANT)
-    all_of_them = composition.times(training, 400)
-    together = composition.epsilon_of(config.scheme, all_of_them, Vantage.PARTICIPANT)
+    one = privacy.epsilon_of(config.scheme, training, Vantage.PARTICIPANT)
+    all_of_them = privacy.times(training, 400)
+    together = privacy.epsilon_of(config.scheme, all_of_them, Vantage.PARTICIPANT)
     assert one == pytest.approx(2.1972, abs=1e-3)
     assert together == PLD.epsilon(Mechanism.alike(7.326, 12_000), 0.001)
     assert together == pytest.approx(157.09, abs=0.01)
@@ -30,12 +30,12 @@ def test_four_hundred_trainings_are_accounted_as_all_their_rounds(
 
 @given(st.integers(1, 10**9))
 def test_counts_are_rounded_up_by_at_most_a_sixteenth(count: int) -> None:
-    rounded = composition.rounded_up(count)
+    rounded = privacy.rounded_up(count)
     assert count <= rounded <= count * (1 + 1 / 16)
     assert count > 16 or rounded == count
-    assert composition.rounded_up(rounded) == rounded
-    assert composition.rounded_up(count + 1) >= rounded
+    assert privacy.rounded_up(rounded) == rounded
+    assert privacy.rounded_up(count + 1) >= rounded
 
 
 def test_a_long_training_takes_few_values() -> None:
-    assert len({composition.rounded_up(count) for count in range(1, 5001)}) < 150
+    assert len({privacy.rounded_up(count) for count in range(1, 5001)}) < 150

@@ -81,5 +81,5 @@ def test_the_configuration_says_what_is_read(tmp_path: Path) -> None:
     path.write_text("who,age,town,ill\n1,30,A,yes\n1,31,B,no\n2,50,A,no\n")
     values = {"data.name": "csv", "data.root": str(path), "data.label": "ill"}
     config = from_run_config(values | {"data.exclude": " who, town "})
-    assert distribution.dataset(config).attributes == ("age",)
-    assert list(distribution.dataset(config).columns) == ["who", "age", "town"]
+    assert distribution.dataset(config.data, "").attributes == ("age",)
+    assert list(distribution.dataset(config.data, "").columns) == ["who", "age", "town"]

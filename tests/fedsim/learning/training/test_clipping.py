@@ -16,8 +16,8 @@ from fedsim.learning.training import clipping
 from fedsim.learning.training.clipped_block import MARGIN, clipping_factors, joint_norms
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.gradients import Dense
-from fedsim.learning.training.losses import per_example
 from fedsim.learning.training.models import ChannelAffine, build, initial_parameters
+from fedsim.learning.training.tasks import per_example
 
 TRIALS, RECORDS = 4, 6
 
@@ -250,6 +250,13 @@ NETWORKS = {
             *(nn.ReLU(), nn.MaxPool2d(2, stride=1, padding=1)),
         ),
         (2, 12, 11),
+        {},
+    ),
+    "an activation used twice": (
+        lambda: _conv(
+            nn.Conv2d(2, 4, 2), *[nn.ReLU()] * 2, nn.MaxPool2d(2), nn.Conv2d(4, 4, 1), nn.ReLU()
+        ),
+        (2, 6, 5),
         {},
     ),
     "pooling behind a frozen sign": (_fixed_signs, (2, 6, 5), {}),

@@ -18,7 +18,7 @@ from adversaries.errors import InputError
 from fedsim.config import Config, Scalar, load
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
-from fedsim.learning.training import evaluation, low_rank, pretrained, saved_model
+from fedsim.learning.training import evaluation, pretrained, saved_model, trainable
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.models import (
     Tuning,
@@ -64,13 +64,13 @@ class Residual(nn.Module):
 def _residual() -> nn.Module:
     model = Residual()
     train_only(model, "head")
-    return low_rank.adapt(model, 2)
+    return trainable.adapt(model, 2)
 
 
 def _attentive() -> nn.Module:
     model = Attentive()
     train_only(model, "head")
-    return low_rank.adapt(model, 2)
+    return trainable.adapt(model, 2)
 
 
 def _perceptron() -> nn.Module:
@@ -122,7 +122,7 @@ def test_training_begins_with_the_network_as_it_was_and_moves_b_alone() -> None:
     features, labels = torch.randn(8, 4), torch.arange(8) % 3
     expected = plain(features)
     train_only(plain, "")
-    model = low_rank.adapt(plain, 2)
+    model = trainable.adapt(plain, 2)
     torch.testing.assert_close(model(features), expected)
     torch.nn.functional.cross_entropy(model(features), labels).backward()
     moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
@@ -137,7 +137,7 @@ def test_a_merged_network_is_plain_and_computes_the_same(make: Callable[[], nn.M
         for parameter in model.parameters():
             parameter.normal_()
     expected = model(x)
-    plain = low_rank.merge(model)
+    plain = trainable.merge(model)
     torch.testing.assert_close(plain(x), expected)
     own = Attentive() if make is _attentive else build("mlp", (3, 4), 3, 5)
     assert plain.state_dict().keys() == own.state_dict().keys()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from fedsim.learning.training.losses import correct, per_example
+from fedsim.learning.training.tasks import correct, per_example
 
 
 @pytest.mark.parametrize("leading", [(), (5,), (2, 3), (2, 3, 2)])

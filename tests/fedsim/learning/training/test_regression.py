@@ -11,8 +11,8 @@ import torch
 import fedsim
 from adversaries.errors import InputError
 from fedsim.learning.data import own_records, schema
-from fedsim.learning.data.loaders import targets
-from fedsim.learning.data.loaders.targets import STEPS, Target
+from fedsim.learning.data.loaders import dataset
+from fedsim.learning.data.loaders.dataset import STEPS, Target
 from fedsim.learning.training import models, quality, tasks
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.tasks import SPAN
@@ -27,7 +27,7 @@ def test_a_number_is_a_step_of_its_range_and_what_lies_outside_is_clipped() -> N
     assert abs(stay.values(steps / STEPS)[2] - 12.34567) <= 60 / STEPS / 2
     for text in ("60,0", "0", "a,b", "0,inf"):
         with pytest.raises(InputError, match=r"range is|data\.target is"):
-            targets.parsed(text)
+            dataset.parsed(text)
 
 
 @pytest.mark.parametrize(

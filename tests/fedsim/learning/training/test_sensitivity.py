@@ -25,8 +25,8 @@ from fedsim.common.device import Precision
 from fedsim.learning.training import clipping
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.layers import RULES
-from fedsim.learning.training.low_rank import adapt
 from fedsim.learning.training.models import ChannelAffine, parameter_shapes, size
+from fedsim.learning.training.trainable import adapt
 
 RECORDS = 3
 ALLOWED = 1 + 1e-3

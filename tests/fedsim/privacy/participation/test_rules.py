@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from fedsim.privacy.participation import rule, sampling
-from fedsim.privacy.participation.full import Full
-from fedsim.privacy.participation.hidden_clients import HiddenClients
 from fedsim.privacy.participation.histories import histories, most_together
-from fedsim.privacy.participation.joining_clients import JoiningClients
 from fedsim.privacy.participation.rule import ALL_CLIENTS, Participation, Setting
-from fedsim.privacy.participation.sampled_records import SampledRecords
+from fedsim.privacy.participation.rules import Full, HiddenClients, JoiningClients, SampledRecords
 
 CLIENT_OF = np.arange(24) % 4
 

@@ -20,7 +20,7 @@ from fedsim.game.federation import Federation
 from fedsim.learning.data import Dataset, Records, Split
 from fedsim.learning.training import clipped_block, clipping, models
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.losses import per_example
+from fedsim.learning.training.tasks import per_example
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import gradient_sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (

@@ -12,7 +12,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.learning.data import load
-from fedsim.learning.data.loaders import uci
+from fedsim.learning.data.loaders import public_tables
 
 DATA = """\
 39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, \
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Small files that pass for Adult."""
     files = {"adult.data": DATA.encode(), "adult.test": TEST.encode()}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    monkeypatch.setattr(uci, "ADULT_SHA256", sums)
+    monkeypatch.setattr(public_tables, "ADULT_SHA256", sums)
     return files
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.learning.data import load
-from fedsim.learning.data.loaders import purchase
+from fedsim.learning.data.loaders import public_tables
 
 ROWS = 200
 ARCHIVE = "shokri_purchases_100_classes.npz"
@@ -16,7 +16,7 @@ ARCHIVE = "shokri_purchases_100_classes.npz"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(purchase, "ROWS", ROWS)
+    monkeypatch.setattr(public_tables, "ROWS", ROWS)
 
 
 @pytest.fixture
