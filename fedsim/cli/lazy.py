@@ -1,6 +1,7 @@
 """Command groups that import a command only when it is called."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Literal, cast
 
@@ -41,19 +42,6 @@ class Commands(MutableMapping[str, click.Command]):
     def __len__(self) -> int:
         return len(self._listed | self._loaded)
 
-    def outlines(self) -> dict[str, click.Command]:
-        """Return a stand-in for each command, for help and completion, without importing it."""
-        return {
-            name: typer.core.TyperCommand(
-                name,
-                help=command.words,
-                hidden=isinstance(command, Command) and command.hidden,
-                rich_help_panel=panel,
-                rich_markup_mode=MARKUP,
-            )
-            for name, (command, panel) in self._listed.items()
-        }
-
 
 class LazyGroup(TyperGroup):
     """A group that takes its help and completion from the table in `commands`."""
@@ -64,10 +52,23 @@ class LazyGroup(TyperGroup):
         super().__init__(**attrs)
         if listed is None:
             listed = {each.name: (each, panel) for panel, row in PANELS.items() for each in row}
-        commands = Commands(listed)
         self.suggest_commands = False  # click itself suggests similar names
-        self._outlines = commands.outlines()
-        self.commands = cast(dict[str, click.Command], commands)
+        self._listed = listed
+        self.commands = cast(dict[str, click.Command], Commands(listed))
+
+    @cached_property
+    def _outlines(self) -> dict[str, click.Command]:
+        """A stand-in for each command, for help and completion, without importing it."""
+        return {
+            name: typer.core.TyperCommand(
+                name,
+                help=command.words,
+                hidden=command.hidden,
+                rich_help_panel=panel,
+                rich_markup_mode=MARKUP,
+            )
+            for name, (command, panel) in self._listed.items()
+        }
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
