@@ -84,11 +84,9 @@ class LazyGroup(TyperGroup):
             raise click.UsageError(advice, ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the table."""
         return list(self.commands)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help from the table."""
         outline = TyperGroup(
             name=self.name,
             commands=self._outlines,

@@ -1,9 +1,8 @@
 """The process that answers a message at a node, from its start to its end.
 
 On a busy machine a process may need minutes to start. Flower gives a process up that sends no
-heartbeat within 30 seconds, and hands its task out again. Each further process slows the others
-down. So the program that starts processes sends the heartbeats while its process lives, and kills a
-process that takes too long.
+heartbeat within 30 seconds, and hands its task out again. So the program that starts processes
+sends the heartbeats while its process lives, and kills a process that takes too long.
 """
 
 import logging
@@ -30,10 +29,7 @@ GRACE = 60.0
 
 
 class Answering:
-    """A process that answers one message, with all its child processes.
-
-    deadline: seconds from now.
-    """
+    """A process that answers one message within a deadline in seconds, with its child processes."""
 
     def __init__(self, process: subprocess.Popen[bytes], token: str, deadline: float) -> None:
         now = time.monotonic()

@@ -77,10 +77,7 @@ HOP_BY_HOP = {
 
 
 def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlette:
-    """Return the proxy of a SuperLink.
-
-    keys: folder of the public keys (*.pub, OpenSSH) whose nodes may send long requests.
-    """
+    """Return the proxy of a SuperLink; only nodes of the *.pub in `keys` may send long requests."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -1,8 +1,7 @@
 """A run on a SuperLink of Flower's deployment runtime that has already started.
 
-It uses the same apps and the same configuration as a run in process. The nodes receive no path of
-the server except the run directory: each node's own config has the path of its data. Only nodes
-with registered public keys take part.
+The nodes receive no path of the server except the run directory: each node's own config has the
+path of its data. Only nodes with registered public keys take part.
 """
 
 import json
@@ -37,12 +36,7 @@ IN_USE = "already in use"
 
 @dataclass(frozen=True)
 class Registration:
-    """The SuperLink's node for a machine's key.
-
-    Attributes:
-        node: its id.
-        key: fingerprint of its public key.
-    """
+    """The id of the SuperLink's node for a machine's key, and the key's fingerprint."""
 
     node: str
     key: str
@@ -72,10 +66,8 @@ def register(server: Path) -> dict[str, str]:
     """Register every public key in server/keys; return each machine's node id.
 
     A registered key keeps its node. All other nodes are unregistered, such as the node of a
-    replaced key: their keys are refused from then on.
-
-    Raises FlowerError. Raises InputError for keys that are unreadable, equal, or of no machine of
-    the federation.
+    replaced key: their keys are refused from then on. Raises FlowerError, and InputError for keys
+    that are unreadable, equal, or of no machine of the federation.
     """
     home = _home(server)
     files = key_files(server)

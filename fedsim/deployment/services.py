@@ -33,7 +33,6 @@ class Service:
     Attributes:
         name: name in start.sh.
         unit: name of the systemd unit.
-        description: a few words.
         image: stage of the Dockerfile.
         port: setting of its port.
         host: address where the machine itself reaches it; or $$ and a setting.
@@ -91,12 +90,7 @@ def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def dockerfile(wheel: str, flower: str) -> str:
-    """Return the Dockerfile of both images, which lies beside the wheel.
-
-    Args:
-        wheel: name of the wheel's file.
-        flower: version of Flower.
-    """
+    """Return the Dockerfile of both images, for the wheel's file beside it and Flower's version."""
     listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
     needs = {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
     light = [need for name, need in needs.items() if name not in HEAVY | {"flwr"}]

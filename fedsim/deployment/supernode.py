@@ -5,9 +5,6 @@ run's configuration, the model, and the right to answer for the node. Flower als
 process with the token on the command line, which every account can read. Here a task requires a
 secret, over TLS, with a secret and a key that are new with each start. The token is in a file
 without a name.
-
-A node has one process at a time: Flower's SuperNode takes the next message after it has sent the
-last answer.
 """
 
 import fcntl
@@ -51,10 +48,7 @@ LOGS_INTERVAL = 60.0
 
 
 def start(place: Path) -> None:
-    """Become the SuperNode of a machine's folder, beside a process that starts its apps.
-
-    Raises InputError for unreadable settings, FlowerError if Flower is not installed.
-    """
+    """Become the SuperNode of a machine's folder, beside a process that starts its apps."""
     executable(APP)
     logs.begin(kit.read(place).machine)
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
@@ -104,9 +98,9 @@ def starts_apps(place: Path) -> bool:
 
 
 def serve_apps(place: Path, supernode: int) -> None:
-    """Start a process for each task of the parent SuperNode, until it ends.
+    """Start a process for each task of the parent SuperNode, until both end together.
 
-    Without this process the SuperNode would look healthy but never answer, so both end together.
+    Without this process the SuperNode would look healthy but never answer.
     """
     signal.signal(signal.SIGTERM, _end)  # so that the process of a message ends, too
     try:

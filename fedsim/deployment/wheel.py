@@ -33,12 +33,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, with the name of its file.
-
-    Attributes:
-        name: file name, which contains the version.
-        content: the zip archive.
-    """
+    """A wheel: a zip archive, and its file name, which contains the version."""
 
     name: str
     content: bytes

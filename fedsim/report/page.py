@@ -81,8 +81,7 @@ in a folded part behind the others."""
 def all_sections() -> tuple[Section, ...]:
     """Return `SECTIONS`, and those of the installed plug-ins that the machine's owner allowed.
 
-    Raises:
-        InputError: a plug-in cannot be imported, or is no section.
+    Raises InputError if a plug-in cannot be imported, or is no section.
     """
     every = list(SECTIONS)
     for each in plugins.installed(["report"]):

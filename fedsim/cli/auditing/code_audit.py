@@ -47,11 +47,7 @@ STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold 
 
 
 def audit_app(app: Path, every: OfEvery) -> int:
-    """Audit the app in a directory, in a separate process; print the outcome.
-
-    Returns:
-        The exit status.
-    """
+    """Audit the app in a directory, in a separate process; return the exit status."""
     check_out(every.out)
     from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
     from fedsim.report.evidence import statement  # noqa: PLC0415
@@ -195,12 +191,7 @@ def _counted(count: int, noun: str) -> str:
 def _running(
     name: str, trials: int, first: str
 ) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
-    """Yield a function that prints the code's output, and one that shows the number of trials.
-
-    Args:
-        name: prefix of the output, so that it cannot be taken for the audit's own.
-        first: description of the runs before the attack.
-    """
+    """Yield a function that prints the code's output, and one that shows the number of trials."""
     from fedsim.report.tracking.progress import Steps  # noqa: PLC0415  (Flower)
 
     console = Terminal(stderr=True)

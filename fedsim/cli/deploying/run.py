@@ -100,12 +100,7 @@ def _carry_out(
     console: Console,
     rehearsal: Path | None = None,
 ) -> RunDirectory:
-    """Submit a run to the server's SuperLink, wait for its end, and return its directory.
-
-    Raises:
-        InputError: the run cannot or should not begin.
-        FlowerError: the run failed.
-    """
+    """Submit a run to the server's SuperLink, wait for its end, and return its directory."""
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
     from fedsim.federation.server.nodes import REGISTERED  # noqa: PLC0415

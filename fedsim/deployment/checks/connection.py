@@ -26,10 +26,7 @@ CONTROL = "/v1/control/list-runs"
 
 
 def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
-    """Connect as a node does: with TLS by the trusted authority, to the Fleet API and Control API.
-
-    name: name in the certificate; it differs from the host where a server checks itself.
-    """
+    """Connect as a node does: by TLS to a name in the certificate, then to each API."""
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
     except (OSError, ssl.SSLError) as error:
@@ -91,10 +88,7 @@ def _apis(fleet: int, control: int) -> Iterator[Line]:
 
 
 def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
-    """Return the seconds by which this clock is ahead of a server's; None: the server shows none.
-
-    Raises httpx.HTTPError if the server does not answer.
-    """
+    """Return the seconds by which this clock is ahead of a server's; None if it shows none."""
     before = time.time()
     with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
         dates = client.post(f"{url}{FLEET}").headers.get_list("date")
@@ -105,12 +99,7 @@ def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
 
 
 def addresses(port: int, process: int | None) -> list[Address] | None:
-    """Return the addresses where a port, or a process, listens.
-
-    Returns None where the operating system shows them only to other users.
-
-    process: id of a process, whose ports all count; None: no process.
-    """
+    """Return the addresses where a port, or a process, listens; None if the system hides them."""
     try:
         sockets = psutil.net_connections("tcp")
     except psutil.AccessDenied:

@@ -25,9 +25,7 @@ UNITS = Path("/etc/systemd/system")
 
 
 def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
-    """Return the findings about one machine, or about all machines of a directory.
-
-    The kit's authority is always checked if the directory has it.
+    """Return the findings about one machine, or about all of a directory and the kit's authority.
 
     Raises InputError if the directory is no deployment or has no such machine.
     """

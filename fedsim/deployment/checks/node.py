@@ -131,10 +131,7 @@ def _deadline(place: Path, state: Path) -> Iterator[Line]:
 
 
 def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
-    """Check that a client's data exist at their path, and fit its copy of the schema.
-
-    Every problem appears once for each column.
-    """
+    """Check that a client's data exist at their path, and fit its copy of the schema."""
     data, schema = (str(values.get(key, "")) for key in (consent.DATA, consent.SCHEMA))
     # Flower's processes start in work/.
     where = (place / "work" / data).resolve()

@@ -57,10 +57,7 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
 
 
 def clock(ahead: float) -> Line:
-    """Return the check of this clock against the server's.
-
-    ahead: seconds by which this clock is ahead, known to half a second; negative: behind.
-    """
+    """Return the check of this clock, which is some seconds ahead of the server's, or behind."""
     way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
     if not EARLIEST + 1 < -ahead < LATEST - 1:
         problem = "so the server refuses this node; set both clocks by NTP"

@@ -1,7 +1,6 @@
 """A client's own report: its releases, their cost, and the exposure of its records.
 
-The report is for the owner of one node, on its machine. It must not leave the machine: its numbers
-about single records have no noise.
+It must not leave the machine: its numbers about single records have no noise.
 """
 
 import math
@@ -113,18 +112,10 @@ def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
 
 
 def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
-    """Return how well losses separate a client's records from others; None with too few records.
+    """Return how well losses separate own records [n] from others [h]; None with too few records.
 
-    Args:
-        own: losses of the client's records at a released model, [n].
-        others: losses of records that took no part, [h].
-
-    Returns:
-        The area under the ROC curve, where 1/2 is guessing, and the advantage at the best
-        threshold. One model gives no interval.
-
-    Source:
-        Yeom et al., "Privacy risk in machine learning", 2018.
+    The advantage is that of the best threshold; one model gives no interval. Source: Yeom et al.,
+    "Privacy risk in machine learning", 2018.
     """
     if min(own.size, others.size) < NEEDED:
         return None
@@ -144,11 +135,7 @@ KIND = "client's own report"
 
 @dataclass(frozen=True)
 class Node:
-    """A client's node as its owner configured it.
-
-    Attributes:
-        values: of its node.toml, with the absolute path of the ledger's folder.
-    """
+    """A client's node as its owner configured it; its values have an absolute path of the ledger."""
 
     values: Mapping[str, Scalar]
     terms: Terms

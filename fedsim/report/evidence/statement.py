@@ -138,11 +138,7 @@ Report = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Signed:
-    """The subject of a statement.
-
-    Attributes:
-        root: folder that file names are relative to.
-    """
+    """The subject of a statement; file names are relative to its root."""
 
     kind: str
     root: Path

@@ -37,12 +37,7 @@ Place = float | str
 
 @dataclass(frozen=True)
 class Series:
-    """A series of a figure.
-
-    Attributes:
-        at: places of the values, [n]; empty for a line across the axes.
-        values: [n], or the single value of such a line; NaN for a missing value.
-    """
+    """A series of a figure: places [n], none for a line across the axes, and values [n] or NaN."""
 
     panel: str
     across: str

@@ -207,9 +207,7 @@ class Series:
 
     Attributes:
         right_at_most: [n], limit on the adversary's share of right answers, rising.
-        accuracy: [n], NaN if unknown.
-        low: [n], lower ends of the intervals of accuracy, NaN without an interval.
-        high: [n], upper ends.
+        accuracy: [n] with the ends of its intervals, NaN if unknown.
         limit: position on the axis of right_at_most; None if unknown.
     """
 
@@ -339,11 +337,7 @@ class Relation:
 def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
     """Return a figure of how each pair's local sensitivity is distributed over trials and rounds.
 
-    Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, labelled
-    with the distance.
-
-    Source:
-        Bernau et al., Figure 4.
+    Violins with the 5 %, 50 % and 95 % quantiles, after Bernau et al., Figure 4.
     """
     with canvas.panel("", "local sensitivity LS") as (figure, axes):
         named: set[str] = set()

@@ -16,8 +16,7 @@ class Look:
     """Results of all trials that were finished after a batch of trials.
 
     Attributes:
-        interval: of the advantage; the intervals of all looks hold together
-            (`federation.runs.precision`).
+        interval: of the advantage; the intervals of all looks hold together.
         belief: largest belief in the record, over trials that used it.
     """
 
@@ -35,18 +34,14 @@ class Course:
     Attributes:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
-        majority: accuracy of a model that has learnt nothing.
-        loss: mean loss, in nats for classification.
-        baseline_loss: mean loss of a model that has learnt nothing.
+        majority, baseline_loss: accuracy and mean loss of a model that has learnt nothing.
         recalls, precisions: for each class after the last round that measured them, means over the
             trials of a batch; None for a class without records or answers.
         epsilon: of one training up to that round; None if unknown.
         accuracies: accuracy of the first batch of trials, by round.
-        looks: one for each finished batch, in order.
         busy: clients that have not answered for long; empty while the server waits for none.
         busy_since: time of the unanswered message, in seconds since the epoch.
         waits: number of events about waiting, its beginnings and ends.
-        time: time of the last event, in seconds since the epoch.
     """
 
     phase: str = "starting"

@@ -31,11 +31,7 @@ class Subject:
 
 class Tracker(Protocol):
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Begin, or go on with, a run.
-
-        Returns:
-            The last step of every series that exists already, for a resumed run.
-        """
+        """Begin, or go on with, a run; return the last step of every series that exists already."""
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
         """Write numbers."""
@@ -170,14 +166,10 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 
 
 def opened(target: str) -> Tracker:
-    """Return the tracker of one --track.
+    """Return the tracker of one --track, such as "tensorboard:DIR".
 
-    Args:
-        target: such as "tensorboard:DIR".
-
-    Raises:
-        InputError: there is no such tracker, it lacks a place, its package is not installed, or it
-            is a plug-in that this machine does not allow.
+    Raises InputError if there is no such tracker, it lacks a place, its package is not installed,
+    or it is a plug-in that this machine does not allow.
     """
     plugin = plugins.PREFIX if target.startswith(plugins.PREFIX) else ""
     name, _, place = target.removeprefix(plugin).partition(":")

@@ -42,12 +42,9 @@ class GameResult:
     """The bounds of an auditor in many games of one kind.
 
     Attributes:
-        game: name of the kind.
         epsilon: the true epsilon at delta; may be infinite.
-        games: number of games.
         above: games whose bound is above the true epsilon.
         interval: of the probability to be above; the intervals hold for all kinds together.
-        median: median bound.
         reference: median bound of fedsim on the same scores, at the same confidence.
     """
 

@@ -23,7 +23,6 @@ class KnownGame:
     """A game whose epsilon is known.
 
     Attributes:
-        name: of the scores' law.
         epsilon: of the game at a delta in [0, 1): no valid bound is above it.
         scores: of trials, float64 [n], given which are members', bool [n]. With a signal they are
             exact log-likelihood ratios.

@@ -36,15 +36,7 @@ REPEATED = (
 
 @dataclass(frozen=True)
 class Sought:
-    """A mechanism without one number, the unknown.
-
-    Attributes:
-        noise_multiplier: nominal; None if unknown.
-        rounds: k; None if unknown.
-        sampling_rate: probability that a record joins a step; 1 if unknown.
-        local_steps: noisy local steps of each client in each round.
-        colluding: number of other clients that disclose their noise.
-    """
+    """A mechanism without one number, the unknown; a nominal noise multiplier or rounds is None."""
 
     unknown: Unknown
     noise_multiplier: float | None
@@ -70,11 +62,7 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Return the mechanism for arguments of `calibrate`; None is a default or the unknown.
-
-        Raises:
-            InputError: there is no unknown or more than one, or a name is unknown.
-        """
+        """Return the mechanism of `calibrate`'s arguments. Raises InputError unless one is unknown."""
         return cls(
             _unknown(noise_multiplier, rounds, sampling_rate),
             noise_multiplier,
@@ -239,11 +227,7 @@ def calibrate(
 
 
 def check_targets(targets: Mapping[str, object], accountant: str) -> None:
-    """Raise InputError unless exactly one target is set, which the accountant can solve.
-
-    Args:
-        targets: by name; None if not set.
-    """
+    """Raise InputError unless exactly one target is set, which the accountant can solve."""
     names = [name for name, value in targets.items() if value is not None]
     if len(names) != 1:
         raise InputError(
@@ -264,11 +248,7 @@ def refuse_accountant(name: str, reason: str) -> None:
 def _met(
     sought: Sought, requirement: Requirement, delta: float, *, by_pac: bool = False
 ) -> Calibrated:
-    """Return the mechanism that meets a requirement, with the bounds of every accountant.
-
-    Args:
-        by_pac: add the PAC guarantee of the mechanism.
-    """
+    """Return the mechanism that meets a requirement, with the bounds of every accountant."""
     releases = sought.answer(requirement)
     mechanism = releases.towards(sought.vantage)
     bounds = identifiability.bounds(mechanism, delta)

@@ -51,14 +51,9 @@ class Setting:
     """The facts of a game that its report states.
 
     Attributes:
-        name: of the experiment.
-        data: name of the dataset.
         column: the guessed column; None where records are guessed.
         prior: "uniform" or "data".
-        noise_multiplier: nominal.
         mechanism: whose trade-off curve bounds the success.
-        confidence: of the interval, in (0, 1).
-        seed: of the game.
     """
 
     name: str

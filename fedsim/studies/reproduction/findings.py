@@ -79,11 +79,7 @@ class Reproduced:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a number with its source.
-
-    Attributes:
-        kind: "agrees", "departs", or "alone" if the source has no value.
-    """
+    """The comparison of a number with its source; "alone" if the source has no value."""
 
     kind: Literal["agrees", "departs", "alone"]
     text: str
@@ -133,11 +129,7 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Means:
-    """The means to make an item.
-
-    Attributes:
-        folder: directory of its runs, from which a later call continues.
-    """
+    """The means to make an item; the folder has its runs, from which a later call continues."""
 
     scale: Scale
     folder: Path
@@ -212,11 +204,7 @@ class Item:
 def averaged(
     name: str, values: npt.ArrayLike, references: tuple[Reference, ...] = (), departs: str = ""
 ) -> Number:
-    """Return the mean of a few draws with Student's interval.
-
-    Args:
-        values: [n], n >= 2.
-    """
+    """Return the mean of a few draws [n], n >= 2, with Student's interval."""
     each = np.asarray(values, dtype=np.float64)
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(each) - 1) * stats.sem(each))
     mean = float(each.mean())
@@ -224,11 +212,7 @@ def averaged(
 
 
 def share(name: str, hits: npt.NDArray[np.bool_], theory: float | None = None) -> Number:
-    """Return the share of hits, with Clopper and Pearson's interval.
-
-    Args:
-        hits: [n], one for each draw.
-    """
+    """Return the share of hits [n], with Clopper and Pearson's interval."""
     count, draws = int(hits.sum()), hits.size
     interval = clopper_pearson(count, draws, CONFIDENCE)
     return Number(name, count / draws, (interval.low, interval.high), theory)

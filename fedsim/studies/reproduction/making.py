@@ -12,15 +12,7 @@ from fedsim.studies.reproduction.session import Made
 
 
 def chosen(source: str | None, names: Sequence[str]) -> list[Item]:
-    """Return the items of a source, in their order.
-
-    Args:
-        source: a key of `SOURCES`; None for all.
-        names: names of items; () for all.
-
-    Raises:
-        InputError: the source or an item does not exist.
-    """
+    """Return the named items of a source, or all. Raises InputError for an unknown name."""
     if source is None:
         return list(ITEMS)
     if source not in SOURCES:
@@ -32,11 +24,7 @@ def chosen(source: str | None, names: Sequence[str]) -> list[Item]:
 
 
 def skipped(items: Sequence[Item], means: Means, named: bool) -> dict[str, str]:
-    """Return the titles of items that are not made, each with the reason and the remedy.
-
-    Args:
-        named: the user named the items, so that they may take hours.
-    """
+    """Return the titles of items that are not made, each with the reason and the remedy."""
     reasons = {}
     for item in items:
         if missing := item.missing(means):
@@ -48,14 +36,7 @@ def skipped(items: Sequence[Item], means: Means, named: bool) -> dict[str, str]:
 
 
 def folder(path: Path | None, option: str) -> Path | None:
-    """Return the absolute path of a folder.
-
-    Args:
-        option: its name, for the error.
-
-    Raises:
-        InputError: the folder does not exist.
-    """
+    """Return the absolute path of an option's folder. Raises InputError if it does not exist."""
     absolute = None if path is None else path.expanduser().absolute()
     if absolute is not None and not absolute.is_dir():
         raise InputError(f"{option}: the folder '{absolute}' does not exist")
@@ -63,14 +44,7 @@ def folder(path: Path | None, option: str) -> Path | None:
 
 
 def make(items: Sequence[Item], means: Means, skip: Mapping[str, str]) -> Iterator[list[Made]]:
-    """Make items, and write the page before the first item and after each.
-
-    Args:
-        skip: result of `skipped`, for the page.
-
-    Yields:
-        All items so far, after each write of the page.
-    """
+    """Make items, and yield all items so far after each write of the page, the first included."""
     report_directory.create(means.folder)
     yield _published(means, skip)
     for _ in session.make([item for item in items if item.title not in skip], means):

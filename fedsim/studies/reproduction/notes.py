@@ -30,9 +30,8 @@ SPREAD = 1.4
 def write(path: Path, made: Sequence[Made]) -> None:
     """Write the items as Markdown.
 
-    Args:
-        path: of a page with `MARKS`: it gets the pooled table, and a folder with its name beside
-            it gets a note for each source. Any other file gets all notes.
+    A page with `MARKS` gets the pooled table, and a folder with its name beside it a note for each
+    source. Any other file gets all notes.
     """
     begin, end = MARKS
     page = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -50,13 +49,10 @@ def write(path: Path, made: Sequence[Made]) -> None:
 
 
 def pooled(made: Sequence[Made], folder: str) -> str:
-    """Return a table with one number of each item, as Markdown, if its source has numbers.
+    """Return a table with one number of each item, as Markdown, with links to the folder of notes.
 
-    It is the first number that departs from the source, else the first with a value by theory,
-    else the first.
-
-    Args:
-        folder: of the notes, to which the items link.
+    It is the first number that departs from the source, else the first with a value by theory, else
+    the first.
     """
     table = tabulated(POOLED, [row for item in made if (row := _pooled_row(item, folder))])
     return as_markdown([Prose(counted(made)), table])
@@ -83,13 +79,7 @@ def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
 
 
 def note(source: str, items: Sequence[Made], above: str = "") -> str:
-    """Return every item of a source with all its numbers, as Markdown.
-
-    Args:
-        source: a key of `SOURCES`.
-        items: of this source.
-        above: Markdown below the title.
-    """
+    """Return all items of a source with their numbers, as Markdown, with some Markdown above."""
     blocks = [Prose(counted(items)), Prose(CELLS)]
     body = [*blocks, *(block for item in items for block in _item(item))]
     title, rest = as_markdown([Part(SOURCES[source], body)]).split("\n\n", 1)

@@ -46,11 +46,7 @@ def counted(made: Sequence[Made]) -> str:
 
 
 def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> None:
-    """Write the page and its JSON.
-
-    Args:
-        skipped: titles of items that were not made, each with the reason and the remedy.
-    """
+    """Write the page and its JSON, with the reason and remedy of each skipped item by its title."""
     items = []
     for item in made:
         encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")

@@ -19,12 +19,7 @@ FOLDER = "items"
 
 @dataclass(frozen=True)
 class Made:
-    """An item that was made.
-
-    Attributes:
-        created: time, in UTC.
-        seconds: duration, without runs that existed already.
-    """
+    """An item that was made: its time in UTC, and its duration without runs that existed before."""
 
     source: str
     name: str
@@ -39,7 +34,6 @@ class Made:
 
 @cache
 def adapter() -> TypeAdapter[Made]:
-    """Return the adapter that writes and reads an item as JSON."""
     return TypeAdapter(Made)
 
 

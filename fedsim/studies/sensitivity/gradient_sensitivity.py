@@ -1,12 +1,9 @@
 """Local sensitivity of a training step, for every record and every pair of records.
 
 It is |g(x)| if the neighbouring data set lacks x, and |g(x) - g(x')| if it has x' instead (Bernau
-et al., section 5.2). g is the gradient at one model, clipped to C. `largest` searches all pairs. It
-shows the rank of a pair that a heuristic (`adversaries.neighbours.dataset_sensitivity`) chose
-without gradients. All results are measurements on private data, never a DP release.
-
-Gradients come from float32 passes, as in training; norms and inner products are float64. The cut
-into blocks changes a result by less than `ROUNDING`.
+et al., section 5.2). g is the gradient at one model, clipped to C. All results are measurements on
+private data, never a DP release. Gradients come from float32 passes, as in training; norms and
+inner products are float64.
 """
 
 import math
@@ -51,14 +48,7 @@ BLOCK_PAIRS = 2**21
 
 @dataclass(frozen=True)
 class Ranked:
-    """A pair with its local sensitivity.
-
-    Attributes:
-        record: position in D.
-        replacement: position in the pool; None if the record is missing and not replaced.
-        sensitivity: |g(x) - g(x')|, or |g(x)| without a replacement; at most the bound.
-        rank: 1 is the largest, and equals share a rank.
-    """
+    """A pair of positions in D and the pool, and its rank from 1, which equals share."""
 
     record: int
     replacement: int | None
@@ -72,9 +62,7 @@ class Truth:
 
     Attributes:
         bound: largest local sensitivity that clipping allows, C or 2C.
-        given: the pairs that the caller named.
-        by_record: float64 [n], largest local sensitivity of every record of D, over all
-            replacements.
+        by_record: float64 [n], largest local sensitivity of every record of D, over replacements.
         histogram: int64 [BINS], number of pairs in each part of 0..bound.
     """
 
@@ -98,14 +86,7 @@ class Truth:
 def record_sensitivities(
     loaded: Federation, parameters: Tensor, progress: Progress | None = None
 ) -> Floats:
-    """Return |g(x)| of every record x of D at every model, [T, n].
-
-    Args:
-        parameters: [T, P], the models.
-
-    Raises:
-        RuntimeError: a norm exceeds the clipping norm.
-    """
+    """Return |g(x)| of every record x of D at every model [T, P], [T, n]."""
     members = len(loaded.split.members)
     tensors = loaded.members(np.arange(members))
     groups = torch.arange(members, device=loaded.device)[:, None]
@@ -119,12 +100,7 @@ def pair_sensitivities(
     pairs: Sequence[Pair],
     progress: Progress | None = None,
 ) -> Floats:
-    """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| if x' is None, [T, m].
-
-    Args:
-        parameters: [T, P], the models.
-        pairs: [m]; either all or none have a replacement.
-    """
+    """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| if all x' are None, [T, m]."""
     if not pairs:
         return np.empty((len(parameters), 0))
     neighbouring = Neighbouring.ADD_REMOVE if pairs[0][1] is None else Neighbouring.REPLACE
@@ -154,10 +130,6 @@ def sensitivity_matrix(
 
     It is computed as |g|^2 + |g'|^2 - 2 <g, g'>. Distances below 1e-4 C lose digits, but stay right
     to 1e-7 C.
-
-    Args:
-        parameters: [P], the model.
-        replacements: int [p'], positions in the pool.
     """
     columns = np.asarray(replacements, dtype=np.intp)
     _check_positions("replacement", columns, len(loaded.split.pool), "the pool")
@@ -183,17 +155,8 @@ def largest(
 
     Pairs whose local sensitivities differ by less than ROUNDING times the bound count as equal; of
     these, the lowest positions come first. The search takes bounded memory and one pass over the
-    pool.
-
-    Args:
-        parameters: [P], the model.
-        neighbouring: replace searches all pairs of D and the pool, add-remove all records of D.
-        top: number of largest pairs.
-        of: pairs whose ranks to return.
-
-    Raises:
-        InputError: a position does not exist, `top` exceeds the number of pairs, or gradients are
-            not clipped.
+    pool. Raises InputError if a position does not exist, `top` exceeds the number of pairs, or
+    gradients are not clipped.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(loaded.split.members), len(loaded.split.pool)
@@ -320,11 +283,7 @@ def _distances(
     groups: Tensor,
     progress: Progress | None,
 ) -> Floats:
-    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m].
-
-    Args:
-        groups: int [m, 1 or 2], positions in `tensors`.
-    """
+    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m], of groups [m, 1 or 2] of tensors."""
     distances = np.empty((len(parameters), len(groups)))
     done = 0
     together = max(1, GRADIENTS_PER_REPORT // max(1, len(parameters)))

@@ -23,7 +23,6 @@ class Counts:
     """The counts of one block of pairs.
 
     Attributes:
-        rows: the block's records of D.
         by_row: float64 [r], largest local sensitivity of each record.
         histogram: int64 [BINS], number of pairs in each part of 0..bound.
         exceeded: int64 [m + 1], at i: number of pairs that exceed exactly i thresholds.
@@ -42,7 +41,6 @@ class Counter:
     """Counts the pairs of a block.
 
     Attributes:
-        bound: largest local sensitivity that clipping allows, C or 2C.
         thresholds: float64 [m], ascending.
         width: number of replacements for a record.
         total: number of all pairs.
@@ -56,14 +54,10 @@ class Counter:
     candidates: int
 
     def count(self, rows: slice, columns: slice, distances: Tensor) -> Counts:
-        """Return the counts of one block.
+        """Return the counts of one block of local sensitivities, float64 [r, c].
 
         A key orders pairs by their sensitivity in units of ROUNDING, and equal pairs by position.
         If all gradients are clipped, all pairs may be equal.
-
-        Args:
-            columns: the block's replacements.
-            distances: float64 [r, c], local sensitivities.
         """
         flat = distances.flatten()
         bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)

@@ -1,9 +1,8 @@
 """Local sensitivity in every step of a training on D, for many pairs.
 
-T trials of Algorithm 1 of Bernau et al. run at once in one process: the clients' sums are one sum
-over D. Models, noise and steps equal those of `fedsim run` with the same configuration in the
-trials whose world is D, and so do the sensitivities, up to rounding. They are a measurement on
-private data, never a DP release.
+T trials run at once in one process: the clients' sums are one sum over D. Models, noise and steps
+equal those of `fedsim run` in the trials whose world is D, and so do the sensitivities, up to
+rounding.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,12 +38,7 @@ from fedsim.studies.sensitivity.pair_counts import Floats
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The local sensitivities of all pairs in one round of the first trial.
-
-    Attributes:
-        round: counted from 1.
-        model: [P], at the start of the round.
-    """
+    """The local sensitivities of all pairs in one round of the first trial; the model is [P]."""
 
     round: int
     model: Tensor
@@ -56,7 +50,6 @@ class Course:
     """The local sensitivities of m pairs over the k rounds of T trials on D.
 
     Attributes:
-        pairs: [m].
         sensitivities: float64 [T, k, m].
         noise_stds: float64 [T, k], standard deviation of the whole noise of a round.
         bound: largest local sensitivity that clipping allows, C or 2C.
@@ -167,11 +160,7 @@ def _noise(
     theta: Tensor,
     std: Floats,
 ) -> tuple[Tensor, Floats]:
-    """Return a round's noise from the run's streams, float64 [T, P], and its deviation, [T].
-
-    Args:
-        std: float64 [T], standard deviation of each source of noise.
-    """
+    """Return a round's noise from the run's streams, float64 [T, P], and its deviation, [T]."""
     sources = noise_sources(federation)
     each = torch.from_numpy(std).to(theta.device)
     total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)

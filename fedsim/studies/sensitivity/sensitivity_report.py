@@ -1,7 +1,4 @@
-"""The page and the terminal's report of `fedsim sensitivity`.
-
-The page shows the pairs themselves: images side by side, or the attributes in which records differ.
-"""
+"""The page and the terminal's report of `fedsim sensitivity`; the page shows the pairs."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,9 +1,8 @@
 """A study of dataset sensitivity: how well a dissimilarity chooses the pair to audit.
 
 It measures the local sensitivity of the pairs that a dissimilarity ranks first and last, at the
-first model and during training, and their ranks among all pairs. It also compares how the
-dissimilarities order pairs with how local sensitivity orders them. Local sensitivity is a
-measurement on private data, never a DP release. Source: Bernau et al., Definition 6, section 6.1.
+first model and during training, and compares how dissimilarities and local sensitivity order pairs.
+Source: Bernau et al., Definition 6, section 6.1.
 """
 
 import resource
@@ -81,9 +80,7 @@ class View:
     """All pairs at the model from which one step of the first trial starts.
 
     Attributes:
-        step: counted from 1.
-        comparison: rank correlations of the dissimilarities with local sensitivity; None if they
-            are undefined.
+        comparison: rank correlations of the dissimilarities; None if they are undefined.
         refusals: dissimilarity -> why it has no correlation.
     """
 
@@ -102,7 +99,6 @@ class Candidate:
     """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
-        choice: one of `CHOICES`.
         place: 1 for the first of its choice, or the number of the client.
         seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
@@ -123,9 +119,7 @@ class Study:
     Attributes:
         candidates: the pairs; the experiment's own challenge is the first.
         views: of the first and of the last step.
-        compared: number of records of D, and of replacements under replace, in the rank
-            correlations.
-        seconds: stage -> its time.
+        compared: number of records of D, and of replacements under replace, that are compared.
         peak_memory: of this process, in bytes.
     """
 
@@ -145,12 +139,7 @@ class Study:
 def study(
     config: Config, top: int = 3, trials: int = 20, stages: Stages = lambda name: lambda done: None
 ) -> Study:
-    """Return a study of the configured choice of a challenge.
-
-    Args:
-        top: number of pairs from each end of the ranking, at least 1.
-        trials: T, number of trainings that measure local sensitivity, at least 1.
-    """
+    """Return a study of the configured choice, with `top` pairs from each end of the ranking."""
     check(config, top, trials)
     seconds: dict[str, float] = {}
     stage = _timed(stages, seconds)
@@ -247,12 +236,7 @@ def check(config: Config, top: int, trials: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The records that a dissimilarity compares.
-
-    Attributes:
-        features: [n, *shape], of D.
-        pool: [p, *shape], of the pool; None under add-remove.
-    """
+    """The records of D, [n, *shape], that a dissimilarity compares, with those of the pool."""
 
     features: Features
     pool: Features | None

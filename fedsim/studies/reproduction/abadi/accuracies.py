@@ -33,14 +33,7 @@ SERVER = 0
 
 @dataclass(frozen=True)
 class SampledSteps:
-    """Settings of a training with noisy, sampled steps.
-
-    Attributes:
-        count: of noisy steps.
-        sampling_rate: q, probability that a record joins a step.
-        noise_multiplier: of the clipping norm; 0 for none.
-        learning_rate: of the sum over the expected number of records.
-    """
+    """Noisy, sampled steps; the learning rate is for the sum over the expected sample size."""
 
     count: int
     sampling_rate: float
@@ -56,14 +49,7 @@ def train_on_samples(
     steps: SampledSteps,
     seed: int,
 ) -> Tensor:
-    """Return models after their noisy steps, float32 [T, P].
-
-    Args:
-        theta: first models, float32 [T, P].
-        features: [n, *shape], the same records for all.
-        labels: [n].
-        seed: of samples and noise, which depend only on it, the model and the step.
-    """
+    """Return models after their noisy steps, float32 [T, P], from first models `theta` [T, P]."""
     models, records = range(len(theta)), len(labels)
     rate = steps.learning_rate / (steps.sampling_rate * records)
     for step in range(1, steps.count + 1):
@@ -150,12 +136,7 @@ def _records(means: Means) -> tuple[Records, Records]:
 
 @dataclass(frozen=True)
 class Spent:
-    """The noise of a training.
-
-    Attributes:
-        components: multiplier of the principal components' noise; 0 for none.
-        step: multiplier of every step's noise; 0 for none.
-    """
+    """The noise of a training: multipliers of the principal components and of every step, or 0."""
 
     components: float
     step: float
@@ -224,14 +205,10 @@ def _accuracies(
 
 
 def components(features: Tensor, noise_multiplier: float, draw: np.random.Generator) -> Floats:
-    """Return the first principal directions of records of length 1, [F, components], with noise.
+    """Return the first principal directions of records [n, F], [F, components], with noise.
 
-    Args:
-        features: [n, F]; each record is scaled to length 1, so that adding or removing one moves
-            the upper triangle of A^T A by at most 1.
-
-    Source:
-        Dwork et al., "Analyze Gauss", 2014, as Abadi et al., Section 3.2, use it.
+    Each record is scaled to length 1: adding or removing one moves the upper triangle of A^T A by
+    at most 1. Source: Dwork et al., "Analyze Gauss", 2014, as in Abadi et al., Section 3.2.
     """
     rows = features.double().numpy()
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -35,11 +35,7 @@ def amplified(steps: int) -> float:
 
 
 def strong(steps: int) -> float:
-    """Return sqrt(2 T ln(1/d')) e + T e (exp(e) - 1) for amplified steps, of Azuma's inequality.
-
-    Source:
-        The blog's Theorem 2, with epsilon outside of the root, where its proof has it.
-    """
+    """Return sqrt(2 T ln(1/d')) e + T e (exp(e) - 1): the blog's Theorem 2 as its proof has it."""
     return min(_azuma(steps, float(share), inside=False) for share in SHARES)
 
 

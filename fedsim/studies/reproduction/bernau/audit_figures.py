@@ -1,7 +1,4 @@
-"""Figures 7 to 9 of the core paper: epsilon' by three routes, identification and membership.
-
-At the four values of rho_beta, bounded, with noise scaled to local and to global sensitivity.
-"""
+"""Figures 7 to 9 of the core paper: epsilon' by three routes, identification and membership."""
 
 from collections.abc import Callable, Mapping
 
@@ -170,10 +167,7 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
 
 
 def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
-    """Return epsilon' of the largest belief, with an interval for another run.
-
-    Log-odds are N(mu^2/2, mu^2) in a trial on D, with the mu of its own sensitivities.
-    """
+    """Return epsilon' of the largest belief, with an interval for another run."""
     read = FROM_BELIEF.get((data, scaled))
     references: tuple[Reference, ...] = ()
     if read is not None:
@@ -184,7 +178,7 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
 
 
 def _largest(run: Run) -> tuple[float, float]:
-    """Return the quantiles of the largest log-odds of so many trials on D, by simulation."""
+    """Return quantiles of the largest log-odds of the trials on D, which are N(mu^2/2, mu^2)."""
     ratios = run.transcript["sensitivities"] / run.transcript["noise_stds"]
     mu = np.sqrt(np.square(ratios).sum(axis=1))[run.worlds]
     draws = np.random.default_rng(7).standard_normal((REPEATED, len(mu)))

@@ -48,13 +48,7 @@ SMOKE: dict[str, Scalar] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of the core paper.
-
-    Attributes:
-        data: a key of `BELIEFS`.
-        sensitivity: "local" or "global", which scales the noise.
-        neighbouring: "replace" (bounded) or "add-remove" (unbounded).
-    """
+    """One experiment: a key of `BELIEFS`, the noise's sensitivity and the neighbouring relation."""
 
     data: str
     sensitivity: str = "local"
@@ -63,7 +57,6 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
         return f"{self.data}-{self.sensitivity}-{self.neighbouring}-{self.rho_beta:g}"
 
 

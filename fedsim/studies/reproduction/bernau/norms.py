@@ -1,8 +1,4 @@
-"""Section 5.1 of the core paper: C as the median of unclipped gradient norms, and its price.
-
-The norms are private, and so is their median. `private_median` is the variant that one may look at:
-its epsilon is paid beside that of the training.
-"""
+"""Section 5.1 of the core paper: C as the median of unclipped gradient norms, and its price."""
 
 import numpy as np
 
@@ -68,18 +64,11 @@ def surveyed(means: Means, data: str) -> Reproduced:
 def private_median(
     norms: Floats, epsilon: float, longest: float, draw: np.random.Generator
 ) -> float:
-    """Return a median that is epsilon-differentially private for a record that is replaced.
+    """Return a median of norms [n] that is epsilon-DP for a record that is replaced.
 
-    The exponential mechanism over [0, longest] with the utility -|rank - n/2|, which one replaced
-    record changes by at most 1.
-
-    Args:
-        norms: [n], of the records' gradients; longer ones count as the longest.
-        epsilon: > 0.
-        longest: a public bound.
-
-    Source:
-        Smith, "Privacy-preserving statistical estimation with optimal convergence rates", 2011.
+    The exponential mechanism over [0, longest], a public bound, with the utility -|rank - n/2|,
+    which one replaced record changes by at most 1. Source: Smith, "Privacy-preserving statistical
+    estimation with optimal convergence rates", 2011.
     """
     edges = np.concatenate([[0.0], np.sort(np.clip(norms, 0, longest)), [longest]])
     widths, ranks = np.diff(edges), np.arange(len(edges) - 1)

@@ -93,10 +93,7 @@ def _root(course: npt.NDArray[np.float64]) -> float:
 
 
 def _rms(name: str, one: Candidate, data: str = "") -> Number:
-    """Return the root mean square of all steps, with its interval over trainings.
-
-    data: data set whose value the authors' code printed; "" for none.
-    """
+    """Return the root mean square of all steps, and the recorded value of a data set ("": none)."""
     low, high = averaged("", np.mean(np.square(one.course), axis=1)).interval or (0.0, 0.0)
     interval = float(np.sqrt(max(0.0, low))), float(np.sqrt(high))
     references: tuple[Reference, ...] = ()

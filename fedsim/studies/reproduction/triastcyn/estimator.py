@@ -30,14 +30,7 @@ HIGHEST = 0.9
 
 
 def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -> Floats:
-    """Return the mean's posterior quantile at confidence 1 - gamma, under a flat prior.
-
-    Args:
-        gamma: in [0, 1].
-
-    Source:
-        Section 4.3.1: the posterior is Beta(ones + 1, zeros + 1).
-    """
+    """Return the mean's posterior quantile at confidence 1 - gamma, under a flat prior (4.3.1)."""
     first, second = np.asarray(ones) + 1.0, np.asarray(zeros) + 1.0
     return np.asarray(stats.beta.isf(gamma, first, second))
 
@@ -100,13 +93,7 @@ def epsilon(samples: int, moved: float) -> float:
 
     mean ~ N(mu, s^2/n) and (n-1) S^2/s^2 ~ chi^2 of n - 1 degrees, independent. A record at the
     mean is replaced by one `moved` deviations away. This moves mu by moved s/n, and the variance by
-    the factor 1 + moved^2 (n-1)/n^2.
-
-    Args:
-        samples: n >= 2.
-
-    Source:
-        Renyi divergences as Gil, Alajaji and Linder, 2013, Table 2.
+    the factor 1 + moved^2 (n-1)/n^2. Source: Gil, Alajaji and Linder, 2013, Table 2.
     """
     factor = 1 + moved**2 * (samples - 1) / samples**2
     shift = (moved / samples) ** 2 * samples
@@ -121,11 +108,7 @@ def epsilon(samples: int, moved: float) -> float:
 
 
 def normal_divergence(squared_shift: float, ratio: float) -> Floats:
-    """Return D_alpha(N(0, 1) | N(shift, ratio)) at `ORDERS`; inf where it does not exist.
-
-    Args:
-        ratio: of the second variance to the first.
-    """
+    """Return D_alpha(N(0, 1) | N(shift, ratio)) at `ORDERS`; inf where it does not exist."""
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
         divergence = ORDERS * squared_shift / (2 * mixed) - (
@@ -135,11 +118,7 @@ def normal_divergence(squared_shift: float, ratio: float) -> Floats:
 
 
 def gamma_divergence(shape: float, ratio: float) -> Floats:
-    """Return D_alpha of Gamma laws of one shape at `ORDERS`; inf where it does not exist.
-
-    Args:
-        ratio: of the second scale to the first.
-    """
+    """Return D_alpha of Gamma laws by the ratio of their scales at `ORDERS`; inf without one."""
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
         divergence = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)

@@ -32,22 +32,13 @@ def norms(vectors: Floats) -> Floats:
 
 
 def clipped(vectors: Floats, bounds: Floats) -> Floats:
-    """Return vectors shortened to at most a bound.
-
-    Args:
-        vectors: [..., n, d].
-        bounds: [...].
-    """
+    """Return vectors [..., n, d] shortened to at most a bound [...]."""
     factors = np.minimum(1.0, bounds[..., None] / norms(vectors))
     return np.asarray(vectors * factors[..., None])
 
 
 def pair_distances(vectors: Floats) -> Floats:
-    """Return |g - g'| of all pairs, [..., n (n - 1)/2].
-
-    Args:
-        vectors: [..., n, d].
-    """
+    """Return |g - g'| of all pairs of vectors [..., n, d], [..., n (n - 1)/2]."""
     products = vectors @ np.swapaxes(vectors, -1, -2)
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     first, second = np.triu_indices(vectors.shape[-2], k=1)
@@ -56,22 +47,13 @@ def pair_distances(vectors: Floats) -> Floats:
 
 
 def moments_epsilon(multiplier: float, steps: int, orders: Ints = ORDERS) -> float:
-    """Return the moments accountant's epsilon at DELTA, of steps alike.
-
-    Args:
-        multiplier: noise over sensitivity.
-    """
+    """Return the moments accountant's epsilon at DELTA of equal steps; noise over sensitivity."""
     moments = bayesian.log_moments(orders, 1.0, multiplier, RATE)
     return float(bayesian.epsilons(steps * moments, orders, DELTA)[0])
 
 
 def epsilons_so_far(costs: Floats, orders: Ints = ORDERS) -> Floats:
-    """Return the Bayesian epsilon at DELTA after each step, [steps].
-
-    Args:
-        costs: [steps, O] of each, under the Hoelder exponent of all.
-        orders: [O].
-    """
+    """Return the Bayesian epsilon at DELTA after each step, [steps], from costs [steps, O]."""
     spent = bayesian.GAMMA * len(costs)
     return bayesian.epsilons(costs.cumsum(axis=0), orders, DELTA, spent)[0]
 
@@ -88,12 +70,7 @@ SIZES = {"smoke": (2, 8), "full": (5, 100)}
 
 @dataclass(frozen=True)
 class Growth:
-    """Epsilon after each step.
-
-    Attributes:
-        fixed: at lambda = `FIXED`, [draws, steps].
-        searched: at the best lambda, [draws, steps].
-    """
+    """Epsilon after each step, [draws, steps]: at lambda = `FIXED`, and at the best lambda."""
 
     fixed: Floats
     searched: Floats
@@ -140,13 +117,9 @@ def followed(means: Means) -> Reproduced:
 def grown(drawn: list[Floats], quantile: float, clip: bool) -> Growth:
     """Return the Bayesian epsilon after each step, by Theorem 3 as printed.
 
-    Args:
-        drawn: gradients [steps, n, d] of each draw.
-        quantile: of each step's norms, C; the noise's standard deviation is 2 C.
-
-    Returns:
-        The two epsilons. Theorem 3 accounts for a replaced record by the distance of the pair; see
-        the item theorem-3 for what that leaves out.
+    Theorem 3 accounts for a replaced record by the distance of the pair; the item theorem-3 shows
+    what that leaves out. C is a quantile of each step's norms; the noise's standard deviation is 2
+    C.
     """
     orders, fixed, searched = ORDERS, [], []
     for gradients in drawn:
@@ -259,13 +232,7 @@ def compared(means: Means) -> Reproduced:
 
 
 def by_sigma(gradients: Floats, sigmas: Floats, quantile: float, clip: bool) -> Floats:
-    """Return the Bayesian epsilon of one step at each sigma, [draws, sigmas].
-
-    Args:
-        gradients: [draws, n, d].
-        sigmas: noise over 2 C, [sigmas].
-        quantile: of the norms, C; the noise's standard deviation is 2 C sigma.
-    """
+    """Return the Bayesian epsilon of one step at each sigma (noise over 2 C), [draws, sigmas]."""
     bounds = np.quantile(norms(gradients), quantile, axis=-1)
     taken = clipped(gradients, bounds) if clip else gradients
     ratios = pair_distances(taken) / (2 * bounds[:, None])

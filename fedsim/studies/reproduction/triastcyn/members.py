@@ -28,11 +28,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Regime:
-    """The length and the noise of a training.
-
-    Attributes:
-        noisy: train with the noise of `trainings.EPSILON`.
-    """
+    """The length of a training, and whether it has the noise of `trainings.EPSILON`."""
 
     title: str
     changes: Mapping[str, Scalar]

@@ -26,11 +26,7 @@ UNSEARCHED = 32
 
 
 def by_order(distance: float) -> Floats:
-    """Return epsilon of all steps at each of `SEARCHED`.
-
-    Args:
-        distance: of every record, over the noise.
-    """
+    """Return epsilon of all steps at each of `SEARCHED`; the distance is over the noise."""
     moments = STEPS * bayesian.log_moments(SEARCHED, distance, 1.0, RATE)
     return np.asarray((moments - np.log(DELTA)) / SEARCHED)
 
@@ -122,10 +118,7 @@ def shown(means: Means) -> Reproduced:
 def moment(norm: float) -> float:
     """Return log E_Q (P/Q)^(lambda + 1) by quadrature, for g' at `norm` and g beyond it.
 
-    P = (1-q) N(0, 1) + q N(g, 1), and Q the same with g'.
-
-    Args:
-        norm: |g'| over the noise.
+    P = (1-q) N(0, 1) + q N(g, 1), and Q the same with g'; norms are over the noise.
     """
     ends = -14.0, norm + DISTANCE * (ORDER + 2) + 14.0
     at = np.linspace(*ends, POINTS)

@@ -108,25 +108,15 @@ def resident_distances(count: int) -> Floats:
 
 
 def rest(distances: Floats, noise: float) -> float:
-    """Return the Bayesian epsilon at DELTA of one release.
-
-    Args:
-        distances: [n], over the range.
-        noise: its standard deviation, over the range.
-    """
+    """Return the Bayesian epsilon at DELTA of one release; both arguments are over the range."""
     costs = bayesian.step_costs(ORDERS, distances, noise, 1)
     return float(bayesian.epsilons(costs, ORDERS, DELTA, bayesian.GAMMA)[0])
 
 
 def exact_rest(distances: Floats, noise: float) -> float:
-    """Return the epsilon with Pr[L > epsilon] = DELTA over the noise and these pairs.
+    """Return the epsilon with Pr[L > epsilon] = DELTA over the noise and these pairs [n].
 
-    Args:
-        distances: [n], over the range.
-        noise: its standard deviation, over the range.
-
-    Source:
-        Definition 1, with the normal law of the loss, N(mu^2/2, mu^2) at mu = distance/noise.
+    By Definition 1, with the normal law of the loss, N(mu^2/2, mu^2) at mu = distance/noise.
     """
     ratios = np.maximum(distances / noise, 1e-300)
 

@@ -40,13 +40,7 @@ SMOKE: Mapping[str, Scalar] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """The training on a data set.
-
-    Attributes:
-        records: |D|.
-        rate: q.
-        steps: clipping norms, each with its learning rate.
-    """
+    """The training on a data set: |D|, q, and clipping norms, each with its learning rate."""
 
     title: str
     records: int
@@ -112,12 +106,9 @@ def play(means: Means, data: str, norm: float, rate: float) -> Run:
 
 
 def trained(rules: GameRules, loaded: Federation, multiplier: float = 0.0) -> Tensor:
-    """Return the models [T, P] after the configured rounds.
+    """Return the models [T, P] after the configured rounds; the noise is over the clipping norm.
 
     All trials take the same sample in a round, and differ by their first models and their noise.
-
-    Args:
-        multiplier: of the noise, over the clipping norm; 0 for none.
     """
     theta = federation.initial_parameters(rules, loaded, range(rules.scheme.trial_count))
     theta, draw = theta.to(loaded.device), np.random.default_rng(rules.seed)

@@ -91,12 +91,7 @@ def all_images(means: Means) -> Records:
 def centroids(
     pool: Floats, start: Floats, inside: np.ndarray, coins: np.random.Generator
 ) -> Floats:
-    """Return the centroids of some records, in the order of the nearest centroids of `start`.
-
-    Args:
-        pool: [N, pixels].
-        start: public centroids, [K, pixels].
-    """
+    """Return the centroids of some records, in the order of the nearest public ones, `start`."""
     seed = int(coins.integers(2**31))
     centres = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_
     distances = ((start[:, None] - centres[None]) ** 2).sum(-1)
