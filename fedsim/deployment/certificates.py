@@ -46,7 +46,7 @@ SOON = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Pair:
-    """A private key, PEM or OpenSSH, with its certificate (PEM) or public key (OpenSSH, one line)."""
+    """A private key, PEM or OpenSSH, with its certificate (PEM) or public key (OpenSSH line)."""
 
     private: bytes
     public: bytes

@@ -131,7 +131,7 @@ def read(directory: Path) -> Kit:
 
 
 def folder(directory: Path, machine: str) -> Path:
-    """Return the absolute path of a machine's folder. Raises InputError if it is another machine's."""
+    """Return the absolute path of a machine's folder. Raises InputError for another machine's."""
     kit = read(directory)
     if machine not in kit.machines:
         raise InputError(

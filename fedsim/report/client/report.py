@@ -135,7 +135,7 @@ KIND = "client's own report"
 
 @dataclass(frozen=True)
 class Node:
-    """A client's node as its owner configured it; its values have an absolute path of the ledger."""
+    """A client's node as its owner configured it; the path of its ledger is absolute."""
 
     values: Mapping[str, Scalar]
     terms: Terms
