@@ -298,6 +298,19 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
         legend_above(axes, above)
 
 
+def draw_curves(
+    axes: Axes,
+    at: Values | npt.NDArray[np.int64],
+    curves: Mapping[str, Values],
+    colours: Sequence[str] = (BLUE, VERMILION, GREEN, PURPLE),
+    draw: str = "plot",
+    **style: Any,
+) -> None:
+    """Draw values by their labels, each in the next colour, by a method of the axes."""
+    for (label, values), colour in zip(curves.items(), colours, strict=False):
+        getattr(axes, draw)(at, values, color=colour, label=label, **style)
+
+
 def quantile_band(
     axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
 ) -> None:

@@ -62,7 +62,7 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Return the mechanism of `calibrate`'s arguments. Raises InputError unless one is missing."""
+        """Return the mechanism of `calibrate`'s arguments; one number has to be missing."""
         return cls(
             _unknown(noise_multiplier, rounds, sampling_rate),
             noise_multiplier,

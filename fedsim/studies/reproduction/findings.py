@@ -1,7 +1,7 @@
 """Items of the sources, with their cost, their data, and their numbers beside the source's."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +19,9 @@ CONFIDENCE = 0.95
 """Confidence of every interval beside a source's number."""
 
 
+Origin = Literal["published", "recorded"]
+
+
 @dataclass(frozen=True)
 class Reference:
     """A source's value of a number.
@@ -31,7 +34,7 @@ class Reference:
 
     value: Real
     range: Ends
-    origin: Literal["published", "recorded"] = "published"
+    origin: Origin = "published"
 
 
 @dataclass(frozen=True)
@@ -49,15 +52,15 @@ class Number:
     ours: Real
     interval: Ends | None = None
     closed_form: Real | None = None
-    references: tuple[Reference, ...] = ()
+    references: Sequence[Reference] = ()
     departs: str = ""
 
 
 @dataclass(frozen=True)
 class Grid:
     title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,9 @@ class Reproduced:
     """The result of an item."""
 
     conclusion: str
-    numbers: tuple[Number, ...] = ()
-    pictures: tuple[Picture, ...] = ()
-    grids: tuple[Grid, ...] = ()
+    numbers: Sequence[Number] = ()
+    pictures: Sequence[Picture] = ()
+    grids: Sequence[Grid] = ()
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,15 @@ class Agreement:
     text: str
 
 
-def printed(value: float, decimals: int) -> Reference:
-    """Return a published number that was rounded."""
+def near(value: float, error: float, origin: Origin = "published") -> Reference:
+    """Return a number that was read or rounded with at most this error."""
+    return Reference(value, (value - error, value + error), origin)
+
+
+def printed(value: float, decimals: int, origin: Origin = "published") -> Reference:
+    """Return a number that was rounded; half a digit may be rounded up or down."""
     half = 0.5 * 10**-decimals
-    # Slightly more than half a digit, since a half may be rounded up or down.
-    return Reference(value, (value - half * 1.001, value + half * 1.001))
+    return near(value, half * 1.001, origin)
 
 
 def advantage_of_wins(wins: int, trials: int) -> Reference:
@@ -97,6 +104,13 @@ def advantage_of_wins(wins: int, trials: int) -> Reference:
     won = clopper_pearson(wins, trials, CONFIDENCE)
     range = (2 * won.low - 1, 2 * won.high - 1)
     return Reference(2 * wins / trials - 1, range, "recorded")
+
+
+def middle(values: npt.NDArray[np.float64] | Sequence[float]) -> Ends:
+    """Return the range of 95 % of some values."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def agreement(number: Number) -> Agreement:
@@ -202,7 +216,7 @@ class Item:
 
 
 def averaged(
-    name: str, values: npt.ArrayLike, references: tuple[Reference, ...] = (), departs: str = ""
+    name: str, values: npt.ArrayLike, references: Sequence[Reference] = (), departs: str = ""
 ) -> Number:
     """Return the mean of a few draws [n], n >= 2, with Student's interval."""
     each = np.asarray(values, dtype=np.float64)

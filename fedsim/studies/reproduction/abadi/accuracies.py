@@ -100,7 +100,7 @@ def private(means: Means) -> Reproduced:
             inputs = _inputs(train, test, noise.components, reduced)
             values = _accuracies(train, test, inputs, noise, HIDDEN[means.scale])
             numbers += _numbers(epsilon, published, reduced, noise, values)
-    return Reproduced(concluded(numbers), tuple(numbers))
+    return Reproduced(concluded(numbers), numbers)
 
 
 def concluded(numbers: Sequence[Number]) -> str:
@@ -237,7 +237,7 @@ def _numbers(
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
     departs = f"{EPOCHS['full']} epochs are not the published training"
-    numbers = [averaged(f"{name}: accuracy", values, (published,) if reduced else (), departs)]
+    numbers = [averaged(f"{name}: accuracy", values, [published] * reduced, departs)]
     if noise.step:
         tight = accountant("pld").epsilon(noise.mechanism, DELTA)
         numbers.append(Number(f"{name}: ε by the privacy loss distribution", tight))

@@ -15,13 +15,14 @@ from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
 from fedsim.studies.reproduction.findings import (
-    CONFIDENCE,
     Grid,
     Means,
     Number,
     Picture,
     Reference,
     Reproduced,
+    middle,
+    near,
 )
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
@@ -60,29 +61,28 @@ def audit(means: Means, data: str) -> Reproduced:
         }
         for belief in chosen
     }
-    numbers = [
-        one
-        for belief, by_scale in runs.items()
-        for scaled, run in by_scale.items()
-        for one in _numbers(data, belief, scaled, run)
-    ]
     return Reproduced(
         "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
         "sensitivity: what is left of ε elsewhere is what global sensitivity wastes. ε′ from the "
         "largest of the beliefs and from the advantage are estimates, with the spread of their "
         "trials. Membership inference of the losses is far below identification, and Yeom's bound "
         "far above both.",
-        tuple(numbers),
-        (
+        [
+            one
+            for belief, by_scale in runs.items()
+            for scaled, run in by_scale.items()
+            for one in _numbers(data, belief, scaled, run)
+        ],
+        [
             Picture(
                 f"figure-{FIGURES[data]}",
                 f"ε′ of {TITLES[data]} against ε: (a) from sensitivities, (b) from the largest "
                 "belief, (c) from the advantage; (d) advantage of identification and of "
                 "membership inference, with their bounds.",
                 _drawn(runs),
-            ),
-        ),
-        (_attacks({belief: by_scale["local"] for belief, by_scale in runs.items()}),),
+            )
+        ],
+        [_attacks({belief: by_scale["local"] for belief, by_scale in runs.items()})],
     )
 
 
@@ -107,8 +107,8 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
         "sensitivity), where identification as measured is told from nothing; >: above it, "
         "predicted and measured; ≈: cannot be told apart. The interval of Yeom's members and "
         "others is over fresh ones too.",
-        ("advantage of", *(f"ρβ = {belief:g}" for belief in runs)),
-        tuple((name, *(column[name] for column in columns)) for name in columns[0]),
+        ["advantage of", *(f"ρβ = {belief:g}" for belief in runs)],
+        [(name, *(column[name] for column in columns)) for name in columns[0]],
     )
 
 
@@ -136,9 +136,7 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
         Number(
             f"{at}: ε′ from sensitivities",
             _value(measured.epsilon.sensitivity),
-            None,
-            None,
-            (Reference(target, (0.99 * target, 1.01 * target)),) if scaled == "local" else (),
+            references=[Reference(target, (0.99 * target, 1.01 * target))] * (scaled == "local"),
         ),
         _from_belief(data, at, scaled, place, run),
         Number(
@@ -149,29 +147,17 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     ]
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
         assert attack.advantage is not None
-        published = MEMBERSHIP.get(data)
-        references: tuple[Reference, ...] = ()
-        if published is not None:
-            value = published[place]
-            references = (Reference(value, (value - 0.0005, value + 0.0005), "recorded"),)
-        numbers.append(
-            Number(
-                f"{at}: advantage of membership inference",
-                attack.advantage,
-                attack.advantage_interval,
-                None,
-                references,
-            )
-        )
+        name = f"{at}: advantage of membership inference"
+        recorded = MEMBERSHIP.get(data)
+        references = [near(recorded[place], 0.0005, "recorded")] if recorded else []
+        numbers.append(Number(name, attack.advantage, attack.advantage_interval, None, references))
     return numbers
 
 
 def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
     """Return epsilon' of the largest belief, with an interval for another run."""
     read = FROM_BELIEF.get((data, scaled))
-    references: tuple[Reference, ...] = ()
-    if read is not None:
-        references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
+    references = [near(read[place], READING)] if read else []
     estimate = _value(run.report.empirical.epsilon.belief)
     name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
     return Number(name, estimate, _largest(run), None, references)
@@ -182,9 +168,7 @@ def _largest(run: Run) -> tuple[float, float]:
     ratios = run.transcript["sensitivities"] / run.transcript["noise_stds"]
     mu = np.sqrt(np.square(ratios).sum(axis=1))[run.worlds]
     draws = np.random.default_rng(7).standard_normal((REPEATED, len(mu)))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile((mu * draws + mu**2 / 2).max(axis=1), [tail, 1 - tail])
-    return float(low), float(high)
+    return middle((mu * draws + mu**2 / 2).max(axis=1))
 
 
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:

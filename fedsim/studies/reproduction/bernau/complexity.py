@@ -12,14 +12,8 @@ from adversaries.neighbours import dataset_sensitivity
 from adversaries.statistics import estimators
 from fedsim.learning.training.clipping import Clipper
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings import (
-    CONFIDENCE,
-    Means,
-    Number,
-    Picture,
-    Reference,
-    Reproduced,
-)
+from fedsim.studies.reproduction.findings import CONFIDENCE as LEVEL
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reference, Reproduced
 
 REPEATED = 5
 """Number of time measurements; the shortest counts, since disturbances only add time."""
@@ -39,7 +33,12 @@ def exponents(means: Means) -> Reproduced:
         ("DS in n", 2.0, records, _sensitivity),
         ("β in n", 1.0, records, lambda n: _belief(n, 4)),
         ("β in k", 1.0, rounds, lambda k: _belief(records[0], k)),
-        ("Adv in n", 0.0, records, lambda n: estimators.advantage(worlds, log_odds, CONFIDENCE)),
+        (
+            "Adv in n",
+            0.0,
+            records,
+            lambda n: estimators.advantage(worlds, log_odds, LEVEL),
+        ),
     )
     numbers, courses = [], {}
     for name, published, sizes, work in rows:
@@ -51,14 +50,14 @@ def exponents(means: Means) -> Reproduced:
         "Choosing the neighbouring dataset costs a comparison of every two records, a belief a "
         "gradient of every record in every step; the decision costs nothing. What does not grow "
         "with the records (starting threads, cutting into blocks) keeps exponents a little low.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "table-1",
                 "Running time against size, both on logarithmic axes: the slope is the exponent.",
                 _drawn(courses),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -93,11 +92,11 @@ def _shortest(work: Callable[[int], object], size: int) -> float:
 def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float]) -> Number:
     """Return the slope of log time in log size, with the t interval of its regression."""
     fitted = stats.linregress(np.log(sizes), np.log(seconds))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
+    half = float(stats.t.ppf(0.5 + LEVEL / 2, len(sizes) - 2) * fitted.stderr)
     slope = float(fitted.slope)
     # An order O(n^a) is an upper bound: anything below it agrees.
     reference = Reference(published, (-np.inf, published))
-    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (reference,))
+    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, [reference])
 
 
 def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:

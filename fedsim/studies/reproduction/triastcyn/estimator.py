@@ -41,7 +41,7 @@ def _zeros() -> Grid:
         for gamma in GAMMAS
     ]
     title = f"What the estimator says of {RECORDS} zeros, by its probability of failure γ."
-    return Grid(title, ("γ", "estimate", f"1 − γ^(1/{RECORDS + 1})"), tuple(rows))
+    return Grid(title, ("γ", "estimate", f"1 − γ^(1/{RECORDS + 1})"), rows)
 
 
 def closed_form(gamma: float) -> float:
@@ -137,11 +137,12 @@ def _own_concluded() -> str:
 
 
 def _own_picture() -> Picture:
+    curves = {
+        f"record {moved:g} deviations away": [epsilon(int(n), moved) for n in OWN_SAMPLES]
+        for moved in MOVES
+    }
     with canvas.panel("samples n", "ε") as (figure, axes):
-        for moved, colour in zip(MOVES, (canvas.BLUE, canvas.VERMILION), strict=True):
-            curve = [epsilon(int(n), moved) for n in OWN_SAMPLES]
-            label = f"record {moved:g} deviations away"
-            axes.loglog(OWN_SAMPLES, curve, color=colour, linewidth=2, label=label)
+        canvas.draw_curves(axes, OWN_SAMPLES, curves, draw="loglog", linewidth=2)
     return Picture(
         "own-cost",
         f"ε at δ = {DELTA:g} of the estimator's mean and deviation in one step, if they are "
@@ -221,7 +222,7 @@ def examined(means: Means) -> Reproduced:
         "even at γ = 1e-16. So γ is no probability of failure unless e^L is bounded or nearly "
         "normal. T steps make its tail T times longer in the exponent. " + _own_concluded(),
         numbers,
-        (
+        [
             Picture(
                 "percentiles",
                 f"ε for each of a share of the records at δ = {growth.DELTA:g}, after "
@@ -230,8 +231,8 @@ def examined(means: Means) -> Reproduced:
                 _drawn(curves),
             ),
             _own_picture(),
-        ),
-        (_zeros(),),
+        ],
+        [_zeros()],
     )
 
 
@@ -265,9 +266,7 @@ def by_percentile(steps: int) -> Mapping[str, Floats]:
 
 def _drawn(curves: Mapping[str, Floats]) -> str:
     with canvas.panel("share of the records that it does not hold for", "ε") as (figure, axes):
-        for (name, curve), colour in zip(
-            curves.items(), (canvas.BLUE, canvas.VERMILION), strict=True
-        ):
-            axes.semilogx(1 - PERCENTILES, curve, "o-", color=colour, linewidth=2, label=name)
+        at = 1 - PERCENTILES
+        canvas.draw_curves(axes, at, curves, draw="semilogx", linewidth=2, marker="o")
         axes.invert_xaxis()
     return canvas.to_svg(figure)

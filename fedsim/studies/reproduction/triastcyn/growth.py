@@ -100,8 +100,8 @@ def followed(means: Means) -> Reproduced:
     numbers += _numbers(f"Bayesian, clipped at the {QUANTILES[0]:g} quantile", clipped)
     return Reproduced(
         _growth_shows(curves, clipped, ours),
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "figure-1",
                 f"ε at δ = {DELTA:g} by step, q = 1/1000, for Weibull(0.5) gradients, by "
@@ -109,8 +109,8 @@ def followed(means: Means) -> Reproduced:
                 "unclipped; dashed: the moments accountant. Left at λ = 16, as in the authors' "
                 "code; right at the best λ.",
                 _drawn(curves, clipped, ours),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -173,12 +173,14 @@ def _rate(epsilons: Floats) -> float:
     return float((epsilons[:, -1] - epsilons[:, half]).mean() / (epsilons.shape[1] - 1 - half))
 
 
+COLOURS = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
+
+
 def _drawn(curves: dict[float, Growth], clipped: Growth, ours: Growth) -> str:
-    colours = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
     with canvas.page_style():
         figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         for name, axes in zip(("fixed", "searched"), figure.subplots(1, 2), strict=True):
-            for (quantile, growth), colour in zip(curves.items(), colours, strict=True):
+            for (quantile, growth), colour in zip(curves.items(), COLOURS, strict=True):
                 values = getattr(growth, name).mean(axis=0)
                 axes.semilogy(np.arange(1, len(values) + 1), values, color=colour, linewidth=2)
                 axes.plot([], [], color=colour, linewidth=2, label=f"{quantile:g}")
@@ -223,11 +225,11 @@ def compared(means: Means) -> Reproduced:
     ]
     return Reproduced(
         _clipping_shows(dp, bounded, unbounded),
-        tuple(numbers),
-        (
+        numbers,
+        [
             _picture("figure-3", "Bounded: both clip.", sigmas, dp, bounded),
             _picture("figure-4", "DP bounded, BDP unbounded.", sigmas, dp, unbounded),
-        ),
+        ],
     )
 
 
@@ -264,12 +266,9 @@ def _clipping_shows(
 def _picture(
     name: str, caption: str, sigmas: Floats, dp: Floats, curves: dict[float, Floats]
 ) -> Picture:
-    colours = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
+    means = {f"C at {quantile:g}": curve.mean(axis=0) for quantile, curve in curves.items()}
     with canvas.panel("σ", "ε") as (figure, axes):
-        for (quantile, curve), colour in zip(curves.items(), colours, strict=True):
-            axes.plot(
-                sigmas, curve.mean(axis=0), color=colour, linewidth=2, label=f"C at {quantile:g}"
-            )
+        canvas.draw_curves(axes, sigmas, means, COLOURS, linewidth=2)
         axes.plot(sigmas, dp, "--", color=canvas.INK, linewidth=1.6, label="DP")
     return Picture(
         name,

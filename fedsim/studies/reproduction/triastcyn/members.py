@@ -79,7 +79,7 @@ def compared(means: Means) -> Reproduced:
     for regime in REGIMES:
         means.say(f"trains: {regime.title}")
         distances[regime.title] = _distances(means, regime)
-    numbers = tuple(one for name, of in distances.items() for one in _numbers(name, of))
+    numbers = [one for name, of in distances.items() for one in _numbers(name, of)]
     results = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
         "Welch's t-test and Levene's test compare the distances of members and of held-out "
@@ -90,7 +90,7 @@ def compared(means: Means) -> Reproduced:
         "is a matter of how little a model has memorised. The statement of the source is one about "
         f"its model. It is, with {PAIRS[means.scale]} pairs no bound of the leakage.",
         numbers,
-        tuple(_picture(name, of) for name, of in distances.items()),
+        [_picture(name, of) for name, of in distances.items()],
     )
 
 

@@ -39,10 +39,7 @@ def attacked(means: Means) -> Reproduced:
         Number(f"Equation 1 at ε = {one:g}: accuracy at most", accuracy(one)) for one in EPSILONS
     ]
     numbers += [
-        Number(
-            f"BDP ε of a resident, noise for DP ε = {one:g}",
-            epsilon,
-        )
+        Number(f"BDP ε of a resident, noise for DP ε = {one:g}", epsilon)
         for one, epsilon in zip(EPSILONS, bdp, strict=True)
     ]
     exact = exact_rest(distances, multiplier(EPSILONS[2]))
@@ -72,16 +69,16 @@ def attacked(means: Means) -> Reproduced:
         f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} (δ = {DELTA:g}; "
         f"{exact:.3g} without the accountant's slack). "
         "The guarantee says nothing of the outlier, who was not drawn from their distribution.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "outlier",
                 "Left: Equation 1, and an attacker's accuracy on a Laplace mean. Right: Bayesian ε "
                 "of the residents against the DP ε that the noise, scaled to the outlier, has.",
                 _drawn(dp, bdp),
-            ),
-        ),
-        (Grid("An attacker's accuracy at equal noise.", headings, tuple(rows)),),
+            )
+        ],
+        [Grid("An attacker's accuracy at equal noise.", headings, rows)],
     )
 
 

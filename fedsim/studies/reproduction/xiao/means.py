@@ -13,8 +13,8 @@ from fedsim.studies.reproduction.findings import (
     Means,
     Number,
     Picture,
-    Reference,
     Reproduced,
+    near,
 )
 
 RECORDS = (2, 5, 10, 100)
@@ -58,15 +58,15 @@ def estimated(means: Means) -> Reproduced:
         "each, as published; the mean of Laplace records a little more while n is small "
         f"({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and as much "
         "when n is large.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "means",
                 "Information about one record in the mean of n, in nats: theory as lines, "
                 "simulation as points.",
                 _drawn(numbers),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -116,7 +116,7 @@ def _number(
     mean = float(ratios.mean())
     interval = (mean - float(half), mean + float(half))
     # The source prints a formula for Gaussian records, and none for others.
-    published = (Reference(theory, (theory, theory)),) if name.startswith("Gaussian") else ()
+    published = [near(theory, 0.0)] * name.startswith("Gaussian")
     return Number(f"{name}: nats", mean, interval, theory, published)
 
 

@@ -61,16 +61,16 @@ def released(means: Means) -> Reproduced:
         Number(
             "noise √E|B|², as if the spread were known",
             estimated.size,
-            references=(Reference(3.7, (3.65, 3.75)),),
+            references=[Reference(3.7, (3.65, 3.75))],
             departs="the slides state neither the network nor the training, whose results vary as "
             "much as those let them; and of a few simulations only as many directions are known",
         ),
         Number("noise √E|B|², with 95 % confidence", noise.size),
-        averaged("accuracy without noise", plain, (printed(0.948, 3),), "the network is another"),
+        averaged("accuracy without noise", plain, [printed(0.948, 3)], "the network is another"),
         averaged(
             "accuracy with noise, as if the spread were known",
             hidden,
-            (printed(0.935, 3),),
+            [printed(0.935, 3)],
             "the network is another",
         ),
         averaged("accuracy with noise of 95 % confidence", sure),
