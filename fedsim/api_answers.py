@@ -132,14 +132,13 @@ def sensitivity(
     from fedsim.studies.sensitivity import (  # noqa: PLC0415
         sensitivity_report,
         sensitivity_study,
-        sensitivity_values,
     )
 
     chosen = configured(config, overrides or {})
     report_directory.check_new(Path(out))
     sensitivity_study.check(chosen, top, trials)
     study = sensitivity_study.study(chosen, top, trials)
-    report = sensitivity_values.assemble(study)
+    report = sensitivity_report.assemble(study)
     with report_directory.refusing(Path(out)):
         page = sensitivity_report.write(study, report, Path(out))
     table = tabulated(sensitivity_report.headings(report), sensitivity_report.rows(report))

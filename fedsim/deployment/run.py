@@ -5,24 +5,32 @@ path of its data. Only nodes with registered public keys take part.
 """
 
 import json
+import logging
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.common import reading
 from fedsim.config import Config
-from fedsim.deployment import certificates, kit
+from fedsim.deployment import certificates, kit, logs
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
     Submission,
+    environment,
+    executable,
     flwr,
     submit,
     write_app,
 )
+
+log = logging.getLogger(__name__)
 
 UNREGISTERED = "unregistered"
 """Status of a node whose key is refused permanently."""
@@ -32,6 +40,9 @@ LAST = "run.json"
 
 IN_USE = "already in use"
 """Flower's complaint about a public key that it already knows."""
+
+POLL_INTERVAL = "0.5"
+"""Seconds between two requests of Flower's process starter for a task."""
 
 
 @dataclass(frozen=True)
@@ -169,3 +180,18 @@ def registered(server: Path) -> dict[str, Registration]:
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
     values = {machine: asdict(node) for machine, node in nodes.items()}
     kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")
+
+
+def become_superlink(place: Path) -> None:
+    """Become the SuperLink of the server's folder, on loopback: all that reach it submit code."""
+    program = executable("flower-superlink")
+    command = [program, "--host", "127.0.0.1", "--port", f"{kit.port(place, 'SUPERLINK_PORT')}"]
+    command += ["--ssl-ca-certfile", f"{place / 'superlink-ca.crt'}"]
+    command += ["--ssl-certfile", f"{place / 'superlink.crt'}"]
+    command += ["--ssl-keyfile", f"{place / 'superlink.key'}"]
+    command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+    command += ["--database", f"{place / 'state' / 'superlink.db'}"]
+    own = environment(place / "flower") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": POLL_INTERVAL}
+    logs.begin("server")
+    log.info("superlink begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
+    os.execve(program, command, own)

@@ -99,16 +99,16 @@ def check(
 
     Example: fedsim deploy check hospitals --machine server
     """
-    from fedsim.deployment.checks import findings, machines  # noqa: PLC0415
+    from fedsim.deployment.checks import connection, machines  # noqa: PLC0415
 
     results = machines.check(directory, machine)
-    wrong = sum(one.state == findings.WRONG for one in results)
+    wrong = sum(one.state == connection.WRONG for one in results)
     if json_:
         typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in results]}))
     else:
         line = Column(overflow="fold")  # never shorten a command
         table = Table("machine", "what", "", line, box=None, pad_edge=False)
-        colours = {findings.OK: "green", findings.NOTE: "yellow", findings.WRONG: "red"}
+        colours = {connection.OK: "green", connection.NOTE: "yellow", connection.WRONG: "red"}
         for one in results:
             state = Text(one.state, colours[one.state])
             table.add_row(one.machine, one.what, state, Text(one.message))

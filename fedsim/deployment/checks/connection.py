@@ -1,17 +1,40 @@
-"""Checks of ports from this machine: the server as a node reaches it, and the local services."""
+"""The results of checks, and checks of ports from this machine: the server and its services."""
 
 import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
 import psutil
 
-from fedsim.deployment.checks.findings import OK, WRONG, Line
+OK, NOTE, WRONG = "ok", "note", "wrong"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of `fedsim deploy check`.
+
+    Attributes:
+        machine: name in the kit; "ca" for the kit's authority.
+        what: subject of the check, in a word or two.
+        state: "ok", "note" or "wrong".
+        message: the finding; unless the state is "ok", also the remedy.
+    """
+
+    machine: str
+    what: str
+    state: str
+    message: str
+
+
+Line = tuple[str, str, str]
+"""Subject, state and message of a check."""
+
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -14,7 +14,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import installation
 from fedsim.deployment import kit, wheel
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, CheckResult, Line
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG, CheckResult, Line
 from fedsim.deployment.checks.node import node
 from fedsim.deployment.checks.server import authority, server
 from fedsim.deployment.kit import Kit

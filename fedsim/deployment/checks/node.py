@@ -19,7 +19,7 @@ from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.deployment import kit
 from fedsim.deployment.checks import connection, supernode
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer

@@ -10,8 +10,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment.checks import connection
-from fedsim.deployment.checks.connection import TIMEOUT
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment.checks.connection import NOTE, OK, TIMEOUT, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import FlowerError

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from adversaries.errors import InputError
 from fedsim.deployment import logs, run, supernode
 from fedsim.deployment.checks import connection
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_services import (
     EARLIEST,
