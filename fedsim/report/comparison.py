@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import TABLE, VantageVerdict
+from fedsim.audits.results.verdicts import TABLE
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import to_run_config
@@ -50,19 +50,19 @@ def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
     settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
     if not all(settings.values()):
         return {}
+
+    def rank(key: str) -> tuple[int, str]:
+        table = key.partition(".")[0]
+        if table not in FIRST or key == "privacy.noise-source":  # protects nobody more or less
+            return len(FIRST), key
+        return FIRST.index(table), key
+
     settings_by_key = {}
-    for key in sorted(set().union(*settings.values()), key=_rank):
+    for key in sorted(set().union(*settings.values()), key=rank):
         values = {place: plain(each.get(key)) for place, each in settings.items()}
         if not key.startswith("run.") and len(set(values.values())) > 1:
             settings_by_key[key] = values
     return settings_by_key
-
-
-def _rank(key: str) -> tuple[int, str]:
-    table = key.partition(".")[0]
-    if key == "privacy.noise-source":  # protects nobody more or less
-        return len(FIRST), key
-    return FIRST.index(table) if table in FIRST else len(FIRST), key
 
 
 def named(rows: Sequence[Row]) -> dict[int, str]:
@@ -92,13 +92,20 @@ def _settings_of(directory: Path) -> dict[str, Any]:
 
 
 def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
-    runs = {place: [row for row in rows if row["number"] == place] for place in names}
-    order = _by_strictness(runs)
-    answer = sentences(rows, names)
-    barred = rows if len(rows) <= MOST_BARS else [own[0] for own in runs.values()]
-    table = [[names[place], *_in_short(runs[place])] for place in order]
+    runs = _by_strictness(rows)
+    barred = rows if len(rows) <= MOST_BARS else [runs[place][0] for place in names]
+    worsts = [(names[place], of_run[0]) for place, of_run in runs.items()]
+    table = [
+        [
+            name,
+            f"{worst['verdict']} ({worst['vantage']})",
+            number(worst["epsilon"]),
+            percent(worst["accuracy"]),
+        ]
+        for name, worst in worsts
+    ]
     return FirstScreen(
-        answer=answer,
+        answer=sentences(rows, names),
         alarming=any(row["state"] == "above" for row in rows),
         figure=Bars(
             [_bar(row, names) for row in barred],
@@ -109,18 +116,18 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
         ),
         checks=[
             settled(
-                not any(row["state"] == "above" for row in of_run),
-                f"{names[place]}: no measurement contradicts theory.",
-                f"{names[place]}: a measurement contradicts theory.",
+                not any(row["state"] == "above" for row in runs[place]),
+                f"{name}: no measurement contradicts theory.",
+                f"{name}: a measurement contradicts theory.",
             )
-            for place, of_run in runs.items()
+            for place, name in names.items()
         ],
         steps=[
             "Take the strictest run whose accuracy suffices. A difference of accuracies may be "
             "chance: each run's page has the intervals."
         ],
         sign_off=first_screen.sign_off(
-            data=", ".join(str(own[0]["directory"]) for own in runs.values()),
+            data=", ".join(str(runs[place][0]["directory"]) for place in names),
             date=first_screen.today(),
             limits="Measurements are about one target of each run; limits are by theory.",
         ),
@@ -129,16 +136,19 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
     """Return how much stricter the strictest run is than the others, and its cost in accuracy."""
-    runs = {place: [row for row in rows if row["number"] == place] for place in names}
-    strictest, *others = _by_strictness(runs)
+    (strictest, strict), *others = _by_strictness(rows).items()
     return [
-        _than(names[strictest], runs[strictest], names[other], runs[other])
-        for other in others[:MOST_SAID]
+        _than(names[strictest], strict, names[other], of_run)
+        for other, of_run in others[:MOST_SAID]
     ]
 
 
-def _by_strictness(runs: Mapping[int, Sequence[Row]]) -> list[int]:
-    return sorted(runs, key=lambda place: _limits(runs[place]))
+def _by_strictness(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """Return the rows of each run by its number, the strictest run first."""
+    runs: dict[int, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["number"], []).append(row)
+    return dict(sorted(runs.items(), key=lambda run: _limits(run[1])))
 
 
 def _limits(rows: Sequence[Row]) -> list[float]:
@@ -168,15 +178,6 @@ def _cost(one: float | None, other: float | None) -> str:
     if points > 0:
         return f", which costs {points:.1f} points of accuracy"
     return f", with {-points:.1f} points more of accuracy"
-
-
-def _in_short(rows: Sequence[Row]) -> list[str]:
-    worst = rows[0]
-    return [
-        f"{worst['verdict']} ({worst['vantage']})",
-        number(worst["epsilon"]),
-        percent(worst["accuracy"]),
-    ]
 
 
 def _bar(row: Row, names: Mapping[int, str]) -> Bar:
@@ -239,14 +240,10 @@ def table(rows: Sequence[Row]) -> RenderableType:
         notes.append(ADD_UP)
     several = len(runs) > 1
     headings = ["#"] * several + ["trust", "vantage", "z", "ε\nρβ", "limit", "pred.", "measured"]
-    cells = [[str(row["number"])] * several + _shown(row, len(levels) > 1) for row in rows]
-    groups = [
-        Group("", tabulated(headings, own).groups[0].lines)
-        for own in (
-            [line for line, row in zip(cells, rows, strict=True) if row["number"] == place]
-            for place in runs
-        )
-    ]
+    cells: dict[int, list[list[str]]] = {place: [] for place in runs}
+    for row in rows:
+        cells[row["number"]].append([str(row["number"])] * several + _shown(row, len(levels) > 1))
+    groups = [Group("", tabulated(headings, own).groups[0].lines) for own in cells.values()]
     title = "Advantage by trust and vantage"
     # All of it has to fit a terminal of 80 characters.
     block = Table([*headings, "verdict"], groups)
@@ -262,9 +259,8 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
     interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
     if interval and levels_differ:
         interval += f"\nat {percent(row['confidence'])}"
-    collude = f", {row['colluding']} collude" if row["colluding"] else ""
     return [
-        f"{row['trust']}{collude}",
+        _trust(row),
         str(row["vantage"]),
         number(row["noise_multiplier"]),
         "\n".join((number(row["epsilon"]), *belief(row))),
@@ -273,6 +269,10 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
         f"{number(row['measured'])}{interval}",
         row["verdict"].replace(", ", ",\n"),
     ]
+
+
+def _trust(row: Row) -> str:
+    return f"{row['trust']}, {row['colluding']} collude" if row["colluding"] else row["trust"]
 
 
 def belief(row: Row) -> list[str]:
@@ -292,6 +292,8 @@ def _rows(report: Report) -> Iterator[Row]:
     for verdict in report.verdicts:
         vantage, place = verdict.vantage, report.vantages[verdict.vantage]
         predicted, measured = place.prediction, place.empirical
+        apart = measured is not None and measured.near_prediction is False
+        words = vantage_words.mark(report, verdict).text
         yield {
             "run": report.name,
             "trust": report.trust,
@@ -310,7 +312,7 @@ def _rows(report: Report) -> Iterator[Row]:
             "interval": None if measured is None else measured.advantage_interval,
             "confidence": None if measured is None else measured.confidence,
             "state": verdict.state,
-            "verdict": _words(report, verdict),
+            "verdict": f"{words}{', apart from prediction' * apart}",
             "released": released,
         }
 
@@ -329,12 +331,6 @@ def _released(row: Row) -> str:
     )
 
 
-def _words(report: Report, verdict: VantageVerdict) -> str:
-    place = report.vantages[verdict.vantage].empirical
-    apart = place is not None and place.near_prediction is False
-    return f"{vantage_words.mark(report, verdict).text}{', apart from prediction' * apart}"
-
-
 KIND = "comparison"
 
 HEADINGS = (
@@ -350,10 +346,11 @@ def blocks(rows: Sequence[Row]) -> list[Block]:
 def write(rows: Sequence[Row], directory: Path) -> Path:
     runs = {row["number"]: row for row in rows}
     names = named(rows)
-    links: list[Words] = [
-        [Link(names[place], _link(row, directory)), f", {row['run']}"]
-        for place, row in runs.items()
-    ]
+    links: list[Words] = []
+    for place, row in runs.items():
+        page = Path(row["directory"]).absolute() / "report.html"
+        link = Path(os.path.relpath(page, directory.absolute())).as_posix()
+        links.append([Link(names[place], link), f", {row['run']}"])
     document = Document(
         title=f"Comparison of {len(runs)} runs",
         kind="Comparison",
@@ -380,18 +377,12 @@ def _settings(rows: Sequence[Row]) -> list[Block]:
     return [Heading("In which settings they differ"), tabulated(headings, cells)]
 
 
-def _link(row: Row, directory: Path) -> str:
-    report = Path(row["directory"]).absolute() / "report.html"
-    return Path(os.path.relpath(report, directory.absolute())).as_posix()
-
-
 def _page_cells(row: Row) -> list[str]:
-    collude = f", {row['colluding']} collude" if row["colluding"] else ""
     between = row["interval"]
     interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
     return [
         f"{row['number']}",
-        f"{row['trust']}{collude}",
+        _trust(row),
         str(row["vantage"]),
         *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
         f"{row['delta']:g}",

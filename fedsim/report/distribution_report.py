@@ -1,6 +1,6 @@
 """Data distribution of a configuration's federation: as JSON, on the terminal, and as a page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.config import Config
-from fedsim.learning.data import Records, Split, distribution
+from fedsim.learning.data import Split, distribution
 from fedsim.learning.data.distribution import DataDistribution, cautions
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (
@@ -115,10 +115,14 @@ def summary(report: Report) -> RenderableType:
 
 
 def blocks(report: Report) -> list[Block]:
-    parts: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
+    return [Listing(_rows(report)), Prose(_verdict(report)), *_explained_tables(report)]
+
+
+def _explained_tables(report: Report) -> Iterator[Block]:
     for title, headings, body in _tables(report):
-        parts += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
-    return [*parts, Prose(EXPLAINED)]
+        yield Heading(title[0].upper() + title[1:])
+        yield tabulated(headings, body)
+    yield Prose(EXPLAINED)
 
 
 def render_html(report: Report) -> str:
@@ -127,19 +131,18 @@ def render_html(report: Report) -> str:
 
     counts = np.array([client["labels"] for client in report["clients"]])
     caption = "Records of every client, by label."
-    blocks: list[Block] = [
-        Figure("distribution", training_figures.distribution(counts), "", caption)
-    ]
-    for title, headings, body in _tables(report):
-        blocks += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
-    blocks += [Prose(EXPLAINED), Heading("The data"), Listing(_rows(report), several=True)]
     return render(
         Document(
             title=f"Data distribution: {report['name']}",
             kind="Data distribution",
             heading=report["name"],
             first=_first(report),
-            blocks=blocks,
+            blocks=[
+                Figure("distribution", training_figures.distribution(counts), "", caption),
+                *_explained_tables(report),
+                Heading("The data"),
+                Listing(_rows(report), several=True),
+            ],
         )
     )
 
@@ -150,15 +153,7 @@ MOST = 5
 def _first(report: Report) -> FirstScreen:
     dataset, clients = report["dataset"], report["clients"]
     largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
-    rows = [
-        [
-            f"client {one['client']}",
-            str(one["records"]),
-            f"{one['label_skew']:.2f}",
-            f"{one['chance_skew']:.2f}",
-        ]
-        for one in largest
-    ]
+    rows = [[f"client {one['client']}", str(one["records"]), *_skews(one)] for one in largest]
     steps = ["Read the tables of clients below, then run fedsim run with the same file."]
     return FirstScreen(
         answer=[_verdict(report)],
@@ -171,6 +166,10 @@ def _first(report: Report) -> FirstScreen:
             limits="This page describes the data. No model was trained, and no attack was run.",
         ),
     )
+
+
+def _skews(client: Report) -> list[str]:
+    return [f"{client['label_skew']:.2f}", f"{client['chance_skew']:.2f}"]
 
 
 def _checks(report: Report) -> list[Check]:
@@ -205,14 +204,15 @@ EXPLAINED = (
 
 
 def _parts(split: Split) -> dict[str, Any]:
-    def part(records: Records) -> dict[str, Any]:
-        counts = np.bincount(records.labels, minlength=split.dataset.classes)
-        return {"records": len(records), "labels": counts.tolist()}
-
+    parts = {
+        "members": split.members_records,
+        "held_out": split.held_out_records,
+        "pool": split.pool_records,
+    }
+    classes = split.dataset.classes
     return {
-        "members": part(split.members_records),
-        "held_out": part(split.held_out_records),
-        "pool": part(split.pool_records),
+        name: {"records": len(each), "labels": np.bincount(each.labels, minlength=classes).tolist()}
+        for name, each in parts.items()
     }
 
 
@@ -271,44 +271,35 @@ def _part(part: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    classes, clients, key = (
-        report["dataset"]["classes"],
-        report["clients"],
-        report["partition"]["key"],
-    )
+    classes, key = report["dataset"]["classes"], report["partition"]["key"]
     counted = classes <= COUNTED_CLASSES
     headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
-    rows = [
-        [
-            str(client["client"]),
-            str(client["records"]),
-            f"{client['share']:.1%}",
-            f"{client['label_skew']:.2f}",
-            f"{client['chance_skew']:.2f}",
-            str(client["classes"]),
-            f"{client['effective_classes']:.1f}",
-            *([] if counted else [_most(client["labels"])]),
-        ]
-        for client in clients
-    ]
+    rows: list[list[str]] = []
+    counts: list[list[str]] = []
+    values: list[list[str]] = []
+    for client in report["clients"]:
+        name, labels = str(client["client"]), client["labels"]
+        most = np.argsort(-np.array(labels), kind="stable")[:TOP]
+        rows.append(
+            [
+                name,
+                str(client["records"]),
+                f"{client['share']:.1%}",
+                *_skews(client),
+                str(client["classes"]),
+                f"{client['effective_classes']:.1f}",
+                *([] if counted else [", ".join(str(label) for label in most if labels[label])]),
+            ]
+        )
+        counts.append([name, *map(str, labels)])
+        if key:
+            largest = client["largest_key_values"]
+            shown = [f"{value}: {n}" for value, n in largest.items()]
+            shown += ["…"] * (client["key_values"] > len(largest))
+            values.append([name, str(client["key_values"]), ", ".join(shown)])
     tables = [("data distribution", headings if counted else [*headings, "most of"], rows)]
     if counted:
-        counts = [[str(client["client"]), *map(str, client["labels"])] for client in clients]
         tables.append(("records by label", ["client", *map(str, range(classes))], counts))
     if key:
-        values = [
-            [str(client["client"]), str(client["key_values"]), _largest(client)]
-            for client in clients
-        ]
         tables.append((f"values of '{key}'", ["client", "values", LARGEST], values))
     return tables
-
-
-def _most(labels: list[int]) -> str:
-    order = np.argsort(-np.array(labels), kind="stable")[:TOP]
-    return ", ".join(str(label) for label in order if labels[label])
-
-
-def _largest(client: Report) -> str:
-    named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
-    return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named

@@ -267,8 +267,13 @@ LIMITS = (
 
 def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
     """Write the two pages of a finished run or training, and return where they are."""
-    training = directory.config.run.job == "training"
-    page = _of_training(directory) if training else _of_run(directory, limits)
+    if directory.config.run.job == "training":
+        card, report = model_card.read(directory), training_report.assemble(directory)
+        before = [Label("", text, alarming=True) for text in report["contradictions"]]
+        state = training_report.state(report, card)
+        page = _document(report["name"], training_report.first(report, card), before, [state])
+    else:
+        page = _of_run(directory, limits)
     directory.write_text(FILE, html.render(page))
     return directory.path / FILE
 
@@ -284,13 +289,6 @@ def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Doc
     risk = risks.of_run(report)
     blocks = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
     return _document(report.name, first.first(report, about(directory)), blocks, states)
-
-
-def _of_training(directory: RunDirectory) -> Document:
-    card, report = model_card.read(directory), training_report.assemble(directory)
-    before = [Label("", text, alarming=True) for text in report["contradictions"]]
-    state = training_report.state(report, card)
-    return _document(report["name"], training_report.first(report, card), before, [state])
 
 
 def _document(

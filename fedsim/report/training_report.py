@@ -73,7 +73,11 @@ def assemble(directory: RunDirectory) -> Report:
             who = event.get("dropped", event.get("silent"))
             missing.append({"client": who, "of": event["of"], "reason": event["reason"]})
     course = [_of_round(event) for _, event in sorted(rounds.items())]
-    contradictions = _alarms(course[-1]) if course else []
+    contradictions = []
+    if course:  # its last round has all alarms; early runs noted the limits alone
+        limits = course[-1].get("noise_at_most", {})
+        beyond = [name for name, limit in limits.items() if limit <= 1]
+        contradictions = alarms(course[-1].get("noise_accused", beyond), limits)
     return {
         "kind": KIND,
         "name": directory.config.run.name,
@@ -83,13 +87,6 @@ def assemble(directory: RunDirectory) -> Report:
         "rounds": course,
         "missing": missing,
     }
-
-
-def _alarms(last: Report) -> list[str]:
-    """Return the alarms after the last round, which include the alarms of earlier rounds."""
-    limits = last.get("noise_at_most", {})
-    beyond = [name for name, limit in limits.items() if limit <= 1]  # of runs that noted no more
-    return alarms(last.get("noise_accused", beyond), limits)
 
 
 def _of_round(event: Report) -> Report:
