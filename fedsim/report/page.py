@@ -121,6 +121,17 @@ class Pictures:
     def files(self) -> dict[str, str | bytes]:
         return {name: pictures.picture(figure.drawing) for name, figure in self.figures.items()}
 
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The content of each picture by the name of its file."""
+        contents = {}
+        for name, picture in self.files.items():
+            if isinstance(picture, str):
+                contents[f"{name}.svg"] = picture.encode()
+            else:
+                contents[f"{name}.png"] = picture
+        return contents
+
     def embedded(self, figure: Figure) -> Picture:
         return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
@@ -190,15 +201,9 @@ def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
     private_files.make_directory(directory)
-    paths = []
-    for name, picture in drawn.files.items():
-        if isinstance(picture, str):
-            path, content = directory / f"{name}.svg", picture.encode()
-        else:
-            path, content = directory / f"{name}.png", picture
-        private_files.write(path, content)
-        paths.append(path)
-    return paths
+    for name, content in drawn.contents.items():
+        private_files.write(directory / name, content)
+    return [directory / name for name in drawn.contents]
 
 
 def write_report(

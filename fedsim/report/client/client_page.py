@@ -55,17 +55,13 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def verdict(report: Report) -> str:
-    budget = report["budget"]
+    budget, runs = report["budget"], len(report["runs"])
     return (
-        f"In {_counted(len(report['runs']), 'run')}, this client answered "
-        f"{_counted(budget['answers'], 'message')}. This cost each of its records epsilon "
+        f"In {runs} run{'s' * (runs != 1)}, this client answered {budget['answers']} "
+        f"message{'s' * (budget['answers'] != 1)}. This cost each of its records epsilon "
         f"{number(budget['epsilon'])} of {number(budget['epsilon_limit'])} at delta "
         f"{budget['delta']:g}."
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + "s" * (count != 1)
 
 
 def summary(report: Report) -> RenderableType:
@@ -165,15 +161,13 @@ def _checks(report: Report) -> list[Check]:
         )
     ]
     for training in report["trainings"]:
-        attack, name = training.get("attack"), training["name"]
         if training["gone"]:
-            text = f"{name}: the records that took part are gone, so nothing was measured."
-            checks.append(Check(OPEN, text))
-        elif attack is None:
-            checks.append(Check(OPEN, f"{name}: no attack on the model was played."))
+            text = "the records that took part are gone, so nothing was measured."
+        elif training.get("attack") is None:
+            text = "no attack on the model was played."
         else:  # a best threshold, chosen afterwards, has no interval
-            text = f"{name}: whether the attack by losses stays below the limit."
-            checks.append(Check(OPEN, text))
+            text = "whether the attack by losses stays below the limit."
+        checks.append(Check(OPEN, f"{training['name']}: {text}"))
     return checks
 
 

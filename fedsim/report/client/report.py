@@ -93,11 +93,8 @@ def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
     order = np.argsort(-np.round(exposure.mu, 9), kind="stable")
 
     def stated(mu: float) -> dict[str, float]:
-        return {
-            "mu": mu,
-            "epsilon": gaussian.epsilon(mu, delta),
-            "advantage": gaussian.advantage(mu),
-        }
+        epsilon, advantage = gaussian.epsilon(mu, delta), gaussian.advantage(mu)
+        return {"mu": mu, "epsilon": epsilon, "advantage": advantage}
 
     return {
         "rounds": exposure.rounds.tolist(),
@@ -220,30 +217,27 @@ def _measured(
         yield {"run": training.run, "name": config.run.name, "gone": True}
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
-    exposed = None
+    records = data.owned_by(node.partition)
+    exposed = shown = None
     if measurable(config.scheme):
         exposure = measure(training, data, node.partition, mine[0].noise_multiplier)
         exposed = as_json(exposure, node.terms.delta_limit)
+        if data.split.dataset.name == OWN:
+            most = exposed["most_exposed"][0]["record"]
+            shown = record_display.shown(data.split, int(records[most]))
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
     yield {
         "run": training.run,
         "name": config.run.name,
         "gone": False,
-        "records": len(data.owned_by(node.partition)),
+        "records": len(records),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "risks": risks.success_by_baseline(mechanism) if charged else [],
         "exposure": exposed,
-        "shown": _shown(data, node.partition, exposed),
+        "shown": shown,
         "attack": _attack(node, training, data, others, model),
     }
-
-
-def _shown(data: Federation, partition: int, exposed: Report | None) -> Report | None:
-    if exposed is None or data.split.dataset.name != OWN:
-        return None
-    most = exposed["most_exposed"][0]["record"]
-    return record_display.shown(data.split, int(data.owned_by(partition)[most]))
 
 
 def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
@@ -298,8 +292,5 @@ def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield the name of each training, its rounds [k], and the share of clipped gradients [k]."""
     for training in report["trainings"]:
         if (exposure := training.get("exposure")) is not None:
-            yield (
-                training["name"],
-                np.array(exposure["rounds"]),
-                np.array(exposure["clipped_share"]),
-            )
+            rounds, clipped = exposure["rounds"], exposure["clipped_share"]
+            yield training["name"], np.array(rounds), np.array(clipped)

@@ -109,34 +109,19 @@ def after(course: Course, event: Event) -> Course:
     if event.get("phase") == "batch":
         first, last = event["trials"]
         ends = event.get("advantage_interval")
-        look = Look(
-            last,
-            event.get("advantage"),
-            (ends[0], ends[1]) if ends else None,
-            event.get("belief"),
-            event.get("accuracy"),
-        )
-        return replace(
-            course, trials=(first, last), round=course.rounds, looks=(*course.looks, look)
-        )
+        interval = (ends[0], ends[1]) if ends else None
+        belief, accuracy = event.get("belief"), event.get("accuracy")
+        looks = *course.looks, Look(last, event.get("advantage"), interval, belief, accuracy)
+        return replace(course, trials=(first, last), round=course.rounds, looks=looks)
     if "phase" in event:
-        course = replace(course, busy=())  # of an attempt that was interrupted
-        course = replace(course, phase=event["phase"])
-        if event["phase"] == "training":
-            course = replace(
-                course,
-                rounds=event.get("rounds", 0),
-                looks=(),
-                rho_alpha=event.get("rho_alpha"),
-                rho_beta=event.get("rho_beta"),
-            )
+        course = replace(course, phase=event["phase"], busy=())  # of an interrupted attempt
+        if event["phase"] != "training":
+            return course
+        rho_alpha, rho_beta = event.get("rho_alpha"), event.get("rho_beta")
+        rounds = event.get("rounds", 0)
+        return replace(course, rounds=rounds, looks=(), rho_alpha=rho_alpha, rho_beta=rho_beta)
+    if "round" not in event or "trials" not in event:
         return course
-    if "round" in event and "trials" in event:
-        return _round(course, event)
-    return course
-
-
-def _round(course: Course, event: Event) -> Course:
     (first, last), accuracy = event["trials"], event.get("accuracy")
     accuracies = course.accuracies
     if first == 0 and accuracy is not None:

@@ -126,16 +126,9 @@ class LivePage:
 def render_finished(name: str) -> str:
     link = ("This run has finished: ", Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
-    return html.render(
-        Document(
-            f"{name}, finished",
-            "Finished run",
-            name,
-            FirstScreen(()),
-            [Prose(link)],
-            refresh=refresh,
-        )
-    )
+    title = f"{name}, finished"
+    page = Document(title, "Finished run", name, FirstScreen(()), [Prose(link)], refresh=refresh)
+    return html.render(page)
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
@@ -187,7 +180,15 @@ def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
     looks = [look for look in course.looks[-MOST:] if look.interval is not None]
     if not looks or words is None:
         return FirstScreen(answer, checks=_checks(course))
-    bars = [_bar(look, course.rho_alpha, exact) for look in looks]
+    limit = course.rho_alpha
+    bars = []
+    for look in looks:
+        state = so_far(look, limit, exact) or NOT_MEASURED
+        right = None if look.advantage is None else share(look.advantage)
+        allowed = None if limit is None else share(limit)
+        mark = Mark(state.kind, state.text)
+        name = f"After {look.trials} trials"
+        bars.append(Bar(name, mark, right, shares(look.interval), allowed))
     return FirstScreen(
         answer=[Mark(words.kind, f"So far: {words.text}"), *answer],
         figure=Bars(bars, "How often the adversary is right, after every batch of trials."),
@@ -218,14 +219,6 @@ def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
     if look.interval is None or limit is None:
         return None
     return words_of(standing(look.interval, limit, exact=exact))
-
-
-def _bar(look: Look, limit: float | None, exact: bool) -> Bar:
-    words = so_far(look, limit, exact) or NOT_MEASURED
-    right = None if look.advantage is None else share(look.advantage)
-    allowed = None if limit is None else share(limit)
-    mark = Mark(words.kind, words.text)
-    return Bar(f"After {look.trials} trials", mark, right, shares(look.interval), allowed)
 
 
 def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:

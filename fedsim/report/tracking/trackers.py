@@ -96,7 +96,10 @@ class MlflowTracker:
         if runs:
             self._run = runs[0].info.run_id
             client.update_run(self._run, status="RUNNING")
-            return {name: self._last_step(name) for name in runs[0].data.metrics}
+            return {
+                name: max(int(each.step) for each in client.get_metric_history(self._run, name))
+                for name in runs[0].data.metrics
+            }
         tags = {IDENTITY: subject.identity}
         self._run = client.create_run(number, run_name=subject.name, tags=tags).info.run_id
         for name, value in subject.parameters.items():
@@ -111,10 +114,6 @@ class MlflowTracker:
 
     def end(self, finished: bool) -> None:
         self._client.set_terminated(self._run, status="FINISHED" if finished else "KILLED")
-
-    def _last_step(self, name: str) -> int:
-        history = self._client.get_metric_history(self._run, name)
-        return max(int(metric.step) for metric in history)
 
 
 USUAL = threading.excepthook
