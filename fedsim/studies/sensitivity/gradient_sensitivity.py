@@ -21,7 +21,7 @@ from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-from fedsim.studies.sensitivity.pair_counts import BINS, ROUNDING, Counter, Counts, Floats, added_up
+from fedsim.studies.sensitivity.pair_counts import BINS, ROUNDING, Counter, Floats, added_up
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None if the record is removed and not replaced."""
@@ -175,7 +175,12 @@ def largest(
         min(total, top + SPARE),
     )
     # A block is counted and dropped, so that memory stays bounded.
-    counts = _counted(loaded, parameters, replace, counter, progress)
+    if replace:
+        counts = _each_block(loaded, parameters, np.arange(pool), counter.count, progress)
+    else:
+        norms = torch.from_numpy(record_sensitivities(loaded, models, progress)[0])
+        column = norms.to(loaded.device)[:, None]
+        counts = iter([counter.count(slice(0, members), slice(0, 1), column)])
     by_record, histogram, exceeded, best = added_up(counts, members, len(of), counter.candidates)
     _within(by_record, bound)
     # `exceeded` counts pairs by the number of thresholds below them; sum up from the highest.
@@ -187,23 +192,6 @@ def largest(
     first = _order(candidates, exact, ROUNDING * bound)[:top]
     given = tuple(_ranked(*each) for each in zip(of, named, ranks, strict=True))
     return Truth(total, bound, first, given, by_record, histogram)
-
-
-def _counted(
-    loaded: Federation,
-    parameters: Tensor,
-    replace: bool,
-    counter: Counter,
-    progress: Progress | None,
-) -> Iterator[Counts]:
-    """Yield the counts of every block of pairs; without replacements, of all records in one."""
-    if replace:
-        columns = np.arange(len(loaded.split.pool))
-        yield from _each_block(loaded, parameters, columns, counter.count, progress)
-        return
-    norms = torch.from_numpy(record_sensitivities(loaded, parameters[None], progress)[0])
-    column = norms.to(loaded.device)[:, None]
-    yield counter.count(slice(0, len(column)), slice(0, 1), column)
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:

@@ -15,8 +15,6 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
-from fedsim.config.campaign import TrialsConfig
-from fedsim.config.federation import FederationConfig
 from fedsim.config.needs import require
 from fedsim.config.objects import GameRules
 from fedsim.federation.server import plan
@@ -80,21 +78,27 @@ def follow(
         checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
     check(config.game)
-    _check_request(config.training.rounds, pairs, trials, checkpoints)
+    rounds = config.training.rounds
+    if not pairs or trials < 1:
+        raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
+    if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
+        raise InputError(
+            f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
+            f"give 1 to {rounds}"
+        )
     loaded = federation.load(config)
     check_pairs(loaded, pairs, config.privacy.neighbouring)
     multiplier = privacy.noise_multiplier(config.scheme)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     if loaded.device.type == "cpu":
         single_threaded_kernels()
-    rounds = config.training.rounds
     sensitivities = np.empty((trials, rounds, len(pairs)))
     stds = np.empty((trials, rounds))
     points: list[Checkpoint] = []
-    batch = plan.fit_batch(config).trials.batch
+    batch, sources = plan.fit_batch(config).trials.batch, noise_sources(config.federation)
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
-        rows = slice(part.start, part.stop)
+        rows, streams = slice(part.start, part.stop), config.trials.streams(part)
         theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor)
         for round in range(1, rounds + 1):
@@ -105,15 +109,11 @@ def follow(
             scale = np.full(len(part), bound)
             if config.privacy.sensitivity == "local":
                 scale = sensitivities[rows, round - 1, 0]
-            drawn, stds[rows, round - 1] = _noise(
-                config.federation,
-                config.trials,
-                config.noise_seed,
-                part,
-                round,
-                theta,
-                multiplier * scale,
-            )
+            each = torch.from_numpy(multiplier * scale).to(theta.device)
+            drawn = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+            for source in sources:
+                drawn += noise(config.noise_seed, streams, round, source, each, theta.shape[1])
+            stds[rows, round - 1] = multiplier * scale * np.sqrt(len(sources))
             total = loaded.clipped_sum(theta, np.arange(config.data.records)) + drawn
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
             if progress is not None:
@@ -136,35 +136,3 @@ def check(rules: GameRules) -> None:
         ),
         "fedsim sensitivity measures full batches of all clients' records with clipped gradients",
     )
-
-
-def _check_request(
-    rounds: int, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
-) -> None:
-    """Raise InputError without pairs or trials, and for rounds that do not exist."""
-    if not pairs or trials < 1:
-        raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
-    if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
-        raise InputError(
-            f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
-            f"give 1 to {rounds}"
-        )
-
-
-def _noise(
-    federation: FederationConfig,
-    trials_config: TrialsConfig,
-    noise_seed: int | None,
-    trials: range,
-    round: int,
-    theta: Tensor,
-    std: Floats,
-) -> tuple[Tensor, Floats]:
-    """Return a round's noise from the run's streams, float64 [T, P], and its deviation, [T]."""
-    sources = noise_sources(federation)
-    each = torch.from_numpy(std).to(theta.device)
-    total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-    streams = trials_config.streams(trials)
-    for source in sources:
-        total += noise(noise_seed, streams, round, source, each, theta.shape[1])
-    return total, std * np.sqrt(len(sources))

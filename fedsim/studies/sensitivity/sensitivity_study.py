@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,10 +143,17 @@ def study(
     """Return a study of the configured choice, with `top` pairs from each end of the ranking."""
     check(config, top, trials)
     seconds: dict[str, float] = {}
-    stage = _timed(stages, seconds)
-    loaded = federation.load(config)
+
+    @contextmanager
+    def stage(name: str) -> Iterator[Progress]:
+        begun, progress = time.perf_counter(), stages(name)
+        yield progress
+        progress(1.0)
+        seconds[name] = time.perf_counter() - begun
+
+    loaded, neighbouring = federation.load(config), config.privacy.neighbouring
     split, features = loaded.split, partial(challenge.compared_features, config.game, loaded)
-    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+    replaced = neighbouring is Neighbouring.REPLACE
     between = Compared(
         features(split.members_records.features),
         features(split.pool_records.features) if replaced else None,
@@ -154,7 +162,6 @@ def study(
     )
     ranked = _ranked(config, loaded, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
-    neighbouring = config.privacy.neighbouring
     with stage("local sensitivity of all pairs") as progress:
         theta = initial_parameters(config.game, loaded).to(loaded.device)
         truth = largest(loaded, theta, neighbouring, top=1, of=pairs, progress=progress)
@@ -169,44 +176,27 @@ def study(
     with stage("dissimilarities against local sensitivity") as progress:
         models = [model for _, model in steps.values()]
         compared, heuristics, truths = _sampled(config.game, loaded, between, models, progress)
+        seed, confidence = config.run.seed, config.audit.confidence
         views = tuple(
-            View(
-                step,
-                truth,
-                *_compare(config.run.seed, config.audit.confidence, heuristics, sensitivities),
-            )
+            View(step, truth, *_compare(seed, confidence, heuristics, sensitivities))
             for (step, (truth, _)), sensitivities in zip(steps.items(), truths, strict=True)
         )
     # The worst pair was not among the pairs that the first view ranked.
     given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
     candidates = tuple(
         Candidate(
-            *place_and_pair,
-            int(loaded.client_of[place_and_pair[2].record]),
+            choice,
+            place,
+            pair,
+            int(loaded.client_of[pair.record]),
             tuple(view[i] for view in given),
             course.sensitivities[:, :, i],
         )
-        for i, place_and_pair in enumerate(ranked)
+        for i, (choice, place, pair) in enumerate(ranked)
     )
-    return Study(config, loaded, candidates, views, compared, seconds, _peak_memory())
-
-
-def _timed(stages: Stages, seconds: dict[str, float]) -> "Stage":
-    """Return a context manager for a stage, which also records its time in `seconds`."""
-
-    @contextmanager
-    def stage(name: str) -> Iterator[Progress]:
-        begun, progress = time.perf_counter(), stages(name)
-        yield progress
-        progress(1.0)
-        seconds[name] = time.perf_counter() - begun
-
-    return stage
-
-
-def _peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
+    peak *= 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB
+    return Study(config, loaded, candidates, views, compared, seconds, peak)
 
 
 def check(config: Config, top: int, trials: int) -> None:
@@ -258,15 +248,8 @@ def _ranked(
     """
     given, neighbouring = config.challenge, config.privacy.neighbouring.value
     name, among = given.dissimilarity, _among(config.challenge.client, loaded)
-    search = partial(
-        select,
-        compared.features[among],
-        compared.pool,
-        name,
-        neighbouring,
-        columns=compared.columns,
-        threads=compared.threads,
-    )
+    features, pool = compared.features, compared.pool
+    how: dict[str, Any] = {"columns": compared.columns, "threads": compared.threads}
     ranked: list[Placed] = []
     for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
         if choice == "given":
@@ -276,20 +259,22 @@ def _ranked(
         else:
             count = 1 if choice == "median" else top
             with stage(f"{name}: {CHOICES[choice]}") as progress:
-                selected = search(choice=choice, top=count, progress=progress)
+                selected = select(
+                    features[among],
+                    pool,
+                    name,
+                    neighbouring,
+                    choice=choice,
+                    top=count,
+                    progress=progress,
+                    **how,
+                )
             pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
         # A pair of several choices has a row for each, so that the places have no gaps.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
     with stage(f"{name}: {CHOICES['client']}") as progress:
         clients = select_per_client(
-            compared.features,
-            loaded.client_of,
-            compared.pool,
-            name,
-            neighbouring,
-            columns=compared.columns,
-            threads=compared.threads,
-            progress=progress,
+            features, loaded.client_of, pool, name, neighbouring, progress=progress, **how
         )
     return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
 
@@ -341,8 +326,12 @@ def _sampled(
         truths = list(norms)
     else:
         draw = generator(rules.seed, Role.COMPARED)
-        rows = _some(len(features), COMPARED_RECORDS, draw)
-        others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
+
+        def some(length: int, most: int) -> npt.NDArray[np.int64]:
+            return np.sort(draw.choice(length, size=min(length, most), replace=False))
+
+        rows = some(len(features), COMPARED_RECORDS)
+        others = some(len(pool), COMPARED_PAIRS // len(rows))
         size = (len(rows), len(others))
         features, pool = features[rows], pool[others]
         truths = [
@@ -394,8 +383,3 @@ def _compare(
     draw = generator(seed, Role.COMPARED, trial=1)
     compared = rank_correlation.compare(applicable, truth, confidence, draw)
     return compared, refusals
-
-
-def _some(length: int, most: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return at most `most` of 0..length-1, in order."""
-    return np.sort(draw.choice(length, size=min(length, most), replace=False))
