@@ -52,11 +52,8 @@ class Answering:
             self._kill_late(now)
         if now > self._next_line:
             self._next_line = 2 * now - self._begun
-            log.warning(
-                "process %d has been answering a message for %.0f s",
-                self.process.pid,
-                now - self._begun,
-            )
+            busy = "process %d has been answering a message for %.0f s"
+            log.warning(busy, self.process.pid, now - self._begun)
         if self._claimed and now > self._next_beat:
             self._next_beat = now + BEAT_INTERVAL
             self._beat(runtime, now)
@@ -72,11 +69,8 @@ class Answering:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def _kill_late(self, now: float) -> None:
-        log.error(
-            "process %d is killed: it did not end within %.0f s",
-            self.process.pid,
-            now - self._begun,
-        )
+        late = "process %d is killed: it did not end within %.0f s"
+        log.error(late, self.process.pid, now - self._begun)
         self.kill()
         self._claimed = False  # so that the server learns it, even if the process survives
         self._end = now + GRACE  # a process that waits for a disk survives for a while

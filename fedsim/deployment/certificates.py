@@ -58,10 +58,9 @@ def authority(days: int, now: datetime | None = None) -> Pair:
     key = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedsim federation authority")
     usage = _usage("key_cert_sign", "crl_sign")
+    last = start + timedelta(days=days)
     certificate = (
-        _builder(
-            name, name, key.public_key(), key.public_key(), start, start + timedelta(days=days)
-        )
+        _builder(name, name, key.public_key(), key.public_key(), start, last)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA384())
@@ -93,15 +92,10 @@ def server_certificate(
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
     if both_sides:
         purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    last = min(start + timedelta(days=days), last)
+    subject, public = issuer_certificate.subject, issuer_key.public_key()
     certificate = (
-        _builder(
-            _name(hosts[0]),
-            issuer_certificate.subject,
-            key.public_key(),
-            issuer_key.public_key(),
-            start,
-            min(start + timedelta(days=days), last),
-        )
+        _builder(_name(hosts[0]), subject, key.public_key(), public, start, last)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)

@@ -55,13 +55,8 @@ def start(place: Path) -> None:
     if upkeep.take_up(place, settings.get("SUPERLINK", "")):
         log.info("has a new key from now on")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
-    runtime = place / "state" / "runtime"
-    contents = {
-        "secret": secrets.token_bytes(32),
-        "key": pair.private,
-        "crt": pair.public,
-        "ca": trusted,
-    }
+    runtime, secret = place / "state" / "runtime", secrets.token_bytes(32)
+    contents = {"secret": secret, "key": pair.private, "crt": pair.public, "ca": trusted}
     for name, content in contents.items():
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
@@ -102,7 +97,11 @@ def serve_apps(place: Path, supernode: int) -> None:
 
     Without this process the SuperNode would look healthy but never answer.
     """
-    signal.signal(signal.SIGTERM, _end)  # so that the process of a message ends, too
+
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)  # so that the process of a message ends, too
     try:
         _serve_apps(place, supernode)
     except BaseException as error:
@@ -111,10 +110,6 @@ def serve_apps(place: Path, supernode: int) -> None:
             failed = isinstance(error, Exception)
             os.kill(supernode, signal.SIGKILL if failed else signal.SIGTERM)
         raise
-
-
-def _end(number: int, _: object) -> None:
-    sys.exit(128 + number)
 
 
 def _serve_apps(place: Path, supernode: int) -> None:

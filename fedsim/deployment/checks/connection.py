@@ -72,11 +72,7 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
 
 def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | None:
     try:
-        with (
-            socket.create_connection((host, port), timeout=TIMEOUT) as plain,
-            trusted.wrap_socket(plain, server_hostname=name),
-        ):
-            return None
+        handshake(trusted, host, port, name)
     except ssl.SSLCertVerificationError as error:
         message = (
             f"{host}:{port} shows a certificate that fails: {error.verify_message}; give all "
@@ -91,6 +87,16 @@ def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | 
             f"{host}:{port} is unreachable ({error}); start the server, or open the port to here"
         )
         return "server", WRONG, message
+    return None
+
+
+def handshake(trusted: ssl.SSLContext, host: str, port: int, name: str) -> None:
+    """Connect by TLS to a name in the certificate, and disconnect. Raises OSError."""
+    with (
+        socket.create_connection((host, port), timeout=TIMEOUT) as plain,
+        trusted.wrap_socket(plain, server_hostname=name),
+    ):
+        pass
 
 
 def _apis(fleet: int, control: int) -> Iterator[Line]:

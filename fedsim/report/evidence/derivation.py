@@ -22,7 +22,6 @@ from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
-from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.report import model_card, training_report
@@ -165,9 +164,7 @@ def _live_page(directory: RunDirectory) -> Pages:
 def _of_training(root: Path, _: Report) -> Made:
     directory = RunDirectory.open(root)
     card = model_card.read(directory)
-    privacy = model_card.privacy_of(
-        directory.config, card.privacy.noise_multiplier, ledger.verified(directory)
-    )
+    privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
         raise directory.damaged("public/model_card.json", f"its ledger differs: {apart}")
     made = training_report.assemble(directory)
