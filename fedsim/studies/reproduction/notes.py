@@ -18,8 +18,8 @@ MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
 POOLED = ("item", "number", "the source", "ours (95 %)", "theory", "agreement")
 
 CELLS = (
-    "A cell has our value with its 95 % interval, then the value that the source published or its "
-    "authors' code recorded, then theory's, where there are any. A value agrees where intervals "
+    "A cell has our value with its 95 % interval, then the source's value, then theory's. The "
+    "source published its value, or its authors' code recorded it. A value agrees where intervals "
     "overlap, or where ours is within the printed digits."
 )
 

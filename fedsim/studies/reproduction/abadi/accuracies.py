@@ -116,9 +116,10 @@ def concluded(numbers: Sequence[Number]) -> str:
     return (
         f"With the components accuracy falls from {reduced[0]:.1%} without noise to "
         f"{reduced[-1]:.1%} at ε = 0.5, {ordered} (there from {published[0]:.1%} to "
-        f"{published[-1]:.0%}), and with all pixels from {whole[0]:.1%} to {whole[-1]:.1%}. At no "
-        f"ε do the two differ by more than {100 * most:.1f} points. The trainings are shorter than "
-        "the published, at a fixed learning rate: a search for one on private data would cost ε. "
+        f"{published[-1]:.0%}). With all pixels it falls from {whole[0]:.1%} to {whole[-1]:.1%}. "
+        f"At no ε do the two differ by more than {100 * most:.1f} points. The trainings are "
+        "shorter than the published, at a fixed learning rate: a search for one on private data "
+        "would cost ε. "
         "The noise was made for the moments accountant's ε; by the privacy loss "
         "distribution less was spent. The components are private too, and their noise is part of ε."
     )

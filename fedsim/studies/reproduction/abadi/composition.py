@@ -98,8 +98,8 @@ def compared(means: Means) -> Reproduced:
         canvas.draw_curves(axes, epochs, curves, colours, "semilogy", linewidth=2, marker=".")
     return Reproduced(
         "The moments accountant is far below strong composition, as published, and the privacy "
-        "loss distribution below it again. Theorem 2 as the blog prints it, with ε inside of the "
-        "root, is several times what its own proof shows, and over few epochs above basic "
+        "loss distribution below it again. The blog prints Theorem 2 with ε inside of the root: "
+        "this is several times what its own proof shows. Over few epochs it is also above basic "
         "composition of amplified steps.",
         numbers,
         [

@@ -93,7 +93,7 @@ def beliefs(means: Means, data: str) -> Reproduced:
     of_d = {name: run.beliefs[run.worlds, -1] for name, run in runs.items()}
     numbers = [_mean_belief(name, values) for name, values in of_d.items()]
     return Reproduced(
-        "A single training tells little: the belief in D is on average only slightly above one "
+        "A single training tells little. The belief in D is on average only slightly above one "
         f"half (LS bounded {numbers[0].ours:.3f}), and rarely near ρβ = 0.9.",
         numbers,
         [

@@ -183,7 +183,7 @@ def curves(means: Means) -> Reproduced:
     )
     return Reproduced(
         "The belief does not depend on δ, the advantage does, as the paper says. Theorem 2 "
-        "as printed presumes the classic noise of Equation 1: noise that is calibrated exactly to "
+        "as printed presumes the classic noise of Equation 1. Noise that is calibrated exactly to "
         f"(ε, δ) lets the adversary have more, by up to {most:.3f}. It is no bound of an "
         "(ε, δ) guarantee.",
         [Number("advantage above Theorem 2, at most, ε to 10", most)],
@@ -214,8 +214,8 @@ def settings(means: Means) -> Reproduced:
                 _multiplier(data, belief, epsilon, delta, at),
             ]
     return Reproduced(
-        "Every ε and ρα of the table follows from Equation 10 and Theorem 2; the noise from the "
-        "classic RDP conversion, at one multiplier for all 30 steps.",
+        "Every ε and ρα of the table follows from Equation 10 and Theorem 2. The noise follows "
+        "from the classic RDP conversion, at one multiplier for all 30 steps.",
         numbers,
     )
 

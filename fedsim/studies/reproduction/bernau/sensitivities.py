@@ -158,10 +158,10 @@ def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -
     said = f"The paper finds {_measure(ours)} better than {_measure(other)} at ordering pairs"
     values = f"rank correlations {first.rho:.3f} and {second.rho:.3f}"
     if first.low > second.high:
-        return f"{said}, and so it is here: {values}, intervals apart."
+        return f"{said}. So it is here: {values}, intervals apart."
     if second.low > first.high:
-        return f"{said}; here it is the other way round: {values}, intervals apart."
-    return f"{said}; no difference is seen here: {values}, and their intervals overlap."
+        return f"{said}. Here it is the other way round: {values}, intervals apart."
+    return f"{said}. No difference is seen here: {values}, and their intervals overlap."
 
 
 def _measure(measure: str) -> str:

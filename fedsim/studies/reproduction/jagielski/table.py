@@ -102,10 +102,10 @@ def small(means: Means) -> Reproduced:
     order = sorted(best, key=lambda name: -best[name])
     return Reproduced(
         f"Not the published size: {size.records} records, batches of {size.batch}, images of "
-        f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world; rate, steps "
+        f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world. Rate, steps "
         "and noise, and with them ε of theory, are those of the table. Without noise the bound "
-        f"falls in the order {', '.join(WORDS[name] for name in order)}: randomness of the first "
-        f"model hides the poison, as published. {_ceiling(size)} {_honest(played_by)}",
+        f"falls in the order {', '.join(WORDS[name] for name in order)}. So randomness of the "
+        f"first model hides the poison, as published. {_ceiling(size)} {_honest(played_by)}",
         numbers,
         [_picture("table-2-small", played_by)],
     )
@@ -228,9 +228,9 @@ def compared(means: Means, network: str) -> Reproduced:
     return Reproduced(
         f"{_order(curves)} Not the published size: {size.records} records, batches of "
         f"{size.batch}, {size.trainings} trainings of a world, which prove "
-        f"{ceiling(size.trainings):.2f} at most; rate, steps and noise, and with them ε of "
+        f"{ceiling(size.trainings):.2f} at most. Rate, steps and noise, and with them ε of "
         "theory, are the published ones. All attacks start from one first model and see the "
-        "released model alone; C = 1; best of k with 99 % for all k together.",
+        "released model alone. C = 1; best of k with 99 % for all k together.",
         numbers,
         [
             Picture(

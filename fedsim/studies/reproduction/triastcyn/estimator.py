@@ -129,8 +129,8 @@ def _own_concluded() -> str:
     few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
     return (
         "The estimator's own leakage falls with the number of samples, as the source says; when "
-        "they are many, like 1/√n. If its statistics are Gaussian and χ², a record "
-        f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]} and {many:.2g} at n = "
+        "they are many, like 1/√n. Let its statistics be Gaussian and χ²: then a record "
+        f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]}, and {many:.2g} at n = "
         f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record. It is no "
         "guarantee of differential privacy, and it is for one step."
     )

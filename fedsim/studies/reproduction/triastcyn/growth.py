@@ -150,11 +150,11 @@ def _growth_shows(curves: dict[float, Growth], clipped: Growth, ours: Growth) ->
     above = [f"{one:g}" for one in QUANTILES if _last(curves[one].searched) > level]
     within = "at none of these" if least is None else f"from the {least:g} quantile on"
     return (
-        f"Holds at λ = {FIXED}, which the authors fixed: ε grows by {rates[0]:.2g} in a step where "
-        f"the noise is twice the {QUANTILES[0]:g} quantile of the norms, and by {rates[-1]:.2g} at "
-        f"the {QUANTILES[-1]:g} quantile. The Bayesian ε is at most the moments accountant's "
-        f"{within}. (The text at hand lacks the quantile of which the source says so.) The growth "
-        f"holds for that fixed λ. At the best λ the moments accountant's ε after all "
+        f"Holds at λ = {FIXED}, which the authors fixed. If the noise is twice the "
+        f"{QUANTILES[0]:g} quantile of the norms, ε grows by {rates[0]:.2g} in a step; at the "
+        f"{QUANTILES[-1]:g} quantile, by {rates[-1]:.2g}. The Bayesian ε is at most the moments "
+        f"accountant's {within}. (The text at hand lacks the quantile of which the source says "
+        f"so.) The growth holds for that fixed λ. At the best λ the moments accountant's ε after all "
         f"steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}. The "
         f"Bayesian ε, {_last(first.searched):.3g} at the {QUANTILES[0]:g} quantile and "
         f"{_last(last.searched):.3g} at the {QUANTILES[-1]:g}, is above it without clipping at the "
@@ -258,7 +258,7 @@ def _clipping_shows(
         f"with C at the {QUANTILES[-1]:g} quantile and still {gaps[QUANTILES[0]]:.3g} at the "
         f"{QUANTILES[0]:g} quantile. Weibull gradients have no negative entries: clipped "
         "to one length two of them lie at most √2 C apart, not DP's 2 C. Unclipped gradients are "
-        "less consistent, as the source says: BDP's ε is above DP's at "
+        "less consistent, as the source says. BDP's ε is above DP's at "
         f"some σ for C at the quantiles {', '.join(worse) or 'none'}."
     )
 

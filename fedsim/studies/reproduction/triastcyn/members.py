@@ -83,8 +83,9 @@ def compared(means: Means) -> Reproduced:
     results = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
         "Welch's t-test and Levene's test compare the distances of members and of held-out "
-        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, five "
-        "passes without noise over 10 000, and 150 passes over 2000, known by heart then. "
+        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, and "
+        "two without noise. These are five passes over 10 000 records, and 150 passes over 2000, "
+        "which the model then knows by heart. "
         f"{'. '.join(results)}. The trainings "
         "share their records, so their p-values are not independent. That no difference is found "
         "is a matter of how little a model has memorised. The statement of the source is one about "

@@ -66,8 +66,8 @@ def attacked(means: Means) -> Reproduced:
         f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. The bound "
         "is of the posterior of one unlikely answer. Over all answers a Laplace mean lets him be "
         f"right with {laplace_accuracy(2):.3f} at ε = 2. The same noise that leaves the outlier "
-        f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} (δ = {DELTA:g}; "
-        f"{exact:.3g} without the accountant's slack). "
+        f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} at δ = {DELTA:g}. "
+        f"Without the accountant's slack it is {exact:.3g}. "
         "The guarantee says nothing of the outlier, who was not drawn from their distribution.",
         numbers,
         [

@@ -47,7 +47,7 @@ BUDGET = 1.0
 """Nats."""
 
 WHY = (
-    "the slide does not say what its noise was computed from; at K = 2 it is below the deviation "
+    "the slide does not say what its noise was computed from. At K = 2 it is below the deviation "
     "of a single clustering's centroids over √2, under which the theorem allows no noise"
 )
 
@@ -68,12 +68,12 @@ def clustered(means: Means) -> Reproduced:
     return Reproduced(
         "Read as clusters, K moves the noise as published: more of it for more clusters "
         f"({'always' if grows else 'not always'}), less for more records "
-        f"({'always' if falls else 'not always'}); read as clusterings that are averaged it would "
-        "fall with K. Its size is another: the noise here is √E|B|² of Algorithm I along all "
-        f"directions that {SIMULATIONS[means.scale] // 2} simulations show, of a single K-means++ "
-        "start, whose centroids are put in the order of public ones. What the slide's noise was "
-        "computed from (number of simulations, order of centroids, starts that are averaged) it "
-        "does not say.",
+        f"({'always' if falls else 'not always'}). Read as clusterings that are averaged, it would "
+        "fall with K. Its size is another: the noise here is √E|B|² of Algorithm I, along all "
+        f"directions that {SIMULATIONS[means.scale] // 2} simulations show. A simulation is a "
+        "single K-means++ start, with its centroids in the order of public ones. What the slide's "
+        "noise was computed from (number of simulations, order of centroids, starts that are "
+        "averaged) it does not say.",
         numbers,
         [
             Picture(

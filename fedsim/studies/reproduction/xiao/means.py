@@ -55,7 +55,7 @@ def estimated(means: Means) -> Reproduced:
     ]
     return Reproduced(
         "Without any noise the mean of n Gaussian records tells ½ log(1 + 1/(n − 1)) nats about "
-        "each, as published; the mean of Laplace records a little more while n is small "
+        "each, as published. The mean of Laplace records tells a little more while n is small "
         f"({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and as much "
         "when n is large.",
         numbers,
