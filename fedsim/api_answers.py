@@ -109,12 +109,7 @@ def data(
 
 
 def sensitivity(
-    config: Given,
-    *,
-    top: int = 3,
-    trials: int = 20,
-    out: Path | str,
-    overrides: Overrides = None,
+    config: Given, *, top: int = 3, trials: int = 20, out: Path | str, overrides: Overrides = None
 ) -> Answer:
     """Find the pair of neighbouring data sets to audit, as `fedsim sensitivity` does.
 

@@ -42,10 +42,7 @@ SetOption = Annotated[
 ]
 AcceptEpsilon = Annotated[
     float | None,
-    typer.Option(
-        metavar="E",
-        help="Largest total ε that a continued run may release.",
-    ),
+    typer.Option(metavar="E", help="Largest total ε that a continued run may release."),
 ]
 Rehearsal = Annotated[
     Path | None,

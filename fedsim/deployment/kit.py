@@ -340,11 +340,7 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
 
 
 def _write_node(
-    place: Path,
-    machine: str,
-    key: certificates.Pair,
-    trusted: bytes,
-    values: Mapping[str, str],
+    place: Path, machine: str, key: certificates.Pair, trusted: bytes, values: Mapping[str, str]
 ) -> None:
     write_file(place / "node.key", key.private)
     write_file(place / "node.key.pub", key.public + b"\n")

@@ -41,8 +41,7 @@ App = Annotated[
     Path, typer.Argument(metavar="APP", help="Directory of a Flower app. Its code is run.")
 ]
 Trials = Annotated[
-    int | None,
-    typer.Option(help=f"{TRIALS}: runs of the app under attack.", show_default="300"),
+    int | None, typer.Option(help=f"{TRIALS}: runs of the app under attack.", show_default="300")
 ]
 Rounds = Annotated[
     int | None,
@@ -113,14 +112,12 @@ Once = Annotated[bool, typer.Option("--once", help="Exit after one run.")]
 Patience = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS",
-        help="Time without new data after which a run counts as stopped.",
+        metavar="SECONDS", help="Time without new data after which a run counts as stopped."
     ),
 ]
 
 DataRoot = Annotated[
-    Path | None,
-    typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript."),
+    Path | None, typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript.")
 ]
 CanarySeedFile = Annotated[
     Path | None,
@@ -132,8 +129,7 @@ CanarySeedFile = Annotated[
 Weights = Annotated[
     Path | None,
     typer.Option(
-        metavar="PATH",
-        help="Local copy of the run's model.weights. For an auditor's transcript.",
+        metavar="PATH", help="Local copy of the run's model.weights. For an auditor's transcript."
     ),
 ]
 NoChallenge = Annotated[

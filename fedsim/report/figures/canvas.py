@@ -332,11 +332,7 @@ def quantile_band(
 
 
 def one_among_others(
-    axes: Axes,
-    rounds: npt.NDArray[np.int64],
-    curves: Mapping[str, Floats],
-    shown: str,
-    label: str,
+    axes: Axes, rounds: npt.NDArray[np.int64], curves: Mapping[str, Floats], shown: str, label: str
 ) -> None:
     """Draw one curve in a colour of its own above all others, which are faint."""
     marker = "o" if len(rounds) == 1 else None

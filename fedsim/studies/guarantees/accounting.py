@@ -262,11 +262,7 @@ def _pac(source: Path | None, privacy: PrivacyConfig, run: _Subject, delta: floa
             information, reported = measured.mutual_information, asdict(measured)
     if run.everything is not None:
         information *= run.trainings
-    return {
-        "prior": privacy.pac_prior,
-        **reported,
-        **asdict(pac.guarantee(information, delta)),
-    }
+    return {"prior": privacy.pac_prior, **reported, **asdict(pac.guarantee(information, delta))}
 
 
 def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:

@@ -248,9 +248,7 @@ def _shown_checks(report: Report) -> list[shown.Check]:
     below = report["measured"]["interval"][1] <= report["bound"]
     return [
         settled(
-            "success",
-            "The success is not above its bound.",
-            "The success is above its bound.",
+            "success", "The success is not above its bound.", "The success is above its bound."
         ),
         settled(
             "posterior",

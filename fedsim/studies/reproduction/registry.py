@@ -55,12 +55,7 @@ def _of_bernaus_data(data: str) -> list[Row]:
             sensitivities.compared,
         ),
         (f"norms-{data}", "Section 5.1: C as the median of unclipped norms", 0.5, norms.surveyed),
-        (
-            f"table-2a-{data}",
-            "Table 2a: advantage and δ′ at ρβ = 0.9",
-            game,
-            identification.table,
-        ),
+        (f"table-2a-{data}", "Table 2a: advantage and δ′ at ρβ = 0.9", game, identification.table),
         (f"figure-6-{data}", "Figure 6: beliefs at ρβ = 0.9", game, identification.beliefs),
         (
             f"figure-{figure}",

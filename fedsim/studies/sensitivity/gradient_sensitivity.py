@@ -95,10 +95,7 @@ def record_sensitivities(
 
 
 def pair_sensitivities(
-    loaded: Federation,
-    parameters: Tensor,
-    pairs: Sequence[Pair],
-    progress: Progress | None = None,
+    loaded: Federation, parameters: Tensor, pairs: Sequence[Pair], progress: Progress | None = None
 ) -> Floats:
     """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| if all x' are None, [T, m]."""
     if not pairs:

@@ -21,12 +21,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, rank_correlation
-from adversaries.neighbours.dataset_sensitivity import (
-    Pair,
-    rank_records,
-    select,
-    select_per_client,
-)
+from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select, select_per_client
 from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
     MEASURES,

@@ -178,11 +178,7 @@ def _inputs(train: Records, test: Records, noise: float, reduced: bool) -> tuple
 
 
 def _accuracies(
-    train: Records,
-    test: Records,
-    inputs: tuple[Tensor, Tensor],
-    noise: Spent,
-    hidden: int,
+    train: Records, test: Records, inputs: tuple[Tensor, Tensor], noise: Spent, hidden: int
 ) -> Floats:
     """Return the accuracy of each training on the test set, [T]."""
     features, classes = inputs[0].shape[1], int(train.labels.max()) + 1
@@ -230,11 +226,7 @@ def _setting(epsilon: float, reduced: bool) -> str:
 
 
 def _numbers(
-    epsilon: float,
-    published: Reference,
-    reduced: bool,
-    noise: Spent,
-    values: Floats,
+    epsilon: float, published: Reference, reduced: bool, noise: Spent, values: Floats
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
     departs = f"{EPOCHS['full']} epochs are not the published training"

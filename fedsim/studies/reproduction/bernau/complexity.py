@@ -33,12 +33,7 @@ def exponents(means: Means) -> Reproduced:
         ("DS in n", 2.0, records, _sensitivity),
         ("β in n", 1.0, records, lambda n: _belief(n, 4)),
         ("β in k", 1.0, rounds, lambda k: _belief(records[0], k)),
-        (
-            "Adv in n",
-            0.0,
-            records,
-            lambda n: estimators.advantage(worlds, log_odds, LEVEL),
-        ),
+        ("Adv in n", 0.0, records, lambda n: estimators.advantage(worlds, log_odds, LEVEL)),
     )
     numbers, courses = [], {}
     for name, published, sizes, work in rows:

@@ -31,11 +31,7 @@ WINS = {
 ADVANTAGES = {"adult": (0.17, 0.22, 0.13, 0.18)}
 """Published advantages of 1000 trials, for data without recorded output."""
 
-EXCEEDED = {
-    "mnist": (2, 2, 0, 4),
-    "purchase-100": (0, 0, 0, 1),
-    "adult": (0, 0, 0, 0),
-}
+EXCEEDED = {"mnist": (2, 2, 0, 4), "purchase-100": (0, 0, 0, 1), "adult": (0, 0, 0, 0)}
 """Trials of 1000 with a belief above rho_beta, by the published delta'."""
 
 PUBLISHED_TRIALS = 1000

@@ -10,14 +10,7 @@ from fedsim.config import Scalar
 from fedsim.report.figures import canvas, training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
-from fedsim.studies.reproduction.findings import (
-    Means,
-    Number,
-    Picture,
-    Reproduced,
-    averaged,
-    near,
-)
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, averaged, near
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import Candidate, Study
 

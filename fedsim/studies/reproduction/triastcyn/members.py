@@ -45,21 +45,11 @@ REGIMES = (
     Regime("DP-SGD", {"training.learning-rate": 2.0, "training.clipping-norm": 1.0}, noisy=True),
     Regime(
         "five passes",
-        {
-            **ADAM,
-            "data.records": 10_000,
-            "training.rounds": 200,
-            "training.sampling-rate": 0.0256,
-        },
+        {**ADAM, "data.records": 10_000, "training.rounds": 200, "training.sampling-rate": 0.0256},
     ),
     Regime(
         "150 passes",
-        {
-            **ADAM,
-            "data.records": 2_000,
-            "training.rounds": 600,
-            "training.sampling-rate": 0.256,
-        },
+        {**ADAM, "data.records": 2_000, "training.rounds": 600, "training.sampling-rate": 0.256},
     ),
 )
 """DP-SGD of Table 1; five passes over many records; few records until they are memorised."""

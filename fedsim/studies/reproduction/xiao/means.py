@@ -99,12 +99,7 @@ def _log_laplace(sums: Floats, count: int) -> Floats:
 
 
 def _number(
-    name: str,
-    log_density: LogDensity,
-    draw: Draw,
-    theory: float,
-    records: int,
-    draws: int,
+    name: str, log_density: LogDensity, draw: Draw, theory: float, records: int, draws: int
 ) -> Number:
     """Return the mean of log f(mean | x) - log f(mean) over draws, with its interval."""
     generator, sums = np.random.default_rng(records), np.zeros(draws)
