@@ -244,7 +244,6 @@ def trials(
 
 
 RECORDS = 100
-"""Number of candidates where none is given."""
 
 
 def reconstruct(

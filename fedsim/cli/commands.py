@@ -169,7 +169,6 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command("reproduce", "reproduce:reproduce"),
     ),
 }
-"""Panels of `fedsim --help` with their commands."""
 
 
 def everything() -> Iterator[tuple[str, Command]]:

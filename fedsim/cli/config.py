@@ -33,7 +33,6 @@ NAMED = {
 """Registry with the names that a key accepts: module and attribute."""
 
 COLUMNS = 100
-"""Longest line of the list of keys."""
 
 
 def list_(json_: AsJson = False) -> None:

@@ -7,8 +7,7 @@ import typer
 
 DEFAULT_CONFIDENCE = 0.95
 
-CONFIG = "Experiment file (TOML), or the name of a bundled one (see fedsim config "
-"examples)."
+CONFIG = "Experiment file (TOML), or the name of a bundled one (see fedsim config examples)."
 DELTA = "Probability that the guarantee fails (δ)."
 DELTA_DEFAULT = "from the configuration, else 1e-5"
 SEED = "Seed of all random numbers"

@@ -38,7 +38,6 @@ USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
-"""All key usages of a certificate."""
 
 SOON = timedelta(days=30)
 """Remaining validity below which a certificate is reported."""

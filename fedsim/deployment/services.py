@@ -13,14 +13,12 @@ from fedsim import DISTRIBUTION
 from fedsim.deployment import templates
 
 LIGHT, FULL = "light", "full"
-"""The stages of the Dockerfile: without PyTorch, and with it."""
 
 TORCH = ("torch", "torchvision")
 
 HEAVY = frozenset(
     {*TORCH, "scikit-learn", "scikit-image", "dp-accounting", "matplotlib", "jinja2", "safetensors"}
 )
-"""Packages that a service needs only to train or evaluate."""
 
 MEMORY = {LIGHT: ("25%", "2g"), FULL: ("75%", "${FEDSIM_MEMORY:-8g}")}
 """Memory limit of a service: share of the machine's under systemd, and size in a container."""

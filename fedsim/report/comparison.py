@@ -191,7 +191,6 @@ def _bar(row: Row, names: Mapping[int, str]) -> Bar:
 
 ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
 TAIL = "ρβ limits the belief, except in the share of trainings in brackets"
-"""A note on the limit of the belief, which does not hold in a tail."""
 
 
 def compare(reports: Sequence[Report]) -> list[Row]:

@@ -19,7 +19,6 @@ from fedsim.federation.transcripts.reader import Reader, wait_for_header
 from fedsim.federation.transcripts.records import AUDITOR
 
 RECORDED = "transcript audit", "live audit"
-"""Kinds of report about a transcript. The transcript shows which one it is."""
 
 
 def app(

@@ -38,10 +38,8 @@ CONTRADICTION = (
     "theory does not model, or theory is wrong, or this is the one audit in "
     f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows."
 )
-"""Describes a conviction that contradicts theory."""
 
 Rows = Sequence[tuple[str, str]]
-"""Numbers behind a verdict: a name and a text for each."""
 
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
@@ -344,7 +342,6 @@ RETURNED = {
     "steps": "{rows} steps",
     "watched": "{rows} steps",
 }
-"""Descriptions of a loop's result, by its form."""
 
 
 def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:

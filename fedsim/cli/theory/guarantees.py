@@ -25,7 +25,6 @@ NOISE_MULTIPLIER_EXPLAINED = (
 
 
 PERSON, CLIENT = "person's record", "client's whole data"
-"""The unit of privacy."""
 
 
 def verdict(bounds: Bounds, tail_limit: float, unit: str = PERSON) -> Text:

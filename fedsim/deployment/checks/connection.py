@@ -39,7 +39,6 @@ Line = tuple[str, str, str]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 TIMEOUT = 5.0
-"""Seconds for a connection."""
 
 FLEET = "/v1/fleet/pull-messages"
 """A path of the nodes' API."""

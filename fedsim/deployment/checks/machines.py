@@ -21,7 +21,6 @@ from fedsim.deployment.kit import Kit
 from fedsim.federation.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")
-"""Folder of a machine's systemd units."""
 
 
 def check(directory: Path, machine: str | None = None) -> list[CheckResult]:

@@ -83,7 +83,6 @@ UNDERIVABLE = {
     APP: NO_TRIALS,
     LOOP: NO_TRIALS,
 }
-"""Why a report of a kind cannot be made again from its files."""
 
 Report = Mapping[str, Any]
 

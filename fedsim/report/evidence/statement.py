@@ -130,7 +130,6 @@ def _of_package(folder: Path) -> str:
 
 REPORT = "report.json"
 PARTS = {"configuration": "config.toml", "ledger": "ledger.jsonl", "transcript": "transcript.npz"}
-"""The parts of a run beside its report, with their files."""
 
 LOCK = "lock"
 Report = Mapping[str, Any]

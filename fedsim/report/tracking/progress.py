@@ -32,7 +32,6 @@ from fedsim.report.tracking.course import Course, Event, after
 from fedsim.report.tracking.trackers import Tracker, Tracking
 
 PAUSE = 0.2
-"""Seconds between two looks at the file."""
 
 
 class Watcher(Protocol):

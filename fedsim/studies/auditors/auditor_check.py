@@ -94,14 +94,12 @@ GAMES = (
     KnownGame("randomized response", _response_epsilon, _randomized_response),
     KnownGame("sampled Gaussian, a mixture", _mixture_epsilon, _mixture),
 )
-"""Games without a signal, whose epsilon is 0, and games with one."""
 
 
 Auditor = Callable[[Floats, Bools, float, float], float]
 """(scores [n], members bool [n], delta, confidence) -> a lower bound on epsilon."""
 
 VERDICT_CONFIDENCE = 0.999
-"""Confidence of the verdict, over all games together."""
 
 SLACK = 1e-9
 """Relative excess over the true epsilon that counts as rounding."""

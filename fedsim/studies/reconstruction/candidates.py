@@ -18,7 +18,6 @@ Floats = npt.NDArray[np.float64]
 Prior = Literal["uniform", "data"]
 
 MOST = 1000
-"""Largest number of candidates."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends, Real
 
 CONFIDENCE = 0.95
-"""Confidence of every interval beside a source's number."""
 
 
 Origin = Literal["published", "recorded"]
@@ -181,7 +180,6 @@ DATA: Mapping[str, str] = {
 """Folder of a data set -> how to get it."""
 
 DOWNLOADED = ("mnist", "fashion-mnist")
-"""Data sets that can be downloaded."""
 
 
 Make = Callable[[Means], Reproduced]

@@ -27,7 +27,6 @@ from fedsim.studies.reproduction.session import Made
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
 
 PAGE, JSON = "reproduction.html", "reproduction.json"
-"""Names of the files."""
 
 SMOKE = (
     "A smoke run: all items use scikit-learn's digits and few trials. It shows that everything "

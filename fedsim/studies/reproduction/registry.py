@@ -28,14 +28,12 @@ SOURCES = {
     "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
     "it; and Understanding privacy leakage in machine learning, a blog on composition",
 }
-"""Name on the command line -> title of the source."""
 
 MINUTES = {"mnist": (3.0, 26.0, 58.0), "adult": (0.5, 2.0, 2.5), "purchase-100": (3.0, 26.0, 58.0)}
 """Measured minutes of sensitivities, of the game and of the audit. Purchase-100 was not available;
 its minutes are those of MNIST."""
 
 Row = tuple[str, str, float, Make, tuple[str, ...]]
-"""Name, title, minutes, function, and data sets of an item."""
 
 
 def _of_bernaus_data(data: str) -> list[Row]:
@@ -152,4 +150,3 @@ _ROWS: dict[str, tuple[Row, ...]] = {
 }
 
 ITEMS = tuple(Item(source, *row) for source, rows in _ROWS.items() for row in rows)
-"""All items, in the order in which they are made."""

@@ -14,7 +14,6 @@ from fedsim.common import private_files, reading
 from fedsim.studies.reproduction.findings import Item, Means, Reproduced
 
 FOLDER = "items"
-"""Folder of the items, in the directory."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None if the record is removed and not replaced."""
 
 Progress = Callable[[float], None]
-"""Called with the share of the work that is done."""
 
 LENIENT = 1 + 1e-5
 """Factor by which a norm may exceed its bound by rounding. Above it, clipping is broken."""
@@ -36,7 +35,6 @@ SPARE = 64
 """Number of candidates kept besides the largest, since rounding may change their order."""
 
 GRADIENTS_PER_REPORT = 2**12
-"""Gradients between two reports of progress."""
 
 ROWS_BYTES = 2**30
 """Memory for gradients of D at once. If D has more, the pool's gradients are computed again."""

@@ -34,10 +34,8 @@ from fedsim.studies.sensitivity.pair_counts import ROUNDING
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)
-"""Quantiles of the trials' local sensitivities in a step."""
 
 SHARES = (0.5, 0.9, 0.99, 0.999)
-"""Shares of all pairs for which the report has a quantile of local sensitivity."""
 
 
 def assemble(study: Study) -> dict[str, Any]:

@@ -50,7 +50,6 @@ Stages = Callable[[str], Progress]
 """Called with the name of a stage when it begins; returns the callback for its progress."""
 
 COMPARED_RECORDS = 256
-"""Most records of D in a rank correlation of pairs."""
 
 COMPARED_PAIRS = 2**15
 """Most pairs in a rank correlation, which take a second or two for each dissimilarity."""
@@ -68,7 +67,6 @@ CHOICES = {
     "worst": "largest local sensitivity",
     "client": "most dissimilar of one client",
 }
-"""The choices by which a pair is in the study, in words."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,6 @@ from fedsim.studies.reproduction.findings import (
 )
 
 SERVER = 0
-"""Source of the noise's random stream."""
 
 
 @dataclass(frozen=True)

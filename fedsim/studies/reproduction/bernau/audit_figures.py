@@ -39,13 +39,11 @@ FROM_BELIEF = {
 """Epsilon' from the largest belief, read from the published curves."""
 
 ATTACK_TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, the challenge"}
-"""Titles of attacks that are not in `ATTACKS`."""
 
 READING = 0.08
 """Largest error of a value that was read from a curve."""
 
 REPEATED = 2000
-"""Number of simulated runs for the spread of a largest belief."""
 
 MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
 """Advantages of membership inference, as typed into the authors' notebook."""

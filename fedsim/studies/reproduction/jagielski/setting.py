@@ -179,7 +179,6 @@ ATTACKS: Mapping[str, Callable[[Setting], Poison]] = {
     "backdoor": backdoor,
     "membership inference": membership,
 }
-"""Poison by the name of the attack."""
 
 
 def _two_classes(means: Means, side: int) -> Records:

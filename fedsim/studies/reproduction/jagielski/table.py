@@ -112,7 +112,6 @@ def small(means: Means) -> Reproduced:
 
 
 Key = tuple[str, float, float]
-"""Initialisation, clipping norm and epsilon of theory."""
 
 
 def _play(

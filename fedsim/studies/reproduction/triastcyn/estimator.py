@@ -23,10 +23,8 @@ GAMMAS = (1.0, 0.5, 0.05, 0.01, 1e-6, 1e-16, 0.0)
 """Probabilities of failure; the confidence is 1 minus these."""
 
 SIMULATED = 0.05
-"""Probability of failure in the simulation."""
 
 HIGHEST = 0.9
-"""Largest fixed mean at which coverage is measured."""
 
 
 def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -> Floats:
@@ -76,16 +74,13 @@ def least_covered() -> tuple[float, float]:
 DELTA = 1e-5
 
 OWN_SAMPLES = np.unique(np.geomspace(10, 10**6, 40).astype(np.int64))
-"""n in `_own_picture`."""
 
 SHOWN = (50, 1_000, 100_000)
-"""n in `_own_numbers`."""
 
 MOVES = (1.0, 3.0)
 """Distances of the replaced record from the mean, in standard deviations."""
 
 ORDERS: Floats = 1 + np.geomspace(1e-3, 1e7, 1001)
-"""Renyi's alpha."""
 
 
 def epsilon(samples: int, moved: float) -> float:
@@ -155,16 +150,13 @@ GAMMA = 0.05
 """Probability of failure in the simulation of Equation 14."""
 
 SAMPLES = (10, 50, 500)
-"""n for the continuous estimator."""
 
 DRAWS = {"smoke": 2_000, "full": 40_000}
-"""Draws of every simulation."""
 
 PERCENTILES = np.array([0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
 """Percentiles, as shares of the records."""
 
 STEPS = {"smoke": 10, "full": 100}
-"""Steps of the percentile curve."""
 
 Law = tuple[Callable[[np.random.Generator, tuple[int, int]], Floats], float]
 """A function that draws log-moments L, and the logarithm of the expectation of e^L."""

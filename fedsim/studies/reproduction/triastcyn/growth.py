@@ -199,7 +199,6 @@ SIGMAS = {"smoke": np.array([0.55, 0.95, 1.35]), "full": np.arange(0.55, 1.4, 0.
 """Noise over 2 C in the authors' code."""
 
 SHOWN = 0.95
-"""Sigma of the reported numbers."""
 
 DRAWS = {"smoke": 2, "full": 8}
 """Draws of all gradients; the authors have one."""

@@ -23,7 +23,6 @@ PAIRS = {"smoke": 90, "full": 1000}
 """Disjoint pairs of each kind: pairs that share a record are not independent."""
 
 LEVEL = 0.05
-"""Level of p below which a difference counts."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,6 @@ NORMS = np.linspace(0.0, 8.0, 33)
 """|g'| over the noise; g lies beyond it."""
 
 POINTS = 200_001
-"""Number of points of the quadrature."""
 
 
 def shown(means: Means) -> Reproduced:

@@ -13,7 +13,6 @@ from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Epsilons of differential privacy, which scale the noise."""
 
 MEDIAN, SPREAD = 36_000.0, 0.6
 """Parameters of the residents' log-normal incomes."""
@@ -24,7 +23,6 @@ TIMES = 1000
 DELTA = 1e-5
 
 SAMPLES = {"smoke": 2_000, "full": 100_000}
-"""Number of residents in the compared pairs."""
 
 ORDERS = np.unique(np.geomspace(1, 10**6, 400).astype(np.int64))
 """Orders to search; small distances need large ones."""

@@ -23,7 +23,6 @@ EPSILON, DELTA = 2.0, 1e-5
 """Target epsilon of the noise's calibration, and delta of all experiments."""
 
 TRIALS = {"smoke": 2, "full": 4}
-"""Number of trainings of each kind."""
 
 SMOKE: Mapping[str, Scalar] = {
     "data.name": "digits",
@@ -35,7 +34,6 @@ SMOKE: Mapping[str, Scalar] = {
     "audit.bayesian-pairs": 16,
     "model.name": "mlp",
 }
-"""Changes of a smoke run."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,6 @@ SETTINGS = {
     "adult": Setting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
     "abalone": Setting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
 }
-"""Settings by the name of the data."""
 
 
 def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config:

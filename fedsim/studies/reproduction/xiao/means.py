@@ -21,7 +21,6 @@ RECORDS = (2, 5, 10, 100)
 """Numbers n of records; one of them is the secret."""
 
 DRAWS = {"smoke": 20_000, "full": 1_000_000}
-"""Number of means drawn for each n."""
 
 LogDensity = Callable[[Floats, int], Floats]
 """log f_k(s) of the sum s of k records."""
