@@ -6,7 +6,7 @@ Only services that train or evaluate have PyTorch.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import requires
 
 from fedsim import DISTRIBUTION
@@ -32,7 +32,7 @@ class Service:
         name: name in start.sh.
         unit: name of the systemd unit.
         image: stage of the Dockerfile.
-        port: setting of its port.
+        port_name: setting of its port.
         host: address where the machine itself reaches it; or $$ and a setting.
     """
 
@@ -40,7 +40,7 @@ class Service:
     unit: str
     description: str
     image: str
-    port: str
+    port_name: str
     host: str = "127.0.0.1"
 
 
@@ -111,18 +111,8 @@ def _container(service: Service) -> str:
 
 def _filled(template: str, service: Service) -> str:
     memory, limit = MEMORY[service.image]
-    values = {
-        "NAME": service.name,
-        "UNIT": service.unit,
-        "SERVICE": service.name,
-        "DESCRIPTION": service.description,
-        "IMAGE": service.image,
-        "MEMORY": memory,
-        "LIMIT": limit,
-        "PORT_NAME": service.port,
-        "HOST": service.host,
-    }
-    return templates.fill(template, values)
+    values = {name.upper(): value for name, value in asdict(service).items()}
+    return templates.fill(template, values | {"MEMORY": memory, "LIMIT": limit})
 
 
 def _quoted(needs: list[str]) -> str:
