@@ -14,23 +14,8 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Bullets,
-    Document,
-    FirstScreen,
-    Group,
-    Heading,
-    Link,
-    Mark,
-    Prose,
-    Table,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, plain, span
@@ -91,7 +76,7 @@ def _settings_of(directory: Path) -> dict[str, Any]:
         return {}
 
 
-def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
+def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
     runs = _by_strictness(rows)
     barred = rows if len(rows) <= MOST_BARS else [runs[place][0] for place in names]
     worsts = [(names[place], of_run[0]) for place, of_run in runs.items()]
@@ -104,14 +89,14 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
         ]
         for name, worst in worsts
     ]
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=sentences(rows, names),
         alarming=any(row["state"] == "above" for row in rows),
-        figure=Bars(
+        figure=doc.Bars(
             [_bar(row, names) for row in barred],
             "How often the adversary is right, run by run and vantage by vantage.",
         ),
-        table=tabulated(
+        table=doc.tabulated(
             ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
         ),
         checks=[
@@ -180,13 +165,13 @@ def _cost(one: float | None, other: float | None) -> str:
     return f", with {-points:.1f} points more of accuracy"
 
 
-def _bar(row: Row, names: Mapping[int, str]) -> Bar:
+def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
     kinds = {words.text: words.kind for words in TABLE}
     text = str(row["verdict"]).partition(", apart")[0]
     right = None if row["measured"] is None else share(row["measured"])
     name = f"{names[row['number']]}, {row['vantage'].replace('-', ' ')}"
-    mark = Mark(kinds[text], text)
-    return Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
+    mark = doc.Mark(kinds[text], text)
+    return doc.Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
 
 
 ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
@@ -242,15 +227,15 @@ def table(rows: Sequence[Row]) -> RenderableType:
     cells: dict[int, list[list[str]]] = {place: [] for place in runs}
     for row in rows:
         cells[row["number"]].append([str(row["number"])] * several + _shown(row, len(levels) > 1))
-    groups = [Group("", tabulated(headings, own).groups[0].lines) for own in cells.values()]
+    groups = [doc.Group("", doc.tabulated(headings, own).groups[0].lines) for own in cells.values()]
     title = "Advantage by trust and vantage"
     # All of it has to fit a terminal of 80 characters.
-    block = Table([*headings, "verdict"], groups)
+    block = doc.Table([*headings, "verdict"], groups)
     return terminal.table(block, title, "\n".join(notes), dense=True)
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
-    prose = [Prose(each) for each in sentences(rows, named(rows))]
+    prose = [doc.Prose(each) for each in sentences(rows, named(rows))]
     return terminal.shown(table(rows), *prose)
 
 
@@ -338,28 +323,28 @@ HEADINGS = (
 )
 
 
-def blocks(rows: Sequence[Row]) -> list[Block]:
-    return [tabulated(HEADINGS, map(_page_cells, rows)), Prose(f"{TAIL}.")]
+def blocks(rows: Sequence[Row]) -> list[doc.Block]:
+    return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{TAIL}.")]
 
 
 def write(rows: Sequence[Row], directory: Path) -> Path:
     runs = {row["number"]: row for row in rows}
     names = named(rows)
-    links: list[Words] = []
+    links: list[doc.Words] = []
     for place, row in runs.items():
         page = Path(row["directory"]).absolute() / "report.html"
         link = Path(os.path.relpath(page, directory.absolute())).as_posix()
-        links.append([Link(names[place], link), f", {row['run']}"])
-    document = Document(
+        links.append([doc.Link(names[place], link), f", {row['run']}"])
+    document = doc.Document(
         title=f"Comparison of {len(runs)} runs",
         kind="Comparison",
         heading=heading(rows),
         first=first(rows, names),
         blocks=[
-            Heading("To whom the person is identifiable"),
+            doc.Heading("To whom the person is identifiable"),
             *blocks(rows),
-            Heading("The runs"),
-            Bullets(links, True),
+            doc.Heading("The runs"),
+            doc.Bullets(links, True),
             *_settings(rows),
         ],
     )
@@ -367,13 +352,13 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
     return report_directory.write_report(directory, written, render(document))
 
 
-def _settings(rows: Sequence[Row]) -> list[Block]:
+def _settings(rows: Sequence[Row]) -> list[doc.Block]:
     if not (differs := differing(rows)):
         return []
     numbers = list(dict.fromkeys(row["number"] for row in rows))
     cells = [[key, *(values[place] for place in numbers)] for key, values in differs.items()]
     headings = ["Setting", *(f"Run {place}" for place in numbers)]
-    return [Heading("In which settings they differ"), tabulated(headings, cells)]
+    return [doc.Heading("In which settings they differ"), doc.tabulated(headings, cells)]
 
 
 def _page_cells(row: Row) -> list[str]:

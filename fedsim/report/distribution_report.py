@@ -12,18 +12,8 @@ from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.learning.data import Split, distribution
 from fedsim.learning.data.distribution import DataDistribution, cautions
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Block,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Listing,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.first_screen import settled
 
 Report = Mapping[str, Any]
@@ -100,29 +90,29 @@ def summary(report: Report) -> RenderableType:
         for cells, client in zip(body, report["clients"], strict=True)
     ]
     tables = [
-        terminal.table(tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
+        terminal.table(doc.tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
         for title, headings, cells in [(title, [*headings, ""], barred), *others]
     ]
     more = len(body) - SHOWN_CLIENTS
-    left_out = [Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
+    left_out = [doc.Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
     return terminal.shown(
-        Listing(_rows(report)),
+        doc.Listing(_rows(report)),
         *tables,
         *left_out,
-        Prose(_verdict(report)),
-        Prose(EXPLAINED, small=True),
+        doc.Prose(_verdict(report)),
+        doc.Prose(EXPLAINED, small=True),
     )
 
 
-def blocks(report: Report) -> list[Block]:
-    return [Listing(_rows(report)), Prose(_verdict(report)), *_explained_tables(report)]
+def blocks(report: Report) -> list[doc.Block]:
+    return [doc.Listing(_rows(report)), doc.Prose(_verdict(report)), *_explained_tables(report)]
 
 
-def _explained_tables(report: Report) -> Iterator[Block]:
+def _explained_tables(report: Report) -> Iterator[doc.Block]:
     for title, headings, body in _tables(report):
-        yield Heading(title[0].upper() + title[1:])
-        yield tabulated(headings, body)
-    yield Prose(EXPLAINED)
+        yield doc.Heading(title[0].upper() + title[1:])
+        yield doc.tabulated(headings, body)
+    yield doc.Prose(EXPLAINED)
 
 
 def render_html(report: Report) -> str:
@@ -132,16 +122,16 @@ def render_html(report: Report) -> str:
     counts = np.array([client["labels"] for client in report["clients"]])
     caption = "Records of every client, by label."
     return render(
-        Document(
+        doc.Document(
             title=f"Data distribution: {report['name']}",
             kind="Data distribution",
             heading=report["name"],
             first=_first(report),
             blocks=[
-                Figure("distribution", training_figures.distribution(counts), "", caption),
+                doc.Figure("distribution", training_figures.distribution(counts), "", caption),
                 *_explained_tables(report),
-                Heading("The data"),
-                Listing(_rows(report), several=True),
+                doc.Heading("The data"),
+                doc.Listing(_rows(report), several=True),
             ],
         )
     )
@@ -150,14 +140,14 @@ def render_html(report: Report) -> str:
 MOST = 5
 
 
-def _first(report: Report) -> FirstScreen:
+def _first(report: Report) -> doc.FirstScreen:
     dataset, clients = report["dataset"], report["clients"]
     largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
     rows = [[f"client {one['client']}", str(one["records"]), *_skews(one)] for one in largest]
     steps = ["Read the tables of clients below, then run fedsim run with the same file."]
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[_verdict(report)],
-        table=tabulated(("Most records", "Records", "Skew", "By chance"), rows),
+        table=doc.tabulated(("Most records", "Records", "Skew", "By chance"), rows),
         checks=_checks(report),
         steps=[*(f"{each[:1].upper()}{each[1:]}." for each in dataset["cautions"]), *steps],
         sign_off=first_screen.sign_off(
@@ -172,7 +162,7 @@ def _skews(client: Report) -> list[str]:
     return [f"{client['label_skew']:.2f}", f"{client['chance_skew']:.2f}"]
 
 
-def _checks(report: Report) -> list[Check]:
+def _checks(report: Report) -> list[doc.Check]:
     clients, cautions = report["clients"], report["dataset"]["cautions"]
     return [
         settled(

@@ -21,21 +21,8 @@ from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.advantage import advantage_of_epsilon
 from fedsim.privacy.identifiability import rho_alpha
 from fedsim.report import model_card, model_quality
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Label,
-    Mark,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.first_screen import FAILED, check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number
@@ -101,8 +88,10 @@ def _of_round(event: Report) -> Report:
 
 
 def render_html(report: Report, card: ModelCard) -> str:
-    blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
-    blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
+    blocks: list[doc.Block] = [
+        doc.Label("", text, alarming=True) for text in report["contradictions"]
+    ]
+    blocks += [doc.Prose(PUBLIC), doc.Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
     if report["missing"]:
@@ -114,15 +103,18 @@ def render_html(report: Report, card: ModelCard) -> str:
             ]
             for one in report["missing"]
         ]
-        blocks += [Heading("Missing clients"), tabulated(["client", "of", "reason"], missing)]
+        blocks += [
+            doc.Heading("Missing clients"),
+            doc.tabulated(["client", "of", "reason"], missing),
+        ]
     return render(
-        Document(
+        doc.Document(
             f"Training {report['name']}", "Training", report["name"], first(report, card), blocks
         )
     )
 
 
-def first(report: Report, card: ModelCard) -> FirstScreen:
+def first(report: Report, card: ModelCard) -> doc.FirstScreen:
     server, words, privacy = card.privacy.towards[0], state(report, card), card.privacy
     (_, spent), *others = server.epsilon.items()
     looser = "".join(f" ({number(value)} by the looser {name})" for name, value in others)
@@ -140,14 +132,14 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
         [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
         for towards in card.privacy.towards
     ]
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=answer,
         alarming=bool(report["alarms"]),
-        figure=Bars(
+        figure=doc.Bars(
             [_bar(report, card, towards) for towards in privacy.towards],
             f"Largest share of right answers about whether one {of} was used.",
         ),
-        table=tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
+        table=doc.tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
         checks=_checks(report, card),
         steps=[f"{words.advice.capitalize()}."],
         sign_off=first_screen.sign_off(
@@ -163,18 +155,18 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
     )
 
 
-def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
+def _bar(report: Report, card: ModelCard, towards: Towards) -> doc.Bar:
     words, rehearsal = state(report, card), card.rehearsal
     limit = _limit(card, towards)
     if card.privacy.guaranteed and limit >= 1:
         words = verdicts.NO_PROTECTION
-    name, mark = towards.vantage.replace("-", " ").capitalize(), Mark(words.kind, words.text)
+    name, mark = towards.vantage.replace("-", " ").capitalize(), doc.Mark(words.kind, words.text)
     if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
         if words is verdicts.NOT_CONTRADICTED:  # the noise was measured, and no adversary
-            mark = Mark("open", "Limit by theory")
-        return Bar(name, mark, limit=limit)
+            mark = doc.Mark("open", "Limit by theory")
+        return doc.Bar(name, mark, limit=limit)
     right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
-    return Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
+    return doc.Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
 
 
 def _limit(card: ModelCard, towards: Towards) -> float:
@@ -188,7 +180,7 @@ def _limit(card: ModelCard, towards: Towards) -> float:
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))
 
 
-def _checks(report: Report, card: ModelCard) -> list[Check]:
+def _checks(report: Report, card: ModelCard) -> list[doc.Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
     checks = [
         check(
@@ -206,7 +198,7 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
         ),
     ]
     if not card.privacy.guaranteed:
-        checks.append(Check(FAILED, "The training has no guarantee of differential privacy."))
+        checks.append(doc.Check(FAILED, "The training has no guarantee of differential privacy."))
     elif math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
         failed = "The rounds cost more than the card of the model states."
@@ -228,7 +220,7 @@ def state(report: Report, card: ModelCard) -> StateWords:
     return verdicts.NOT_CONTRADICTED if watched else verdicts.NOT_MEASURED
 
 
-def _figures(report: Report) -> Iterator[Figure]:
+def _figures(report: Report) -> Iterator[doc.Figure]:
     rounds = report["rounds"]
     numbers = np.array([each["round"] for each in rounds], dtype=np.int64)
     if rounds and "accuracy" in rounds[-1]:
@@ -238,7 +230,7 @@ def _figures(report: Report) -> Iterator[Figure]:
         ]
         caption = "Accuracy and loss (nats) on held-out records, after every round."
         figure = training_figures.utility(numbers.tolist(), *curves)
-        yield Figure("utility", figure, "", caption)
+        yield doc.Figure("utility", figure, "", caption)
     if rounds and rounds[-1].get("noise_at_most"):
         names = rounds[-1]["noise_at_most"]
         limits = {
@@ -246,4 +238,4 @@ def _figures(report: Report) -> Iterator[Figure]:
             for name in names
         }
         caption = "Noise divided by the claimed noise, at most, of released sums and messages."
-        yield Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)
+        yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

@@ -7,18 +7,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedsim.common import private_files
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
-from fedsim.report.document.blocks import (
-    Block,
-    Code,
-    Document,
-    FirstScreen,
-    Heading,
-    Part,
-    Picture,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings import agreement
 from fedsim.studies.reproduction.registry import SOURCES
@@ -77,7 +67,9 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     """Return the page, which needs no other file, script or network."""
     title = "The sources, made again"
     return html.render(
-        Document(title, "Reproduction", title, FirstScreen(verdict(made)), blocks(made, skipped))
+        doc.Document(
+            title, "Reproduction", title, doc.FirstScreen(verdict(made)), blocks(made, skipped)
+        )
     )
 
 
@@ -86,14 +78,14 @@ def verdict(made: Sequence[Made]) -> list[str]:
     return [counted(made), SMOKE if any(item.scale == "smoke" for item in made) else CHANCE]
 
 
-def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[Block]:
+def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[doc.Block]:
     """Return the items that were not made, then the others by source."""
-    parts: list[Block] = []
+    parts: list[doc.Block] = []
     if skipped:
-        table = tabulated(["item", "reason, and remedy"], skipped.items())
-        parts.append(Part("Not made", [table]))
+        table = doc.tabulated(["item", "reason, and remedy"], skipped.items())
+        parts.append(doc.Part("Not made", [table]))
     for key, items in by_source(made):
-        parts.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
+        parts.append(doc.Part(SOURCES[key], [block for item in items for block in _section(item)]))
     return parts
 
 
@@ -103,16 +95,16 @@ def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
     return [(key, [item for item in made if item.source == key]) for key in keys]
 
 
-def _section(item: Made) -> Iterator[Block]:
+def _section(item: Made) -> Iterator[doc.Block]:
     place = f"{item.source}-{item.name}"
-    yield Heading(item.title, place)
-    yield Prose(item.finding.conclusion)
+    yield doc.Heading(item.title, place)
+    yield doc.Prose(item.finding.conclusion)
     for one in item.finding.pictures:
-        yield Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
+        yield doc.Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
     if item.finding.numbers:
-        yield tabulated(HEADINGS, rows(item))
+        yield doc.tabulated(HEADINGS, rows(item))
     for grid in item.finding.grids:
-        yield Prose(grid.title)
-        yield tabulated(grid.headings, grid.rows)
+        yield doc.Prose(grid.title)
+        yield doc.tabulated(grid.headings, grid.rows)
     made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
-    yield Prose((Code(item.command), made), small=True)
+    yield doc.Prose((doc.Code(item.command), made), small=True)
