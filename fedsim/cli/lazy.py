@@ -1,7 +1,7 @@
 """Command groups that import a command only when it is called."""
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Literal, cast
 
@@ -18,29 +18,20 @@ MARKUP: Literal["markdown"] = "markdown"
 """Markup of help texts. Markdown prints [brackets] as they are and fills paragraphs."""
 
 
-class Commands(MutableMapping[str, click.Command]):
+class Commands(Mapping[str, click.Command]):
     """Commands by name. A command is imported when it is looked up."""
 
     def __init__(self, listed: Mapping[str, tuple[Command | Group, str]]) -> None:
-        self._listed = dict(listed)
-        self._loaded: dict[str, click.Command] = {}
+        self._listed = listed
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._loaded:
-            self._loaded[name] = _load(*self._listed[name])
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
+        return _load(*self._listed[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._listed | self._loaded)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._listed | self._loaded)
+        return len(self._listed)
 
 
 class LazyGroup(TyperGroup):
@@ -107,6 +98,7 @@ class LazyGroup(TyperGroup):
         return names + click.Command.shell_complete(self, ctx, incomplete)  # and options
 
 
+@cache
 def _load(command: Command | Group, panel: str) -> click.Command:
     """Return a command that can be called. Raises InputError if another project shadows fedsim."""
     if isinstance(command, Group):

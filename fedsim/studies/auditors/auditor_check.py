@@ -178,7 +178,18 @@ class AuditorCheck:
 
     def blocks(self) -> list[Block]:
         """Return the verdict and a table of the games."""
-        return [Prose(self._answer()), tabulated(HEADINGS, map(_row, self.results)), Prose(NOTE)]
+        rows = [
+            [
+                each.game,
+                number(each.epsilon),
+                percent(each.share),
+                _span(each.interval),
+                number(each.median),
+                number(each.reference),
+            ]
+            for each in self.results
+        ]
+        return [Prose(self._answer()), tabulated(HEADINGS, rows), Prose(NOTE)]
 
     def _answer(self) -> str:
         allowed, level = percent(1 - self.confidence), percent(VERDICT_CONFIDENCE)
@@ -295,14 +306,3 @@ def _bounds(
 
 def _span(interval: Interval) -> str:
     return span((interval.low, interval.high), percent)
-
-
-def _row(result: GameResult) -> list[str]:
-    return [
-        result.game,
-        number(result.epsilon),
-        percent(result.share),
-        _span(result.interval),
-        number(result.median),
-        number(result.reference),
-    ]

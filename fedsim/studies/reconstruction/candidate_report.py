@@ -74,6 +74,8 @@ def assemble(
     bound = risks.success(setting.mechanism, candidates.baseline)
     checks = list(_checks(played, bound))
     raised = verdicts.alarms(checks)
+    baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, candidates.baseline})
+    largest = risks.true_positives(setting.mechanism, baselines).tolist()
     report = {
         "kind": "reconstruction",
         "name": setting.name,
@@ -102,7 +104,7 @@ def assemble(
         "contradictions": raised,
         "alarms": len(raised),
         "chance_alarms": verdicts.chance_alarms(checks),
-        "success_by_baseline": _curve(setting.mechanism, candidates.baseline),
+        "success_by_baseline": list(zip(baselines, largest, strict=True)),
         "trials": trials,
         "rounds": scheme.training.rounds,
         "sampling_rate": scheme.participation.rate,
@@ -116,13 +118,6 @@ def assemble(
         "versions": {"fedsim": fedsim.__version__},
     }
     return strict_json(report)
-
-
-def _curve(mechanism: Mechanism, baseline: float) -> list[tuple[float, float]]:
-    """Return baselines, this game's among them, with the largest success of any attack."""
-    baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, baseline})
-    largest = risks.true_positives(mechanism, baselines).tolist()
-    return list(zip(baselines, largest, strict=True))
 
 
 def _surprise(played: Played) -> float:

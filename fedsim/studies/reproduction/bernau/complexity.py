@@ -1,7 +1,7 @@
 """Table 1 of the core paper: how the cost grows with records and steps, as measured exponents."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -12,8 +12,14 @@ from adversaries.neighbours import dataset_sensitivity
 from adversaries.statistics import estimators
 from fedsim.learning.training.clipping import Clipper
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings import CONFIDENCE as LEVEL
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reference, Reproduced
+from fedsim.studies.reproduction.findings import (
+    CONFIDENCE,
+    Means,
+    Number,
+    Picture,
+    Reference,
+    Reproduced,
+)
 
 REPEATED = 5
 """Number of time measurements; the shortest counts, since disturbances only add time."""
@@ -33,13 +39,19 @@ def exponents(means: Means) -> Reproduced:
         ("DS in n", 2.0, records, _sensitivity),
         ("β in n", 1.0, records, lambda n: _belief(n, 4)),
         ("β in k", 1.0, rounds, lambda k: _belief(records[0], k)),
-        ("Adv in n", 0.0, records, lambda n: estimators.advantage(worlds, log_odds, LEVEL)),
+        ("Adv in n", 0.0, records, lambda n: estimators.advantage(worlds, log_odds, CONFIDENCE)),
     )
     numbers, courses = [], {}
     for name, published, sizes, work in rows:
         means.say(f"timing {name}")
         seconds = [_shortest(work, size) for size in sizes]
-        numbers.append(_exponent(name, published, sizes, seconds))
+        fitted = stats.linregress(np.log(sizes), np.log(seconds))
+        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
+        slope = float(fitted.slope)
+        # An order O(n^a) is an upper bound: anything below it agrees.
+        reference = Reference(published, (-np.inf, published))
+        interval = (slope - half, slope + half)
+        numbers.append(Number(f"exponent of {name}", slope, interval, None, [reference]))
         courses[name] = (sizes, seconds)
     return Reproduced(
         "Choosing the neighbouring dataset costs a comparison of every two records, a belief a "
@@ -82,16 +94,6 @@ def _shortest(work: Callable[[int], object], size: int) -> float:
         work(size)
         seconds.append(time.perf_counter() - begun)
     return min(seconds)
-
-
-def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float]) -> Number:
-    """Return the slope of log time in log size, with the t interval of its regression."""
-    fitted = stats.linregress(np.log(sizes), np.log(seconds))
-    half = float(stats.t.ppf(0.5 + LEVEL / 2, len(sizes) - 2) * fitted.stderr)
-    slope = float(fitted.slope)
-    # An order O(n^a) is an upper bound: anything below it agrees.
-    reference = Reference(published, (-np.inf, published))
-    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, [reference])
 
 
 def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:
