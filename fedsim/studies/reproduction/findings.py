@@ -80,6 +80,21 @@ class Reproduced:
 
 
 @dataclass(frozen=True)
+class Made:
+    """An item that was made: its time in UTC, and its duration without runs that existed before."""
+
+    source: str
+    name: str
+    title: str
+    scale: str
+    fedsim: str
+    created: str
+    seconds: float
+    command: str
+    finding: Reproduced
+
+
+@dataclass(frozen=True)
 class Agreement:
     """The comparison of a number with its source; "alone" if the source has no value."""
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
 from fedsim.report.document.terminal import as_markdown
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import Number, Reproduced, agreement
+from fedsim.studies.reproduction.findings import Made, Number, Reproduced, agreement
 from fedsim.studies.reproduction.page import by_source, counted
 from fedsim.studies.reproduction.registry import SOURCES
-from fedsim.studies.reproduction.session import Made
 
 MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
 """Marks in a page of the documentation; the pooled table goes between them."""

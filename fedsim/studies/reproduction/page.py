@@ -10,9 +10,8 @@ from fedsim.common import private_files
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import agreement
+from fedsim.studies.reproduction.findings import Made, agreement
 from fedsim.studies.reproduction.registry import SOURCES
-from fedsim.studies.reproduction.session import Made
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
 

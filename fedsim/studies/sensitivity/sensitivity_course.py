@@ -24,6 +24,7 @@ from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.mechanism import sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
+    Floats,
     Pair,
     Progress,
     Truth,
@@ -31,7 +32,6 @@ from fedsim.studies.sensitivity.gradient_sensitivity import (
     largest,
     pair_sensitivities,
 )
-from fedsim.studies.sensitivity.pair_counts import Floats
 
 
 @dataclass(frozen=True, eq=False)

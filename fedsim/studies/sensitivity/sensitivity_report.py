@@ -18,8 +18,7 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
-from fedsim.studies.sensitivity.gradient_sensitivity import Ranked
-from fedsim.studies.sensitivity.pair_counts import ROUNDING
+from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, Ranked
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)

@@ -10,7 +10,7 @@ import pytest
 
 from fedsim.deployment import kit
 from fedsim.deployment.checks import connection as connection_checks
-from fedsim.deployment.checks import supernode as supernode_checks
+from fedsim.deployment.checks import node as supernode_checks
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
