@@ -6,9 +6,8 @@ from pathlib import Path
 
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
 from fedsim.report.document.terminal import as_markdown
-from fedsim.report.document.wording import DASH, number, span
 from fedsim.studies.reproduction.findings import Made, Number, Reproduced, agreement
-from fedsim.studies.reproduction.page import by_source, counted
+from fedsim.studies.reproduction.page import by_source, compared_cells, counted
 from fedsim.studies.reproduction.registry import SOURCES
 
 MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
@@ -70,9 +69,7 @@ def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
     return (
         f"[{item.title}]({folder}/{item.source}.md#{anchor})",
         _escaped(one.name),
-        _references(one),
-        _ours(one),
-        number(one.closed_form),
+        *compared_cells(one),
         f"{count} of {len(compared)} {kind}",
     )
 
@@ -137,22 +134,14 @@ def _different(texts: Iterable[str]) -> list[str]:
 
 def _cell(one: Number) -> str:
     """Return a number with the source's value and theory's, in words."""
-    parts = [_ours(one)]
+    source, ours, theory = compared_cells(one)
+    parts = [ours]
     if one.references:
-        parts.append(f"{_references(one)}, {'departs' if _departs(one) else 'agrees'}")
+        parts.append(f"{source}, {'departs' if _departs(one) else 'agrees'}")
     if one.closed_form is not None:
-        theory = f"theory {number(one.closed_form)}"
-        outside = "outside of our interval" in agreement(one).text
-        parts.append(theory + (", outside" if outside else ""))
+        outside = ", outside" * ("outside of our interval" in agreement(one).text)
+        parts.append(f"theory {theory}{outside}")
     return "; ".join(parts)
-
-
-def _ours(one: Number) -> str:
-    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
-
-
-def _references(one: Number) -> str:
-    return ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH
 
 
 def _escaped(text: str) -> str:

@@ -10,7 +10,7 @@ from fedsim.common import private_files
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import Made, agreement
+from fedsim.studies.reproduction.findings import Made, Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
@@ -50,16 +50,14 @@ def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> 
 
 def rows(item: Made) -> list[tuple[str, ...]]:
     """Return a row of text for each number of an item."""
-    return [
-        (
-            one.name,
-            ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH,
-            number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else ""),
-            number(one.closed_form),
-            agreement(one).text,
-        )
-        for one in item.finding.numbers
-    ]
+    return [(one.name, *compared_cells(one), agreement(one).text) for one in item.finding.numbers]
+
+
+def compared_cells(one: Number) -> tuple[str, str, str]:
+    """Return the source's values, ours with its interval, and theory's, as text."""
+    source = ", ".join(f"{number(each.value)} {each.origin}" for each in one.references) or DASH
+    ours = number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+    return source, ours, number(one.closed_form)
 
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
