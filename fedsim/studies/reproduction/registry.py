@@ -45,12 +45,7 @@ def _of_bernaus_data(data: str) -> list[Row]:
     similar = "Section 6.1: dissimilarity against local sensitivity"
     routes = f"Figure {figure}: ε′ by three routes, and membership inference"
     rows = (
-        (
-            f"figures-4-5-{data}",
-            "Figures 4 and 5: local sensitivity",
-            course,
-            sensitivities.followed,
-        ),
+        (f"figures-4-5-{data}", local, course, sensitivities.followed),
         (f"dissimilarities-{data}", similar, course, sensitivities.compared),
         (f"norms-{data}", "Section 5.1: C as the median of unclipped norms", 0.5, norms.surveyed),
         (f"table-2a-{data}", "Table 2a: advantage and δ′ at ρβ = 0.9", game, identification.table),
@@ -98,12 +93,7 @@ _ROWS: dict[str, tuple[Row, ...]] = {
         ("outlier", "Section 3: one resident far above", 0.1, outlier.attacked),
         ("figure-1", "Figure 1: ε by step, Weibull gradients", 1.0, growth.followed),
         ("figure-2", DISTANCES, 2.0, members.compared, "mnist"),
-        (
-            "figures-3-4",
-            "Figures 3 and 4: ε against σ, bounded and unbounded",
-            1.0,
-            growth.compared,
-        ),
+        ("figures-3-4", BY_SIGMA, 1.0, growth.compared),
         ("figure-5", "Figure 5: ε against λ", 0.1, orders.searched),
         ("estimator", COVERAGE, 0.5, estimator.examined),
         *map(_table_1, SETTINGS),
