@@ -171,11 +171,7 @@ class _Subject:
 
 
 def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
-    """Return the mechanism of a run directory, a configuration or a file with [[rounds]].
-
-    Args:
-        otherwise: fields of the releases to replace; None keeps a field.
-    """
+    """Return the mechanism of a run directory, a configuration or a file with [[rounds]]."""
     changes: Row = {name: value for name, value in otherwise.items() if value is not None}
     if source.is_dir():
         directory = RunDirectory.open(source)

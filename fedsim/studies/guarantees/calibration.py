@@ -79,47 +79,29 @@ class Sought:
     def answer(self, requirement: Requirement) -> Releases:
         """Return the releases in which the unknown just meets the requirement."""
         self.nominal(1.0)  # raises InputError if no noise helps, before the search
-        setting = (self.trust, self.vantage, self.clients, self.local_steps)
-        rounds = Rounds(
-            self.noise_multiplier or 0.0, self.rounds or 1, self.sampling_rate, self.local_steps
-        )
-        if self.unknown == "noise_multiplier":
-            assert self.rounds is not None
-            steps = self.rounds * self.local_steps
-            effective = calibration.noise_multiplier(
-                requirement, steps, self.sampling_rate, self.neighbouring
+        steps = (1 if self.rounds is None else self.rounds) * self.local_steps
+        rate, relation = self.sampling_rate, self.neighbouring
+        rounds = Rounds(self.noise_multiplier or 0.0, self.rounds or 1, rate, self.local_steps)
+        if self.noise_multiplier is None:
+            effective = calibration.noise_multiplier(requirement, steps, rate, relation)
+            rounds = replace(rounds, noise_multiplier=self.nominal(effective))
+        else:
+            setting = (self.trust, self.vantage, self.clients, self.local_steps)
+            effective = effective_noise_multiplier(
+                self.noise_multiplier, *setting, colluders=self.colluding
             )
-            return self._describe(replace(rounds, noise_multiplier=self.nominal(effective)))
-        assert self.noise_multiplier is not None
-        effective = effective_noise_multiplier(
-            self.noise_multiplier, *setting, colluders=self.colluding
-        )
-        if self.unknown == "rounds":
-            count = calibration.steps(
-                requirement, effective, self.sampling_rate, self.neighbouring, self.local_steps
-            )
-            return self._describe(replace(rounds, count=count // self.local_steps))
-        assert self.rounds is not None
-        rate = calibration.sampling_rate(
-            requirement, effective, self.rounds * self.local_steps, self.neighbouring
-        )
-        return self._describe(replace(rounds, sampling_rate=rate))
+            if self.rounds is None:
+                count = calibration.steps(requirement, effective, rate, relation, self.local_steps)
+                rounds = replace(rounds, count=count // self.local_steps)
+            else:
+                rate = calibration.sampling_rate(requirement, effective, steps, relation)
+                rounds = replace(rounds, sampling_rate=rate)
+        return Releases((rounds,), relation, self.trust, self.clients, colluders=self.colluding)
 
     def nominal(self, effective: float) -> float:
         """Return the nominal multiplier for an effective one. Raises InputError if none helps."""
-        return nominal_noise_multiplier(
-            effective,
-            self.trust,
-            self.vantage,
-            self.clients,
-            self.local_steps,
-            colluders=self.colluding,
-        )
-
-    def _describe(self, rounds: Rounds) -> Releases:
-        return Releases(
-            (rounds,), self.neighbouring, self.trust, self.clients, colluders=self.colluding
-        )
+        setting = (self.trust, self.vantage, self.clients, self.local_steps)
+        return nominal_noise_multiplier(effective, *setting, colluders=self.colluding)
 
 
 @dataclass(frozen=True)
