@@ -16,9 +16,7 @@ from typing import Any
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim import config as configuration
 from fedsim.common import reading
-from fedsim.config import Config
 from fedsim.deployment import certificates, kit, logs
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
@@ -53,18 +51,17 @@ class Registration:
     key: str
 
 
-def start(server: Path, config: Config) -> Submission:
-    """Submit a prepared run to the SuperLink of a server; return the submission."""
+def start(server: Path, run_config: str, out: Path) -> Submission:
+    """Submit a prepared run (TOML) to the SuperLink of a server; return the submission."""
     home = _home(server)
     with tempfile.TemporaryDirectory(prefix="fedsim-deployment-") as temporary:
         app = Path(temporary) / "fedsim"
         app.mkdir()
         write_app(app)
-        run_config = Path(temporary) / "run.toml"
-        dumped = configuration.dump(config.reading_data_from(""))
-        run_config.write_text(dumped, encoding="utf-8")
-        submitted = submit(home, kit.CONNECTION, app, run_config)
-    last = {"run-id": submitted.run_id, "directory": str(Path(config.run.out).absolute())}
+        file = Path(temporary) / "run.toml"
+        file.write_text(run_config, encoding="utf-8")
+        submitted = submit(home, kit.CONNECTION, app, file)
+    last = {"run-id": submitted.run_id, "directory": str(out.absolute())}
     kit.write_file(server / LAST, json.dumps(last) + "\n")
     return submitted
 

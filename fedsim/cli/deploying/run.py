@@ -124,7 +124,8 @@ def _carry_out(
         if evidence is not None:
             model_card.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)
-    submitted = deployment.start(server, config)
+    run_config = configuration.dump(config.reading_data_from(""))
+    submitted = deployment.start(server, run_config, Path(config.run.out))
     try:
         with progress(run_directory, config, console):
             submitted.wait(lambda: run_directory.has(LAST_FILE))

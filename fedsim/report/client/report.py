@@ -19,7 +19,7 @@ from adversaries import registry
 from adversaries.attacks import roc
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.config import Config, Scalar
+from fedsim.config import Scalar
 from fedsim.config.federation import OWN
 from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
@@ -211,8 +211,7 @@ def _measured(
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
-    config = training.config.reading_data_from(node.data, offline=True)
-    data = _records_of(node, config, mine[-1].records)
+    config, data = training.config, _records_of(node, training, mine[-1].records)
     if data is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}
         return
@@ -240,7 +239,8 @@ def _measured(
     }
 
 
-def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
+def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation | None:
+    config = training.config.reading_data_from(node.data, offline=True)
     try:
         data = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
