@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 DEFAULT_CONFIDENCE = 0.95
-
 CONFIG = "Experiment file (TOML), or the name of a bundled one (see fedsim config examples)."
 DELTA = "Probability that the guarantee fails (δ)."
 DELTA_DEFAULT = "from the configuration, else 1e-5"

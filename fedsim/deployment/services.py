@@ -13,7 +13,6 @@ from fedsim import DISTRIBUTION
 from fedsim.deployment import templates
 
 LIGHT, FULL = "light", "full"
-
 TORCH = ("torch", "torchvision")
 
 HEAVY = frozenset(

@@ -41,7 +41,6 @@ CONTRADICTION = (
 )
 
 Rows = Sequence[tuple[str, str]]
-
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 

@@ -37,7 +37,6 @@ Line = tuple[str, str, str]
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 TIMEOUT = 5.0
 
 FLEET = "/v1/fleet/pull-messages"

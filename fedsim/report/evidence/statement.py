@@ -130,7 +130,6 @@ def _of_package(folder: Path) -> str:
 
 REPORT = "report.json"
 PARTS = {"configuration": "config.toml", "ledger": "ledger.jsonl", "transcript": "transcript.npz"}
-
 LOCK = "lock"
 Report = Mapping[str, Any]
 

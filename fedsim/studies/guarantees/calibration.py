@@ -24,7 +24,6 @@ from fedsim.studies.guarantees import statements
 from fedsim.studies.guarantees.statements import Guarantee, Row, chosen
 
 Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
-
 DEFAULT_ACCOUNTANT = "pld"
 
 REPEATED = (

@@ -41,7 +41,6 @@ NOTE = (
 )
 
 LARGE_BASELINES = (0.3, 0.6)
-
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 

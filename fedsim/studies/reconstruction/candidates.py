@@ -16,7 +16,6 @@ from fedsim.learning.data.distribution import LABEL
 
 Floats = npt.NDArray[np.float64]
 Prior = Literal["uniform", "data"]
-
 MOST = 1000
 
 

@@ -14,7 +14,6 @@ from fedsim.studies.reproduction.findings import Made, Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
-
 PAGE, JSON = "reproduction.html", "reproduction.json"
 
 SMOKE = (

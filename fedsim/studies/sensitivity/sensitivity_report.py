@@ -22,7 +22,6 @@ from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, Ranked
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)
-
 SHARES = (0.5, 0.9, 0.99, 0.999)
 
 

@@ -73,18 +73,14 @@ PRINTED: Mapping[float, Reference] = {
 """Published accuracies by epsilon, of the network on principal components."""
 
 COMPONENTS = 60
-
 HIDDEN = {"smoke": 32, "full": 1000}
 
 PCA_MULTIPLIERS: Mapping[float, float] = {8.0: 4.0, 2.0: 7.0, 0.5: 16.0}
 """Noise multipliers of the components (Abadi et al., Figure 3)."""
 
 CLIPPING_NORM, LEARNING_RATE = 4.0, 0.1
-
 EPOCHS = {"smoke": 3, "full": 20}
-
 TRAININGS = 3
-
 SEED = 8
 
 

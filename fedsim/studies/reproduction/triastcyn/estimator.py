@@ -23,7 +23,6 @@ GAMMAS = (1.0, 0.5, 0.05, 0.01, 1e-6, 1e-16, 0.0)
 """Probabilities of failure; the confidence is 1 minus these."""
 
 SIMULATED = 0.05
-
 HIGHEST = 0.9
 
 
@@ -72,9 +71,7 @@ def least_covered() -> tuple[float, float]:
 
 
 DELTA = 1e-5
-
 OWN_SAMPLES = np.unique(np.geomspace(10, 10**6, 40).astype(np.int64))
-
 SHOWN = (50, 1_000, 100_000)
 
 MOVES = (1.0, 3.0)
@@ -150,7 +147,6 @@ GAMMA = 0.05
 """Probability of failure in the simulation of Equation 14."""
 
 SAMPLES = (10, 50, 500)
-
 DRAWS = {"smoke": 2_000, "full": 40_000}
 
 PERCENTILES = np.array([0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])

@@ -21,7 +21,6 @@ TIMES = 1000
 """The outlier's income over the median, and the clipped range."""
 
 DELTA = 1e-5
-
 SAMPLES = {"smoke": 2_000, "full": 100_000}
 
 ORDERS = np.unique(np.geomspace(1, 10**6, 400).astype(np.int64))
