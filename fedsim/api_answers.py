@@ -22,7 +22,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
-    from fedsim.studies.reproduction.session import Made
+    from fedsim.studies.reproduction.findings import Made
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,7 @@ def data(
 
 
 def sensitivity(
-    config: Given,
-    *,
-    top: int = 3,
-    trials: int = 20,
-    out: Path | str,
-    overrides: Overrides = None,
+    config: Given, *, top: int = 3, trials: int = 20, out: Path | str, overrides: Overrides = None
 ) -> Answer:
     """Find the pair of neighbouring data sets to audit, as `fedsim sensitivity` does.
 
@@ -132,14 +127,13 @@ def sensitivity(
     from fedsim.studies.sensitivity import (  # noqa: PLC0415
         sensitivity_report,
         sensitivity_study,
-        sensitivity_values,
     )
 
     chosen = configured(config, overrides or {})
     report_directory.check_new(Path(out))
     sensitivity_study.check(chosen, top, trials)
     study = sensitivity_study.study(chosen, top, trials)
-    report = sensitivity_values.assemble(study)
+    report = sensitivity_report.assemble(study)
     with report_directory.refusing(Path(out)):
         page = sensitivity_report.write(study, report, Path(out))
     table = tabulated(sensitivity_report.headings(report), sensitivity_report.rows(report))
@@ -250,7 +244,6 @@ def trials(
 
 
 RECORDS = 100
-"""Number of candidates where none is given."""
 
 
 def reconstruct(
@@ -373,18 +366,18 @@ def reproduce(
     Raises:
         InputError: the source, an item or the folder does not exist.
     """
-    from fedsim.studies.reproduction import making, page  # noqa: PLC0415
+    from fedsim.studies.reproduction import page, session  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means, Scale  # noqa: PLC0415
 
-    chosen, shown = making.chosen(source, items), console(progress)
+    chosen, shown = session.chosen(source, items), console(progress)
     means = Means(
         scale=Scale(scale),
         folder=Path(out).expanduser().absolute(),
-        data_root=making.folder(None if data_root is None else Path(data_root), "data_root"),
+        data_root=session.folder(None if data_root is None else Path(data_root), "data_root"),
         say=partial(shown.print, highlight=False),
     )
-    skipped = making.skipped(chosen, means, named=bool(items))
-    kept = list(making.make(chosen, means, skipped))[-1]
+    skipped = session.skipped(chosen, means, named=bool(items))
+    kept = list(session.publish(chosen, means, skipped))[-1]
     wanted = {(item.source, item.name) for item in chosen}
     made = tuple(each for each in kept if (each.source, each.name) in wanted)
     return Reproduction(means.folder / page.PAGE, made, skipped)

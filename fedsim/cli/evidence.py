@@ -36,8 +36,7 @@ def sign(
         ),
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option(metavar="KEY", help="Your Ed25519 private key (PEM or OpenSSH)."),
+        Path | None, typer.Option(metavar="KEY", help="Your Ed25519 private key (PEM or OpenSSH).")
     ] = None,
     new_key: Annotated[
         Path | None,
@@ -83,8 +82,7 @@ def verify(
         typer.Argument(metavar="EVIDENCE", help="File that fedsim sign wrote, or its directory."),
     ],
     key: Annotated[
-        Path | None,
-        typer.Option(metavar="PUBLIC", help="Public key of the signer you trust."),
+        Path | None, typer.Option(metavar="PUBLIC", help="Public key of the signer you trust.")
     ] = None,
     files: Annotated[
         Path | None,
@@ -93,8 +91,7 @@ def verify(
         ),
     ] = None,
     as_signed: Annotated[
-        bool,
-        typer.Option("--as-signed", help="Accept the signed report without making it again."),
+        bool, typer.Option("--as-signed", help="Accept the signed report without making it again.")
     ] = False,
     json_: AsJson = False,
 ) -> None:

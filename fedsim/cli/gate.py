@@ -44,14 +44,7 @@ class Gate:
 
 
 def parsed(fail_if: Sequence[str] | None, *kinds: str) -> Gate:
-    """Return the gate of --fail-if.
-
-    Args:
-        kinds: of the reports that the command makes, such as "run".
-
-    Raises:
-        InputError: a condition cannot be read, or names a number that these reports lack.
-    """
+    """Return the gate of --fail-if for some kinds of reports. Raises InputError if it is wrong."""
     if not fail_if:
         return Gate()
     from fedsim.audits.results.conditions import parse  # noqa: PLC0415

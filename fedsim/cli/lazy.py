@@ -1,6 +1,7 @@
 """Command groups that import a command only when it is called."""
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Literal, cast
 
@@ -17,42 +18,20 @@ MARKUP: Literal["markdown"] = "markdown"
 """Markup of help texts. Markdown prints [brackets] as they are and fills paragraphs."""
 
 
-class Commands(MutableMapping[str, click.Command]):
+class Commands(Mapping[str, click.Command]):
     """Commands by name. A command is imported when it is looked up."""
 
     def __init__(self, listed: Mapping[str, tuple[Command | Group, str]]) -> None:
-        self._listed = dict(listed)
-        self._loaded: dict[str, click.Command] = {}
+        self._listed = listed
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._loaded:
-            self._loaded[name] = _load(*self._listed[name])
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
+        return _load(*self._listed[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._listed | self._loaded)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._listed | self._loaded)
-
-    def outlines(self) -> dict[str, click.Command]:
-        """Return a stand-in for each command, for help and completion, without importing it."""
-        return {
-            name: typer.core.TyperCommand(
-                name,
-                help=command.words,
-                hidden=isinstance(command, Command) and command.hidden,
-                rich_help_panel=panel,
-                rich_markup_mode=MARKUP,
-            )
-            for name, (command, panel) in self._listed.items()
-        }
+        return len(self._listed)
 
 
 class LazyGroup(TyperGroup):
@@ -64,10 +43,23 @@ class LazyGroup(TyperGroup):
         super().__init__(**attrs)
         if listed is None:
             listed = {each.name: (each, panel) for panel, row in PANELS.items() for each in row}
-        commands = Commands(listed)
         self.suggest_commands = False  # click itself suggests similar names
-        self._outlines = commands.outlines()
-        self.commands = cast(dict[str, click.Command], commands)
+        self._listed = listed
+        self.commands = cast(dict[str, click.Command], Commands(listed))
+
+    @cached_property
+    def _outlines(self) -> dict[str, click.Command]:
+        """A stand-in for each command, for help and completion, without importing it."""
+        return {
+            name: typer.core.TyperCommand(
+                name,
+                help=command.words,
+                hidden=command.hidden,
+                rich_help_panel=panel,
+                rich_markup_mode=MARKUP,
+            )
+            for name, (command, panel) in self._listed.items()
+        }
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -83,11 +75,9 @@ class LazyGroup(TyperGroup):
             raise click.UsageError(advice, ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the table."""
         return list(self.commands)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help from the table."""
         outline = TyperGroup(
             name=self.name,
             commands=self._outlines,
@@ -108,6 +98,7 @@ class LazyGroup(TyperGroup):
         return names + click.Command.shell_complete(self, ctx, incomplete)  # and options
 
 
+@cache
 def _load(command: Command | Group, panel: str) -> click.Command:
     """Return a command that can be called. Raises InputError if another project shadows fedsim."""
     if isinstance(command, Group):

@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 DEFAULT_CONFIDENCE = 0.95
-
-CONFIG = "Experiment file (TOML), or the name of a bundled one (see fedsim config "
-"examples)."
+CONFIG = "Experiment file (TOML), or the name of a bundled one (see fedsim config examples)."
 DELTA = "Probability that the guarantee fails (δ)."
 DELTA_DEFAULT = "from the configuration, else 1e-5"
 SEED = "Seed of all random numbers"
@@ -42,10 +40,7 @@ SetOption = Annotated[
 ]
 AcceptEpsilon = Annotated[
     float | None,
-    typer.Option(
-        metavar="E",
-        help="Largest total ε that a continued run may release.",
-    ),
+    typer.Option(metavar="E", help="Largest total ε that a continued run may release."),
 ]
 Rehearsal = Annotated[
     Path | None,

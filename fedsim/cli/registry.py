@@ -54,7 +54,11 @@ def registry(
             "of fedsim train"
         )
     alarms = training_report.assemble(run)["alarms"]
-    facts = dict(map(_pair, fact or []))
+    facts = {}
+    for text in fact or []:
+        key, _, facts[key] = text.partition("=")
+        if not facts[key]:
+            raise InputError(f"--fact {text} has no value; write KEY=VALUE, such as region=EU")
     made = registry_entry.entry(model_card.read(run), run.config.run.author, alarms, facts)
     refused = [] if schema is None else registry_entry.complaints(made, _schema(schema))
     if refused:
@@ -68,13 +72,6 @@ def registry(
     except OSError as error:
         raise InputError(f"cannot write '{out}': {error.strerror}; name another --out") from None
     Terminal(stderr=True).print(f"Entry: {out}", soft_wrap=True, highlight=False)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not value:
-        raise InputError(f"--fact {text} has no value; write KEY=VALUE, such as region=EU")
-    return key, value
 
 
 def _schema(path: Path) -> dict[str, Any]:

@@ -70,27 +70,27 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.studies.reproduction import making, notes, page  # noqa: PLC0415
+    from fedsim.studies.reproduction import notes, page, session  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
-    chosen = making.chosen(source, items or [])
+    chosen = session.chosen(source, items or [])
     console = Terminal(stderr=True, quiet=json_)
     if markdown is not None:
-        making.folder(markdown.absolute().parent, "--markdown")
+        session.folder(markdown.absolute().parent, "--markdown")
     means = Means(
         scale=scale,
         folder=out.expanduser().absolute(),
-        data_root=making.folder(data_root, "--data-root"),
+        data_root=session.folder(data_root, "--data-root"),
         download=download,
         say=lambda what: console.print(f"  {what}", highlight=False),
     )
     if list_:
         _list(chosen, means, json_)
         return
-    skipped = making.skipped(chosen, means, named=bool(items))
+    skipped = session.skipped(chosen, means, named=bool(items))
     possible = [item for item in chosen if item.title not in skipped]
     _announce(console, possible, skipped, means)
-    made = list(making.make(possible, means, skipped))[-1]
+    made = list(session.publish(possible, means, skipped))[-1]
     if markdown is not None:
         notes.write(markdown, made)
     if json_:

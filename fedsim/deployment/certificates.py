@@ -1,8 +1,5 @@
 """Keys and certificates of a federation: one authority, one server certificate, a key per node.
 
-An authority outlives the server's certificates, so a new certificate requires no change at the
-nodes.
-
 Certificates are X.509 over NIST P-384, with the extensions for strict verification (RFC 5280). The
 keys of nodes are in OpenSSH form, which Flower reads.
 """
@@ -41,7 +38,6 @@ USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
-"""All key usages of a certificate."""
 
 SOON = timedelta(days=30)
 """Remaining validity below which a certificate is reported."""
@@ -49,30 +45,21 @@ SOON = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Pair:
-    """A private key with its public part.
-
-    Attributes:
-        private: the key, PEM or OpenSSH text.
-        public: its certificate (PEM), or a node's public key (OpenSSH, one line).
-    """
+    """A private key, PEM or OpenSSH, with its certificate (PEM) or public key (OpenSSH line)."""
 
     private: bytes
     public: bytes
 
 
 def authority(days: int, now: datetime | None = None) -> Pair:
-    """Return the key and the self-signed certificate (PEM) of a new certificate authority.
-
-    now: beginning of the validity, less an hour for different clocks; None: the current time.
-    """
+    """Return the key and the self-signed certificate (PEM) of a new authority, valid from `now`."""
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
     name = _name("fedsim federation authority")
     usage = _usage("key_cert_sign", "crl_sign")
+    last = start + timedelta(days=days)
     certificate = (
-        _builder(
-            name, name, key.public_key(), key.public_key(), start, start + timedelta(days=days)
-        )
+        _builder(name, name, key.public_key(), key.public_key(), start, last)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA384())
@@ -87,10 +74,9 @@ def server_certificate(
     now: datetime | None = None,
     both_sides: bool = False,
 ) -> Pair:
-    """Return a TLS key and its certificate (PEM) for host names and IP addresses.
+    """Return a TLS key and its certificate (PEM) for host names and IP addresses, valid from `now`.
 
     names: at least one; the first one is also the certificate's common name.
-    now: beginning of the validity, less an hour for different clocks; None: the current time.
     both_sides: whether its holder also shows it to servers, as a client.
     Raises ValueError if the issuer's certificate has ended, or is invalid.
     """
@@ -105,15 +91,10 @@ def server_certificate(
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
     if both_sides:
         purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    last = min(start + timedelta(days=days), last)
+    subject, public = issuer_certificate.subject, issuer_key.public_key()
     certificate = (
-        _builder(
-            _name(hosts[0]),
-            issuer_certificate.subject,
-            key.public_key(),
-            issuer_key.public_key(),
-            start,
-            min(start + timedelta(days=days), last),
-        )
+        _builder(_name(hosts[0]), subject, key.public_key(), public, start, last)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
@@ -129,8 +110,6 @@ def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
     """Return a key and certificate for this machine only, and the authority's certificate (PEM).
 
     The authority's key is not kept, so it can sign nothing else.
-
-    now: beginning of the validity, less an hour for different clocks; None: the current time.
     """
     own = authority(days, now)
     return server_certificate(own, LOOPBACK, days, now), own.public
@@ -144,10 +123,7 @@ def node_key() -> Pair:
 
 
 def fingerprint(public: bytes) -> str:
-    """Return the SHA-256 of a public key (OpenSSH), as `ssh-keygen -l -f` shows it.
-
-    Raises ValueError for an invalid key.
-    """
+    """Return the SHA-256 of a public key, as `ssh-keygen -l -f` shows it. Raises ValueError."""
     try:
         key = load_ssh_public_key(public)
         blob = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1]
@@ -166,11 +142,8 @@ def end(certificate: Path) -> datetime:
 def verify(certificate: Path, key: Path, trusted: Path, host: str) -> None:
     """Perform a TLS handshake in memory between the server and a client that wants a host.
 
-    certificate: the server's certificate with its chain (a PEM file).
-    key: the server's key, without a passphrase (a PEM file).
-    trusted: the client's trusted certificates (a PEM file).
-    host: the host name or IP address that the client wants.
-    Raises OSError if a file cannot be read; its subclass ssl.SSLError: the handshake fails.
+    The server's certificate, with its chain, and its key are PEM files, as are the client's trusted
+    certificates. Raises OSError if a file cannot be read; its subclass ssl.SSLError: it fails.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key, password="")  # "": never ask for a passphrase
@@ -249,13 +222,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 @dataclass(frozen=True)
 class Own:
-    """An operator's own certificate (PEM files).
-
-    Attributes:
-        certificate: certificate for the server's address, with its chain.
-        key: its key, without a passphrase.
-        trusted: certificates by which the nodes trust it.
-    """
+    """An operator's PEM files: certificate with chain, its key, and certificates to trust it by."""
 
     certificate: Path
     key: Path

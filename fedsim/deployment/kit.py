@@ -58,13 +58,8 @@ class Kit:
         address: host name or IPv4 address of the server, where the nodes connect.
         port: port of the proxy, to which the nodes connect.
         superlink_port: port of the SuperLink, on the server's loopback.
-        clients: number of clients.
-        auditor: whether there is a node for an auditor.
         created: time of writing, in ISO 8601.
-        fedsim: version of fedsim that wrote the kit.
-        flwr: version of Flower that was installed then.
         machine: machine of the folder; "" in the folder of the whole kit.
-        format: format of deploy.json.
     """
 
     address: str
@@ -86,7 +81,6 @@ class Kit:
 
     @property
     def nodes(self) -> list[str]:
-        """The machines that connect to the server."""
         return self.machines[1:]
 
 
@@ -137,10 +131,7 @@ def read(directory: Path) -> Kit:
 
 
 def folder(directory: Path, machine: str) -> Path:
-    """Return the absolute path of a machine's folder.
-
-    Raises InputError if the kit has no such machine, or the directory is another machine's folder.
-    """
+    """Return the absolute path of a machine's folder. Raises InputError for another machine's."""
     kit = read(directory)
     if machine not in kit.machines:
         raise InputError(
@@ -173,7 +164,6 @@ def write(
 
     address: host name or IPv4 address of the server, where the nodes connect.
     listen: IP address where the proxy listens; 0.0.0.0: all interfaces.
-    days: validity of the server's certificate.
     own: the operator's certificate; None: a certificate of the kit's own authority.
     Raises InputError if an address is invalid, nodes would refuse the operator's certificate, no
     wheel can be made of this fedsim, or the directory exists.
@@ -212,10 +202,7 @@ def write(
 
 @contextmanager
 def _made(directory: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which becomes the kit's directory once it is complete.
-
-    Raises InputError if the directory exists.
-    """
+    """Yield a temporary folder, which becomes the kit's directory once it is complete."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700)
@@ -285,10 +272,7 @@ def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> 
 
 
 def connect_flower(server: Path, superlink_port: int) -> None:
-    """Write the connection to the SuperLink into the server's Flower home.
-
-    Flower needs an absolute path of the certificate, so this is done where the folder is used.
-    """
+    """Write the connection to the SuperLink into the server's Flower home, by absolute paths."""
     connection = {
         "address": f"127.0.0.1:{superlink_port}",
         "root-certificates": str(server / "superlink-ca.crt"),
@@ -312,10 +296,7 @@ def settings(machine_folder: Path) -> dict[str, str]:
 
 
 def port(machine_folder: Path, name: str) -> int:
-    """Return a port of a machine's settings.env.
-
-    Raises InputError if the file cannot be read, or its value is no port from 1 to 65535.
-    """
+    """Return a port of a machine's settings.env. Raises InputError unless it is 1 to 65535."""
     value = settings(machine_folder).get(name, "")
     if not value.isascii() or not value.isdecimal() or not 0 < int(value) < 65536:
         raise InputError(
@@ -325,10 +306,7 @@ def port(machine_folder: Path, name: str) -> int:
 
 
 def deadline(machine_folder: Path) -> float:
-    """Return the time limit of a message's process in a node's settings.env, in seconds.
-
-    Raises InputError if the file cannot be read, or its value is no positive number.
-    """
+    """Return the time limit of a message's process in a node's settings.env, in seconds."""
     value = settings(machine_folder).get("DEADLINE", f"{DEADLINE}")
     with suppress(ValueError):
         if 0 < float(value) < math.inf:
@@ -362,11 +340,7 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
 
 
 def _write_node(
-    place: Path,
-    machine: str,
-    key: certificates.Pair,
-    trusted: bytes,
-    values: Mapping[str, str],
+    place: Path, machine: str, key: certificates.Pair, trusted: bytes, values: Mapping[str, str]
 ) -> None:
     write_file(place / "node.key", key.private)
     write_file(place / "node.key.pub", key.public + b"\n")
@@ -385,11 +359,7 @@ def _write_manifest(place: Path, kit: Kit) -> None:
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write a file that only its owner can ever read, and follow no link.
-
-    path: missing folders are created for their owner only.
-    content: bytes, or text that is written as UTF-8.
-    """
+    """Write a file, and missing folders, that only its owner can ever read; follow no link."""
     for parent in reversed(path.parents):
         if not parent.exists():
             parent.mkdir(mode=0o700)

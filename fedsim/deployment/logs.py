@@ -1,7 +1,4 @@
-"""The logs of the services that start.sh starts: their form, their length, their last complaint.
-
-Flower's own lines are in Flower's form.
-"""
+"""The logs of the services that start.sh starts: their form, their length, their last complaint."""
 
 import logging
 import os

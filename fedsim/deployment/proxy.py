@@ -17,7 +17,7 @@ import logging
 import re
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -63,24 +63,14 @@ UPKEEP_INTERVAL = 30.0
 """Seconds between two checks of the certificate and of the logs' length."""
 
 HOP_BY_HOP = {
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "host",
+    *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
+    *("transfer-encoding", "upgrade", "host"),
 }
 """Headers of a single connection (RFC 9110, section 7.6.1), and the host's name."""
 
 
 def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlette:
-    """Return the proxy of a SuperLink.
-
-    keys: folder of the public keys (*.pub, OpenSSH) whose nodes may send long requests.
-    """
+    """Return the proxy of a SuperLink; only nodes of the *.pub in `keys` may send long requests."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -136,7 +126,16 @@ def application(superlink: str, trusted: ssl.SSLContext, keys: Path) -> Starlett
 def serve(host: str, port: int, superlink_port: int, server: Path) -> None:
     """Serve the folder of a server until the process ends."""
     logs.begin("server")
-    asyncio.run(_serve(configuration(host, port, superlink_port, server), server))
+    running = uvicorn.Server(configuration(host, port, superlink_port, server))
+
+    async def serve_with_upkeep() -> None:
+        upkeep = asyncio.create_task(_upkeep(running, server))
+        try:
+            await running.serve()
+        finally:
+            upkeep.cancel()
+
+    asyncio.run(serve_with_upkeep())
 
 
 def configuration(host: str, port: int, superlink_port: int, server: Path) -> uvicorn.Config:
@@ -153,15 +152,6 @@ def configuration(host: str, port: int, superlink_port: int, server: Path) -> uv
         server_header=False,
         ws="none",
     )
-
-
-async def _serve(config: uvicorn.Config, server: Path) -> None:
-    running = uvicorn.Server(config)
-    upkeep = asyncio.create_task(_upkeep(running, server))
-    try:
-        await running.serve()
-    finally:
-        upkeep.cancel()
 
 
 async def _upkeep(running: uvicorn.Server, server: Path) -> None:
@@ -198,7 +188,7 @@ def _who(request: Request, keys: Path) -> str:
     """Return the claimed sender of a request, with the difference of its clock if it is large."""
     if (claimed := claim(request.headers)) is None:
         return "an unknown sender"
-    names = [path.stem for path in keys.glob("*.pub") if claimed.key == _public_key(path)]
+    names = _named(claimed.key, keys)
     who = names[0] if names else "a key that is not in keys/"
     if EARLIEST < claimed.age < LATEST:
         return who
@@ -214,23 +204,21 @@ def _refusal(request: Request, path: str, keys: Path) -> Response | None:
         return Response(refused, 412, media_type="application/json")
     if (length := _length(request)) is None or length > LARGEST:
         return PlainTextResponse(f"a request needs a length, up to {LARGEST}\n", status_code=413)
-    if length > LARGEST_UNSIGNED and not _signed(request, keys):
+    if length > LARGEST_UNSIGNED and not _named(signer(request.headers), keys):
         return PlainTextResponse("none of the server's keys signed it\n", status_code=401)
     if path == REPLIES and length > LARGEST_REPLY:
         return PlainTextResponse("it is too long for a reply\n", status_code=413)
     return None
 
 
-def _signed(request: Request, keys: Path) -> bool:
-    key = signer(request.headers)
-    return key is not None and any(key == _public_key(path) for path in keys.glob("*.pub"))
-
-
-def _public_key(path: Path) -> object:
-    try:
-        return load_ssh_public_key(path.read_bytes())
-    except (OSError, ValueError, UnsupportedAlgorithm):
-        return None
+def _named(key: object, keys: Path) -> list[str]:
+    """Return the machines whose file in a folder has a key; none for None."""
+    names = []
+    for path in keys.glob("*.pub"):
+        with suppress(OSError, ValueError, UnsupportedAlgorithm):
+            if load_ssh_public_key(path.read_bytes()) == key:
+                names.append(path.stem)
+    return names
 
 
 def _length(request: Request) -> int | None:

@@ -1,29 +1,34 @@
 """A run on a SuperLink of Flower's deployment runtime that has already started.
 
-It uses the same apps and the same configuration as a run in process. The nodes receive no path of
-the server except the run directory: each node's own config has the path of its data. Only nodes
-with registered public keys take part.
+The nodes receive no path of the server except the run directory: each node's own config has the
+path of its data. Only nodes with registered public keys take part.
 """
 
 import json
+import logging
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import fedsim
 from adversaries.errors import InputError
-from fedsim import config as configuration
 from fedsim.common import reading
-from fedsim.config import Config
-from fedsim.deployment import certificates, kit
+from fedsim.deployment import certificates, kit, logs
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
     Submission,
+    environment,
+    executable,
     flwr,
     submit,
     write_app,
 )
+
+log = logging.getLogger(__name__)
 
 UNREGISTERED = "unregistered"
 """Status of a node whose key is refused permanently."""
@@ -34,32 +39,29 @@ LAST = "run.json"
 IN_USE = "already in use"
 """Flower's complaint about a public key that it already knows."""
 
+POLL_INTERVAL = "0.5"
+"""Seconds between two requests of Flower's process starter for a task."""
+
 
 @dataclass(frozen=True)
 class Registration:
-    """The SuperLink's node for a machine's key.
-
-    Attributes:
-        node: its id.
-        key: fingerprint of its public key.
-    """
+    """The id of the SuperLink's node for a machine's key, and the key's fingerprint."""
 
     node: str
     key: str
 
 
-def start(server: Path, config: Config) -> Submission:
-    """Submit a prepared run to the SuperLink of a server; return the submission."""
+def start(server: Path, run_config: str, out: Path) -> Submission:
+    """Submit a prepared run (TOML) to the SuperLink of a server; return the submission."""
     home = _home(server)
     with tempfile.TemporaryDirectory(prefix="fedsim-deployment-") as temporary:
         app = Path(temporary) / "fedsim"
         app.mkdir()
         write_app(app)
-        run_config = Path(temporary) / "run.toml"
-        dumped = configuration.dump(config.reading_data_from(""))
-        run_config.write_text(dumped, encoding="utf-8")
-        submitted = submit(home, kit.CONNECTION, app, run_config)
-    last = {"run-id": submitted.run_id, "directory": str(Path(config.run.out).absolute())}
+        file = Path(temporary) / "run.toml"
+        file.write_text(run_config, encoding="utf-8")
+        submitted = submit(home, kit.CONNECTION, app, file)
+    last = {"run-id": submitted.run_id, "directory": str(out.absolute())}
     kit.write_file(server / LAST, json.dumps(last) + "\n")
     return submitted
 
@@ -72,10 +74,8 @@ def register(server: Path) -> dict[str, str]:
     """Register every public key in server/keys; return each machine's node id.
 
     A registered key keeps its node. All other nodes are unregistered, such as the node of a
-    replaced key: their keys are refused from then on.
-
-    Raises FlowerError. Raises InputError for keys that are unreadable, equal, or of no machine of
-    the federation.
+    replaced key: their keys are refused from then on. Raises FlowerError, and InputError for keys
+    that are unreadable, equal, or of no machine of the federation.
     """
     home = _home(server)
     files = key_files(server)
@@ -177,3 +177,18 @@ def registered(server: Path) -> dict[str, Registration]:
 def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
     values = {machine: asdict(node) for machine, node in nodes.items()}
     kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")
+
+
+def become_superlink(place: Path) -> None:
+    """Become the SuperLink of the server's folder, on loopback: all that reach it submit code."""
+    program = executable("flower-superlink")
+    command = [program, "--host", "127.0.0.1", "--port", f"{kit.port(place, 'SUPERLINK_PORT')}"]
+    command += ["--ssl-ca-certfile", f"{place / 'superlink-ca.crt'}"]
+    command += ["--ssl-certfile", f"{place / 'superlink.crt'}"]
+    command += ["--ssl-keyfile", f"{place / 'superlink.key'}"]
+    command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+    command += ["--database", f"{place / 'state' / 'superlink.db'}"]
+    own = environment(place / "flower") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": POLL_INTERVAL}
+    logs.begin("server")
+    log.info("superlink begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
+    os.execve(program, command, own)

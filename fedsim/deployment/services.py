@@ -6,21 +6,18 @@ Only services that train or evaluate have PyTorch.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import requires
 
 from fedsim import DISTRIBUTION
 from fedsim.deployment import templates
 
 LIGHT, FULL = "light", "full"
-"""The stages of the Dockerfile: without PyTorch, and with it."""
-
 TORCH = ("torch", "torchvision")
 
 HEAVY = frozenset(
     {*TORCH, "scikit-learn", "scikit-image", "dp-accounting", "matplotlib", "jinja2", "safetensors"}
 )
-"""Packages that a service needs only to train or evaluate."""
 
 MEMORY = {LIGHT: ("25%", "2g"), FULL: ("75%", "${FEDSIM_MEMORY:-8g}")}
 """Memory limit of a service: share of the machine's under systemd, and size in a container."""
@@ -33,9 +30,8 @@ class Service:
     Attributes:
         name: name in start.sh.
         unit: name of the systemd unit.
-        description: a few words.
         image: stage of the Dockerfile.
-        port: setting of its port.
+        port_name: setting of its port.
         host: address where the machine itself reaches it; or $$ and a setting.
     """
 
@@ -43,7 +39,7 @@ class Service:
     unit: str
     description: str
     image: str
-    port: str
+    port_name: str
     host: str = "127.0.0.1"
 
 
@@ -91,12 +87,7 @@ def files(machine: str, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def dockerfile(wheel: str, flower: str) -> str:
-    """Return the Dockerfile of both images, which lies beside the wheel.
-
-    Args:
-        wheel: name of the wheel's file.
-        flower: version of Flower.
-    """
+    """Return the Dockerfile of both images, for the wheel's file beside it and Flower's version."""
     listed = [need for need in requires(DISTRIBUTION) or [] if ";" not in need]
     needs = {re.split(r"[^\w.-]", need, maxsplit=1)[0]: need for need in listed}
     light = [need for name, need in needs.items() if name not in HEAVY | {"flwr"}]
@@ -119,18 +110,8 @@ def _container(service: Service) -> str:
 
 def _filled(template: str, service: Service) -> str:
     memory, limit = MEMORY[service.image]
-    values = {
-        "NAME": service.name,
-        "UNIT": service.unit,
-        "SERVICE": service.name,
-        "DESCRIPTION": service.description,
-        "IMAGE": service.image,
-        "MEMORY": memory,
-        "LIMIT": limit,
-        "PORT_NAME": service.port,
-        "HOST": service.host,
-    }
-    return templates.fill(template, values)
+    values = {name.upper(): value for name, value in asdict(service).items()}
+    return templates.fill(template, values | {"MEMORY": memory, "LIMIT": limit})
 
 
 def _quoted(needs: list[str]) -> str:

@@ -17,13 +17,7 @@ CONNECTED, AWAY, NEVER = "connected", "away", "never connected"
 
 @dataclass(frozen=True)
 class Node:
-    """A machine that connects to the server.
-
-    Attributes:
-        machine: name in the kit.
-        state: "connected", "away", or "never connected", which includes unregistered machines.
-        since: beginning of the state, in ISO 8601; "" for "never connected".
-    """
+    """A machine that connects, and when its state began (ISO 8601; "" for "never connected")."""
 
     machine: str
     state: str
@@ -32,12 +26,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Busy:
-    """A client for which the server waits.
-
-    Attributes:
-        machine: name in the kit.
-        seconds: time since it received the message that it has not answered.
-    """
+    """A client for which the server waits, and the seconds since it received the message."""
 
     machine: str
     seconds: float
@@ -48,7 +37,6 @@ class Run:
     """The last submitted run.
 
     Attributes:
-        directory: the run directory.
         state: Flower's name of its state.
         round: last finished round; 0 before the first.
         rounds: number of planned rounds; 0 before the training begins.
@@ -66,14 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a federation.
-
-    Attributes:
-        nodes: every machine that connects.
-        run: the last run; None before the first, or where the SuperLink does not answer.
-        certificate_days: remaining validity of the server's certificate.
-        problems: one line each; empty if all is well.
-    """
+    """The status of a federation; no run before the first, or if the SuperLink does not answer."""
 
     nodes: tuple[Node, ...]
     run: Run | None

@@ -255,7 +255,7 @@ ExecStartPre=-/bin/sh -c 'timeout 120 sh -c "until timedatectl show -p NTPSynchr
     | grep -q yes; do sleep 2; done"'
 TimeoutStartSec=300
 # The folder of this machine, as install.sh sets it.
-ExecStart=/bin/sh @FOLDER@/start.sh @SERVICE@
+ExecStart=/bin/sh @FOLDER@/start.sh @NAME@
 User=fedsim
 UMask=0077
 # Flower ends a refused node with the status of a requested end.

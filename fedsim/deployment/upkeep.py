@@ -56,10 +56,7 @@ def _signed(ca: Path, address: str, days: int) -> certificates.Pair:
 
 
 def rotate(place: Path) -> tuple[str, str]:
-    """Make the next key of a node; return the machine and the fingerprint. The old key stays.
-
-    Raises InputError if it is no node's folder, or it already has a next key.
-    """
+    """Make the next key of a node; return the machine and the fingerprint. The old key stays."""
     machine = kit.read(place).machine
     if machine in ("", "server"):
         raise InputError(f"'{place}' is not a node's folder; give a client's or the auditor's")
@@ -91,11 +88,7 @@ def take_up(place: Path, superlink: str) -> bool:
 
 
 def upgrade(directory: Path) -> Path:
-    """Write the files of the running version for each machine; return the folder with all of them.
-
-    directory: folder of the whole kit. Its README.md and deploy.json get the new version.
-    Raises InputError if it is one machine's folder, or the kit already has this version.
-    """
+    """Write this version's files for each machine of a whole kit; return the folder of all."""
     old = kit.read(directory)
     if old.machine:
         raise InputError(

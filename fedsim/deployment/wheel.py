@@ -33,12 +33,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, with the name of its file.
-
-    Attributes:
-        name: file name, which contains the version.
-        content: the zip archive.
-    """
+    """A wheel: a zip archive, and its file name, which contains the version."""
 
     name: str
     content: bytes
@@ -55,7 +50,11 @@ def file_name(version: str) -> str:
 @cache
 def running() -> Wheel:
     """Return the wheel of this program. Raises InputError if it differs from the installed one."""
-    packed = {path: content for package in PACKAGES for path, content in _modules(package)}
+    packed: dict[str, bytes] = {}
+    for package in PACKAGES:
+        root = Path(str(import_module(package).__file__)).parent
+        for path in sorted([*root.rglob("*.py"), root / "py.typed"]):
+            packed[path.relative_to(root.parent).as_posix()] = path.read_bytes()
     for file in sorted(configurations.folder().glob("*.toml")):
         packed[f"{configurations.PACKED}/{file.name}"] = file.read_bytes()
     information = f"{_stem(fedsim.__version__)}.dist-info"
@@ -63,8 +62,8 @@ def running() -> Wheel:
     packed[f"{information}/RECORD"] = _record(packed, f"{information}/RECORD")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, content in packed.items():
-            entry = zipfile.ZipInfo(path, EPOCH)
+        for name, content in packed.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return Wheel(file_name(fedsim.__version__), buffer.getvalue())
@@ -72,12 +71,6 @@ def running() -> Wheel:
 
 def _stem(version: str) -> str:
     return f"{DISTRIBUTION.replace('-', '_')}-{version}"
-
-
-def _modules(package: str) -> list[tuple[str, bytes]]:
-    root = Path(str(import_module(package).__file__)).parent
-    paths = sorted([*root.rglob("*.py"), root / "py.typed"])
-    return [(path.relative_to(root.parent).as_posix(), path.read_bytes()) for path in paths]
 
 
 def _metadata() -> dict[str, str]:
@@ -97,10 +90,8 @@ def _metadata() -> dict[str, str]:
 
 def _record(packed: dict[str, bytes], own: str) -> bytes:
     """Return the list of all files with hash and length. Its own line has neither."""
-    lines = [f"{path},{_digest(content)},{len(content)}" for path, content in packed.items()]
+    lines = []
+    for path, content in packed.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        lines.append(f"{path},sha256={digest},{len(content)}")
     return "\n".join([*lines, f"{own},,", ""]).encode()
-
-
-def _digest(content: bytes) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
-    return f"sha256={digest.rstrip(b'=').decode()}"

@@ -9,28 +9,13 @@ from rich.console import RenderableType
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import TABLE, VantageVerdict
+from fedsim.audits.results.verdicts import TABLE
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Bullets,
-    Document,
-    FirstScreen,
-    Group,
-    Heading,
-    Link,
-    Mark,
-    Prose,
-    Table,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, plain, span
@@ -50,19 +35,19 @@ def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
     settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
     if not all(settings.values()):
         return {}
+
+    def rank(key: str) -> tuple[int, str]:
+        table = key.partition(".")[0]
+        if table not in FIRST or key == "privacy.noise-source":  # protects nobody more or less
+            return len(FIRST), key
+        return FIRST.index(table), key
+
     settings_by_key = {}
-    for key in sorted(set().union(*settings.values()), key=_rank):
+    for key in sorted(set().union(*settings.values()), key=rank):
         values = {place: plain(each.get(key)) for place, each in settings.items()}
         if not key.startswith("run.") and len(set(values.values())) > 1:
             settings_by_key[key] = values
     return settings_by_key
-
-
-def _rank(key: str) -> tuple[int, str]:
-    table = key.partition(".")[0]
-    if key == "privacy.noise-source":  # protects nobody more or less
-        return len(FIRST), key
-    return FIRST.index(table) if table in FIRST else len(FIRST), key
 
 
 def named(rows: Sequence[Row]) -> dict[int, str]:
@@ -91,36 +76,43 @@ def _settings_of(directory: Path) -> dict[str, Any]:
         return {}
 
 
-def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
-    runs = {place: [row for row in rows if row["number"] == place] for place in names}
-    order = _by_strictness(runs)
-    answer = sentences(rows, names)
-    barred = rows if len(rows) <= MOST_BARS else [own[0] for own in runs.values()]
-    table = [[names[place], *_in_short(runs[place])] for place in order]
-    return FirstScreen(
-        answer=answer,
+def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
+    runs = _by_strictness(rows)
+    barred = rows if len(rows) <= MOST_BARS else [runs[place][0] for place in names]
+    worsts = [(names[place], of_run[0]) for place, of_run in runs.items()]
+    table = [
+        [
+            name,
+            f"{worst['verdict']} ({worst['vantage']})",
+            number(worst["epsilon"]),
+            percent(worst["accuracy"]),
+        ]
+        for name, worst in worsts
+    ]
+    return doc.FirstScreen(
+        answer=sentences(rows, names),
         alarming=any(row["state"] == "above" for row in rows),
-        figure=Bars(
+        figure=doc.Bars(
             [_bar(row, names) for row in barred],
             "How often the adversary is right, run by run and vantage by vantage.",
         ),
-        table=tabulated(
+        table=doc.tabulated(
             ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
         ),
         checks=[
             settled(
-                not any(row["state"] == "above" for row in of_run),
-                f"{names[place]}: no measurement contradicts theory.",
-                f"{names[place]}: a measurement contradicts theory.",
+                not any(row["state"] == "above" for row in runs[place]),
+                f"{name}: no measurement contradicts theory.",
+                f"{name}: a measurement contradicts theory.",
             )
-            for place, of_run in runs.items()
+            for place, name in names.items()
         ],
         steps=[
             "Take the strictest run whose accuracy suffices. A difference of accuracies may be "
             "chance: each run's page has the intervals."
         ],
         sign_off=first_screen.sign_off(
-            data=", ".join(str(own[0]["directory"]) for own in runs.values()),
+            data=", ".join(str(runs[place][0]["directory"]) for place in names),
             date=first_screen.today(),
             limits="Measurements are about one target of each run; limits are by theory.",
         ),
@@ -129,16 +121,19 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> FirstScreen:
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
     """Return how much stricter the strictest run is than the others, and its cost in accuracy."""
-    runs = {place: [row for row in rows if row["number"] == place] for place in names}
-    strictest, *others = _by_strictness(runs)
+    (strictest, strict), *others = _by_strictness(rows).items()
     return [
-        _than(names[strictest], runs[strictest], names[other], runs[other])
-        for other in others[:MOST_SAID]
+        _than(names[strictest], strict, names[other], of_run)
+        for other, of_run in others[:MOST_SAID]
     ]
 
 
-def _by_strictness(runs: Mapping[int, Sequence[Row]]) -> list[int]:
-    return sorted(runs, key=lambda place: _limits(runs[place]))
+def _by_strictness(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """Return the rows of each run by its number, the strictest run first."""
+    runs: dict[int, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["number"], []).append(row)
+    return dict(sorted(runs.items(), key=lambda run: _limits(run[1])))
 
 
 def _limits(rows: Sequence[Row]) -> list[float]:
@@ -170,27 +165,17 @@ def _cost(one: float | None, other: float | None) -> str:
     return f", with {-points:.1f} points more of accuracy"
 
 
-def _in_short(rows: Sequence[Row]) -> list[str]:
-    worst = rows[0]
-    return [
-        f"{worst['verdict']} ({worst['vantage']})",
-        number(worst["epsilon"]),
-        percent(worst["accuracy"]),
-    ]
-
-
-def _bar(row: Row, names: Mapping[int, str]) -> Bar:
+def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
     kinds = {words.text: words.kind for words in TABLE}
     text = str(row["verdict"]).partition(", apart")[0]
     right = None if row["measured"] is None else share(row["measured"])
     name = f"{names[row['number']]}, {row['vantage'].replace('-', ' ')}"
-    mark = Mark(kinds[text], text)
-    return Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
+    mark = doc.Mark(kinds[text], text)
+    return doc.Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
 
 
 ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
 TAIL = "ρβ limits the belief, except in the share of trainings in brackets"
-"""A note on the limit of the belief, which does not hold in a tail."""
 
 
 def compare(reports: Sequence[Report]) -> list[Row]:
@@ -239,22 +224,18 @@ def table(rows: Sequence[Row]) -> RenderableType:
         notes.append(ADD_UP)
     several = len(runs) > 1
     headings = ["#"] * several + ["trust", "vantage", "z", "ε\nρβ", "limit", "pred.", "measured"]
-    cells = [[str(row["number"])] * several + _shown(row, len(levels) > 1) for row in rows]
-    groups = [
-        Group("", tabulated(headings, own).groups[0].lines)
-        for own in (
-            [line for line, row in zip(cells, rows, strict=True) if row["number"] == place]
-            for place in runs
-        )
-    ]
+    cells: dict[int, list[list[str]]] = {place: [] for place in runs}
+    for row in rows:
+        cells[row["number"]].append([str(row["number"])] * several + _shown(row, len(levels) > 1))
+    groups = [doc.Group("", doc.tabulated(headings, own).groups[0].lines) for own in cells.values()]
     title = "Advantage by trust and vantage"
     # All of it has to fit a terminal of 80 characters.
-    block = Table([*headings, "verdict"], groups)
+    block = doc.Table([*headings, "verdict"], groups)
     return terminal.table(block, title, "\n".join(notes), dense=True)
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
-    prose = [Prose(each) for each in sentences(rows, named(rows))]
+    prose = [doc.Prose(each) for each in sentences(rows, named(rows))]
     return terminal.shown(table(rows), *prose)
 
 
@@ -262,9 +243,8 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
     interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
     if interval and levels_differ:
         interval += f"\nat {percent(row['confidence'])}"
-    collude = f", {row['colluding']} collude" if row["colluding"] else ""
     return [
-        f"{row['trust']}{collude}",
+        _trust(row),
         str(row["vantage"]),
         number(row["noise_multiplier"]),
         "\n".join((number(row["epsilon"]), *belief(row))),
@@ -273,6 +253,10 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
         f"{number(row['measured'])}{interval}",
         row["verdict"].replace(", ", ",\n"),
     ]
+
+
+def _trust(row: Row) -> str:
+    return f"{row['trust']}, {row['colluding']} collude" if row["colluding"] else row["trust"]
 
 
 def belief(row: Row) -> list[str]:
@@ -292,6 +276,8 @@ def _rows(report: Report) -> Iterator[Row]:
     for verdict in report.verdicts:
         vantage, place = verdict.vantage, report.vantages[verdict.vantage]
         predicted, measured = place.prediction, place.empirical
+        apart = measured is not None and measured.near_prediction is False
+        words = vantage_words.mark(report, verdict).text
         yield {
             "run": report.name,
             "trust": report.trust,
@@ -310,7 +296,7 @@ def _rows(report: Report) -> Iterator[Row]:
             "interval": None if measured is None else measured.advantage_interval,
             "confidence": None if measured is None else measured.confidence,
             "state": verdict.state,
-            "verdict": _words(report, verdict),
+            "verdict": f"{words}{', apart from prediction' * apart}",
             "released": released,
         }
 
@@ -329,12 +315,6 @@ def _released(row: Row) -> str:
     )
 
 
-def _words(report: Report, verdict: VantageVerdict) -> str:
-    place = report.vantages[verdict.vantage].empirical
-    apart = place is not None and place.near_prediction is False
-    return f"{vantage_words.mark(report, verdict).text}{', apart from prediction' * apart}"
-
-
 KIND = "comparison"
 
 HEADINGS = (
@@ -343,27 +323,28 @@ HEADINGS = (
 )
 
 
-def blocks(rows: Sequence[Row]) -> list[Block]:
-    return [tabulated(HEADINGS, map(_page_cells, rows)), Prose(f"{TAIL}.")]
+def blocks(rows: Sequence[Row]) -> list[doc.Block]:
+    return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{TAIL}.")]
 
 
 def write(rows: Sequence[Row], directory: Path) -> Path:
     runs = {row["number"]: row for row in rows}
     names = named(rows)
-    links: list[Words] = [
-        [Link(names[place], _link(row, directory)), f", {row['run']}"]
-        for place, row in runs.items()
-    ]
-    document = Document(
+    links: list[doc.Words] = []
+    for place, row in runs.items():
+        page = Path(row["directory"]).absolute() / "report.html"
+        link = Path(os.path.relpath(page, directory.absolute())).as_posix()
+        links.append([doc.Link(names[place], link), f", {row['run']}"])
+    document = doc.Document(
         title=f"Comparison of {len(runs)} runs",
         kind="Comparison",
         heading=heading(rows),
         first=first(rows, names),
         blocks=[
-            Heading("To whom the person is identifiable"),
+            doc.Heading("To whom the person is identifiable"),
             *blocks(rows),
-            Heading("The runs"),
-            Bullets(links, True),
+            doc.Heading("The runs"),
+            doc.Bullets(links, True),
             *_settings(rows),
         ],
     )
@@ -371,27 +352,21 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
     return report_directory.write_report(directory, written, render(document))
 
 
-def _settings(rows: Sequence[Row]) -> list[Block]:
+def _settings(rows: Sequence[Row]) -> list[doc.Block]:
     if not (differs := differing(rows)):
         return []
     numbers = list(dict.fromkeys(row["number"] for row in rows))
     cells = [[key, *(values[place] for place in numbers)] for key, values in differs.items()]
     headings = ["Setting", *(f"Run {place}" for place in numbers)]
-    return [Heading("In which settings they differ"), tabulated(headings, cells)]
-
-
-def _link(row: Row, directory: Path) -> str:
-    report = Path(row["directory"]).absolute() / "report.html"
-    return Path(os.path.relpath(report, directory.absolute())).as_posix()
+    return [doc.Heading("In which settings they differ"), doc.tabulated(headings, cells)]
 
 
 def _page_cells(row: Row) -> list[str]:
-    collude = f", {row['colluding']} collude" if row["colluding"] else ""
     between = row["interval"]
     interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
     return [
         f"{row['number']}",
-        f"{row['trust']}{collude}",
+        _trust(row),
         str(row["vantage"]),
         *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
         f"{row['delta']:g}",

@@ -1,6 +1,6 @@
 """Data distribution of a configuration's federation: as JSON, on the terminal, and as a page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,10 @@ from rich.console import RenderableType
 
 from fedsim.common import report_directory
 from fedsim.config import Config
-from fedsim.learning.data import Records, Split, distribution
+from fedsim.learning.data import Split, distribution
 from fedsim.learning.data.distribution import DataDistribution, cautions
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Block,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Listing,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.first_screen import settled
 
 Report = Mapping[str, Any]
@@ -106,25 +96,29 @@ def summary(report: Report) -> RenderableType:
         for cells, client in zip(body, report["clients"], strict=True)
     ]
     tables = [
-        terminal.table(tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
+        terminal.table(doc.tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
         for title, headings, cells in [(title, [*headings, ""], barred), *others]
     ]
     more = len(body) - SHOWN_CLIENTS
-    left_out = [Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
+    left_out = [doc.Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
     return terminal.shown(
-        Listing(_rows(report)),
+        doc.Listing(_rows(report)),
         *tables,
         *left_out,
-        Prose(_verdict(report)),
-        Prose(EXPLAINED, small=True),
+        doc.Prose(_verdict(report)),
+        doc.Prose(EXPLAINED, small=True),
     )
 
 
-def blocks(report: Report) -> list[Block]:
-    parts: list[Block] = [Listing(_rows(report)), Prose(_verdict(report))]
+def blocks(report: Report) -> list[doc.Block]:
+    return [doc.Listing(_rows(report)), doc.Prose(_verdict(report)), *_explained_tables(report)]
+
+
+def _explained_tables(report: Report) -> Iterator[doc.Block]:
     for title, headings, body in _tables(report):
-        parts += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
-    return [*parts, Prose(EXPLAINED)]
+        yield doc.Heading(title[0].upper() + title[1:])
+        yield doc.tabulated(headings, body)
+    yield doc.Prose(EXPLAINED)
 
 
 def render_html(report: Report) -> str:
@@ -133,19 +127,18 @@ def render_html(report: Report) -> str:
 
     counts = np.array([client["labels"] for client in report["clients"]])
     caption = "Records of every client, by label."
-    blocks: list[Block] = [
-        Figure("distribution", training_figures.distribution(counts), "", caption)
-    ]
-    for title, headings, body in _tables(report):
-        blocks += [Heading(title[0].upper() + title[1:]), tabulated(headings, body)]
-    blocks += [Prose(EXPLAINED), Heading("The data"), Listing(_rows(report), several=True)]
     return render(
-        Document(
+        doc.Document(
             title=f"Data distribution: {report['name']}",
             kind="Data distribution",
             heading=report["name"],
             first=_first(report),
-            blocks=blocks,
+            blocks=[
+                doc.Figure("distribution", training_figures.distribution(counts), "", caption),
+                *_explained_tables(report),
+                doc.Heading("The data"),
+                doc.Listing(_rows(report), several=True),
+            ],
         )
     )
 
@@ -153,22 +146,14 @@ def render_html(report: Report) -> str:
 MOST = 5
 
 
-def _first(report: Report) -> FirstScreen:
+def _first(report: Report) -> doc.FirstScreen:
     dataset, clients = report["dataset"], report["clients"]
     largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
-    rows = [
-        [
-            f"client {one['client']}",
-            str(one["records"]),
-            f"{one['label_skew']:.2f}",
-            f"{one['chance_skew']:.2f}",
-        ]
-        for one in largest
-    ]
+    rows = [[f"client {one['client']}", str(one["records"]), *_skews(one)] for one in largest]
     steps = ["Read the tables of clients below, then run fedsim run with the same file."]
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[_verdict(report)],
-        table=tabulated(("Most records", "Records", "Skew", "By chance"), rows),
+        table=doc.tabulated(("Most records", "Records", "Skew", "By chance"), rows),
         checks=_checks(report),
         steps=[*(f"{each[:1].upper()}{each[1:]}." for each in dataset["cautions"]), *steps],
         sign_off=first_screen.sign_off(
@@ -179,7 +164,11 @@ def _first(report: Report) -> FirstScreen:
     )
 
 
-def _checks(report: Report) -> list[Check]:
+def _skews(client: Report) -> list[str]:
+    return [f"{client['label_skew']:.2f}", f"{client['chance_skew']:.2f}"]
+
+
+def _checks(report: Report) -> list[doc.Check]:
     clients, cautions = report["clients"], report["dataset"]["cautions"]
     return [
         settled(
@@ -211,14 +200,15 @@ EXPLAINED = (
 
 
 def _parts(split: Split) -> dict[str, Any]:
-    def part(records: Records) -> dict[str, Any]:
-        counts = np.bincount(records.labels, minlength=split.dataset.classes)
-        return {"records": len(records), "labels": counts.tolist()}
-
+    parts = {
+        "members": split.members_records,
+        "held_out": split.held_out_records,
+        "pool": split.pool_records,
+    }
+    classes = split.dataset.classes
     return {
-        "members": part(split.members_records),
-        "held_out": part(split.held_out_records),
-        "pool": part(split.pool_records),
+        name: {"records": len(each), "labels": np.bincount(each.labels, minlength=classes).tolist()}
+        for name, each in parts.items()
     }
 
 
@@ -277,44 +267,35 @@ def _part(part: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    classes, clients, key = (
-        report["dataset"]["classes"],
-        report["clients"],
-        report["partition"]["key"],
-    )
+    classes, key = report["dataset"]["classes"], report["partition"]["key"]
     counted = classes <= COUNTED_CLASSES
     headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
-    rows = [
-        [
-            str(client["client"]),
-            str(client["records"]),
-            f"{client['share']:.1%}",
-            f"{client['label_skew']:.2f}",
-            f"{client['chance_skew']:.2f}",
-            str(client["classes"]),
-            f"{client['effective_classes']:.1f}",
-            *([] if counted else [_most(client["labels"])]),
-        ]
-        for client in clients
-    ]
+    rows: list[list[str]] = []
+    counts: list[list[str]] = []
+    values: list[list[str]] = []
+    for client in report["clients"]:
+        name, labels = str(client["client"]), client["labels"]
+        most = np.argsort(-np.array(labels), kind="stable")[:TOP]
+        rows.append(
+            [
+                name,
+                str(client["records"]),
+                f"{client['share']:.1%}",
+                *_skews(client),
+                str(client["classes"]),
+                f"{client['effective_classes']:.1f}",
+                *([] if counted else [", ".join(str(label) for label in most if labels[label])]),
+            ]
+        )
+        counts.append([name, *map(str, labels)])
+        if key:
+            largest = client["largest_key_values"]
+            shown = [f"{value}: {n}" for value, n in largest.items()]
+            shown += ["…"] * (client["key_values"] > len(largest))
+            values.append([name, str(client["key_values"]), ", ".join(shown)])
     tables = [("data distribution", headings if counted else [*headings, "most of"], rows)]
     if counted:
-        counts = [[str(client["client"]), *map(str, client["labels"])] for client in clients]
         tables.append(("records by label", ["client", *map(str, range(classes))], counts))
     if key:
-        values = [
-            [str(client["client"]), str(client["key_values"]), _largest(client)]
-            for client in clients
-        ]
         tables.append((f"values of '{key}'", ["client", "values", LARGEST], values))
     return tables
-
-
-def _most(labels: list[int]) -> str:
-    order = np.argsort(-np.array(labels), kind="stable")[:TOP]
-    return ", ".join(str(label) for label in order if labels[label])
-
-
-def _largest(client: Report) -> str:
-    named = ", ".join(f"{value}: {n}" for value, n in client["largest_key_values"].items())
-    return f"{named}, …" if client["key_values"] > len(client["largest_key_values"]) else named

@@ -26,10 +26,9 @@ from fedsim.audits.results.model_card import (
 )
 from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import guarantee
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.config import Scalar, to_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.ledger_row import Row
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.server import noisy_measures
 from fedsim.learning.training import saved_model
@@ -151,9 +150,7 @@ def write(
         parameters=parameters,
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
-        privacy=replace(
-            privacy_of(config, noise_multiplier, ledger.verified(directory)), measures_epsilon=cost
-        ),
+        privacy=replace(privacy_of(directory, noise_multiplier), measures_epsilon=cost),
         utility=_utility(rounds, public_records, classes, model.input.target),
         rehearsal=read_rehearsal(directory),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -207,7 +204,8 @@ def _besides(privacy: Privacy) -> str:
     )
 
 
-def privacy_of(config: Config, noise_multiplier: float, rows: Sequence[Row]) -> Privacy:
+def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
+    config, rows = directory.config, ledger.verified(directory)
     everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
     released = everything or spending.describe(config.scheme, noise_multiplier, rows)
     failings = guarantee.dp_failings(config)
@@ -324,8 +322,12 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
         )
         lines.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
     yield Bullets(lines)
-    if privacy.guaranteed:
-        yield from _risks(privacy)
+    if privacy.guaranteed and (by_vantage := risks_by_vantage(privacy)):
+        yield Prose(
+            "For any attack on one person (re-identification, attribute inference, "
+            "reconstruction): how often it is right without the model, and at most with it."
+        )
+        yield risk_section.table(by_vantage)
 
 
 def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
@@ -341,15 +343,6 @@ def risks_by_vantage(privacy: Privacy) -> dict[str, risk_section.Risks]:
             mechanism = mechanism_towards(privacy, row)
             by_vantage[row.vantage.replace("-", " ")] = risks.success_by_baseline(mechanism)
     return by_vantage
-
-
-def _risks(privacy: Privacy) -> Iterator[Block]:
-    if by_vantage := risks_by_vantage(privacy):
-        yield Prose(
-            "For any attack on one person (re-identification, attribute inference, "
-            "reconstruction): how often it is right without the model, and at most with it."
-        )
-        yield risk_section.table(by_vantage)
 
 
 def _blocks(card: ModelCard) -> Iterator[Block]:

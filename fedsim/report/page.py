@@ -16,25 +16,8 @@ from fedsim.config import Scalar, flatten, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_agreement, run_transcript
 from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
 from fedsim.report import model_card, training_report
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import html, pictures
-from fedsim.report.document.blocks import (
-    Block,
-    Bullets,
-    Cell,
-    Code,
-    Document,
-    Figure,
-    FirstScreen,
-    Group,
-    Label,
-    Line,
-    Link,
-    Part,
-    Picture,
-    Place,
-    Prose,
-    Table,
-)
 from fedsim.report.document.wording import plain
 from fedsim.report.sections import (
     attacks,
@@ -81,8 +64,7 @@ in a folded part behind the others."""
 def all_sections() -> tuple[Section, ...]:
     """Return `SECTIONS`, and those of the installed plug-ins that the machine's owner allowed.
 
-    Raises:
-        InputError: a plug-in cannot be imported, or is no section.
+    Raises InputError if a plug-in cannot be imported, or is no section.
     """
     every = list(SECTIONS)
     for each in plugins.installed(["report"]):
@@ -110,52 +92,63 @@ class Pictures:
         self._report, self._transcript = report, transcript
 
     @cached_property
-    def drawn(self) -> Mapping[Section, Sequence[Figure]]:
+    def drawn(self) -> Mapping[Section, Sequence[doc.Figure]]:
         transcript = Transcript.of(self._transcript)
         return {section: section.figures(self._report, transcript) for section in self.sections}
 
     @property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, doc.Figure]:
         return {figure.name: figure for figures in self.drawn.values() for figure in figures}
 
     @cached_property
     def files(self) -> dict[str, str | bytes]:
         return {name: pictures.picture(figure.drawing) for name, figure in self.figures.items()}
 
-    def embedded(self, figure: Figure) -> Picture:
-        return Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The content of each picture by the name of its file."""
+        contents = {}
+        for name, picture in self.files.items():
+            if isinstance(picture, str):
+                contents[f"{name}.svg"] = picture.encode()
+            else:
+                contents[f"{name}.png"] = picture
+        return contents
+
+    def embedded(self, figure: doc.Figure) -> doc.Picture:
+        return doc.Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
 
 
 def render_html(
     report: Report, drawn: Pictures, one_of_several: bool = False, about: About | None = None
 ) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    note: list[str | Link] = [training.scope(report)]
+    note: list[str | doc.Link] = [training.scope(report)]
     if one_of_several:
-        note += [" ", Link("All runs of this sweep or search", "../report.html")]
+        note += [" ", doc.Link("All runs of this sweep or search", "../report.html")]
     parts = [
-        (section.specialist, Part(section.heading(report), content))
+        (section.specialist, doc.Part(section.heading(report), content))
         for section in drawn.sections
         if (content := _blocks(section, report, drawn))
     ]
-    blocks: list[Block] = list(labels(report))
+    blocks: list[doc.Block] = list(labels(report))
     if report.warnings:
         alarming = is_alarming(report)
-        blocks.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+        blocks.append(doc.Label("Warnings.", items=report.warnings, alarming=alarming))
     about = about or About()
     blocks.append(target.part(report, about.target))
     blocks += [part for specialist, part in parts if not specialist]
     if apart := [part for specialist, part in parts if specialist]:
-        blocks.append(Part("For specialists", apart, folded=True, anchor="specialists"))
+        blocks.append(doc.Part("For specialists", apart, folded=True, anchor="specialists"))
     values = [
-        Line(Cell(Code(name)), [Cell(Code(plain(value)), style="")])
+        doc.Line(doc.Cell(doc.Code(name)), [doc.Cell(doc.Code(plain(value)), style="")])
         for name, value in flatten(encode(report))
     ]
-    every = Table((), [Group("", values)], "all")
+    every = doc.Table((), [doc.Group("", values)], "all")
     title = "Every value of report.json"
-    blocks.append(Part(title, [every], folded=True, heads=False, anchor="values"))
+    blocks.append(doc.Part(title, [every], folded=True, heads=False, anchor="values"))
     return html.render(
-        Document(
+        doc.Document(
             title=f"{report.name} – identifiability report",
             kind="Identifiability report",
             heading=report.name,
@@ -164,7 +157,7 @@ def render_html(
             blocks=blocks,
             footer=(
                 f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
-                Code("fedsim run config.toml"),
+                doc.Code("fedsim run config.toml"),
                 " in its directory.",
             ),
         )
@@ -176,30 +169,24 @@ def about(directory: RunDirectory) -> About:
     return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
 
 
-def _blocks(section: Section, report: Report, drawn: Pictures) -> list[Block]:
+def _blocks(section: Section, report: Report, drawn: Pictures) -> list[doc.Block]:
     left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for block in section.words(report):
-        if not isinstance(block, Place):
+        if not isinstance(block, doc.Place):
             blocks.append(block)
         elif block.figure in left:
             blocks.append(drawn.embedded(left.pop(block.figure)))
         elif block.otherwise:
-            blocks.append(Prose(block.otherwise))
+            blocks.append(doc.Prose(block.otherwise))
     return [*blocks, *map(drawn.embedded, left.values())]
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
     private_files.make_directory(directory)
-    paths = []
-    for name, picture in drawn.files.items():
-        if isinstance(picture, str):
-            path, content = directory / f"{name}.svg", picture.encode()
-        else:
-            path, content = directory / f"{name}.png", picture
-        private_files.write(path, content)
-        paths.append(path)
-    return paths
+    for name, content in drawn.contents.items():
+        private_files.write(directory / name, content)
+    return [directory / name for name in drawn.contents]
 
 
 def write_report(
@@ -268,41 +255,39 @@ LIMITS = (
 
 def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
     """Write the two pages of a finished run or training, and return where they are."""
-    training = directory.config.run.job == "training"
-    page = _of_training(directory) if training else _of_run(directory, limits)
+    if directory.config.run.job == "training":
+        card, report = model_card.read(directory), training_report.assemble(directory)
+        before = [doc.Label("", text, alarming=True) for text in report["contradictions"]]
+        state = training_report.state(report, card)
+        page = _document(report["name"], training_report.first(report, card), before, [state])
+    else:
+        page = _of_run(directory, limits)
     directory.write_text(FILE, html.render(page))
     return directory.path / FILE
 
 
-def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> Document:
+def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> doc.Document:
 
     report, _ = assembled(directory, None, None, limits)
-    before: list[Block] = []  # the first screen has the labels in short
+    before: list[doc.Block] = []  # the first screen has the labels in short
     if report.warnings:
         alarming = is_alarming(report)
-        before.append(Label("Warnings.", items=report.warnings, alarming=alarming))
+        before.append(doc.Label("Warnings.", items=report.warnings, alarming=alarming))
     states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
     risk = risks.of_run(report)
-    blocks = [*before, Prose(target.target(report)), *([Prose(risk)] if risk else [])]
+    blocks = [*before, doc.Prose(target.target(report)), *([doc.Prose(risk)] if risk else [])]
     return _document(report.name, first.first(report, about(directory)), blocks, states)
 
 
-def _of_training(directory: RunDirectory) -> Document:
-    card, report = model_card.read(directory), training_report.assemble(directory)
-    before = [Label("", text, alarming=True) for text in report["contradictions"]]
-    state = training_report.state(report, card)
-    return _document(report["name"], training_report.first(report, card), before, [state])
-
-
 def _document(
-    name: str, screen: FirstScreen, blocks: Sequence[Block], states: Sequence[StateWords]
-) -> Document:
+    name: str, screen: doc.FirstScreen, blocks: Sequence[doc.Block], states: Sequence[StateWords]
+) -> doc.Document:
     meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
     reading = [
-        Part("What the verdicts mean", [Bullets(list(meanings))]),
-        Part("What this does not say", [Bullets(LIMITS)]),
+        doc.Part("What the verdicts mean", [doc.Bullets(list(meanings))]),
+        doc.Part("What this does not say", [doc.Bullets(LIMITS)]),
     ]
-    return Document(
+    return doc.Document(
         title=f"{name} – for the data-protection officer",
         kind="For the data-protection officer",
         heading=name,

@@ -6,11 +6,11 @@ the owner: nothing is invented.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.audits.results.model_card import ModelCard, Privacy, Towards
+from fedsim.audits.results.model_card import ModelCard, Privacy
 from fedsim.config.federation import OWN
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.model_card import risks_by_vantage
@@ -66,9 +66,6 @@ def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> 
             f"for it: {card.privacy.note}"
         )
     facts = _facts(card, author, own)
-    privacy = card.privacy
-    released = next(row for row in privacy.towards if row.vantage == "released-model")
-    unit = UNITS[privacy.unit]
     return {
         "url_slug": facts["slug"],
         "status": "Draft",
@@ -77,56 +74,23 @@ def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> 
             "basic": {
                 "name": card.name,
                 "data_curators": [one.strip() for one in facts["curator"].split(";")],
-                "description": _description(card, alarms, released),
+                "description": _description(card, alarms),
                 "intended_use": facts["intended-use"],
                 "data_product_type": "Machine learning model",
                 "data_product_region": facts["region"],
                 "publication_date": facts["publication-date"],
                 **({"data_product_sector": facts["sector"]} if "sector" in facts else {}),
             },
-            "dp_variant": {
-                "variant_name": "Approximate DP",
-                "data_domain": facts.get("data-domain", _domain(card)),
-                "unprotected_quantities": (
-                    "The number of clients and of records, the configuration and the public "
-                    "schema. Accuracies on public records concern no protected data."
-                ),
-            },
-            "privacy_loss": {
-                "privacy_unit": privacy.unit,
-                "privacy_unit_details": ADJACENT[privacy.neighbouring].format(unit=unit),
-                "privacy_parameters": {
-                    "epsilon": next(iter(released.epsilon.values())),
-                    "delta": privacy.delta,
-                },
-                "privacy_parameters_details": _parameters(privacy),
-            },
-            "deployment_model": {
-                "model_name": "Federated",
-                "model_name_details": privacy.trust,
-                "actors": " ".join(_actors(privacy)),
-                "release_type": "One release",
-                "data_source_type": "Static",
-                "access_type": "Non-interactive",
-            },
-            "accounting": {
-                "post_processing": (
-                    "The server's optimizer and the final model follow from the released sums."
-                ),
-                "composition": (
-                    f"{privacy.rounds_charged} rounds in {privacy.attempts} attempts, composed by "
-                    f"the accountant '{next(iter(released.epsilon))}'."
-                ),
-            },
+            **_protection(card, facts),
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": facts.get(
                     "tuning", "Not stated by the curator."
                 ),
                 "mechanisms": MECHANISMS.format(version=card.fedsim),
                 "justification": (
-                    f"Gradients were clipped to {privacy.clipping_norm:g}. The noise multiplier "
-                    f"was {privacy.noise_multiplier:.4g}, the sampling rate "
-                    f"{privacy.sampling_rate:g}."
+                    f"Gradients were clipped to {card.privacy.clipping_norm:g}. The noise "
+                    f"multiplier was {card.privacy.noise_multiplier:.4g}, the sampling rate "
+                    f"{card.privacy.sampling_rate:g}."
                 ),
             },
             "administrative": {
@@ -134,6 +98,55 @@ def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> 
                 "registry_authors": [facts["author"]],
                 **({"sources": facts["sources"]} if "sources" in facts else {}),
             },
+        },
+    }
+
+
+def _protection(card: ModelCard, facts: Mapping[str, str]) -> Entry:
+    """Return the parts of the entry about the guarantee, its unit and its accounting."""
+    privacy = card.privacy
+    released = next(row for row in privacy.towards if row.vantage == "released-model")
+    data = "the clients' own records" if card.data == OWN else f"records of '{card.data}'"
+    domain = f"Data sets of {card.records:,} {data}, held by {card.clients} clients."
+    actors = (
+        f"{ACTORS[row.vantage]} sees {row.sees.removeprefix('sees ')} (epsilon "
+        f"{number(next(iter(row.epsilon.values())))})."
+        for row in privacy.towards
+    )
+    return {
+        "dp_variant": {
+            "variant_name": "Approximate DP",
+            "data_domain": facts.get("data-domain", domain),
+            "unprotected_quantities": (
+                "The number of clients and of records, the configuration and the public "
+                "schema. Accuracies on public records concern no protected data."
+            ),
+        },
+        "privacy_loss": {
+            "privacy_unit": privacy.unit,
+            "privacy_unit_details": ADJACENT[privacy.neighbouring].format(unit=UNITS[privacy.unit]),
+            "privacy_parameters": {
+                "epsilon": next(iter(released.epsilon.values())),
+                "delta": privacy.delta,
+            },
+            "privacy_parameters_details": _parameters(privacy),
+        },
+        "deployment_model": {
+            "model_name": "Federated",
+            "model_name_details": privacy.trust,
+            "actors": " ".join(actors),
+            "release_type": "One release",
+            "data_source_type": "Static",
+            "access_type": "Non-interactive",
+        },
+        "accounting": {
+            "post_processing": (
+                "The server's optimizer and the final model follow from the released sums."
+            ),
+            "composition": (
+                f"{privacy.rounds_charged} rounds in {privacy.attempts} attempts, composed by "
+                f"the accountant '{next(iter(released.epsilon))}'."
+            ),
         },
     }
 
@@ -165,7 +178,7 @@ def _facts(card: ModelCard, author: str, own: Mapping[str, str]) -> dict[str, st
     return facts
 
 
-def _description(card: ModelCard, alarms: int, released: Towards) -> str:
+def _description(card: ModelCard, alarms: int) -> str:
     sentences = [
         f"A model ({card.network}, {card.parameters:,} trained parameters) that {card.clients} "
         f"clients trained together in {card.rounds} rounds."
@@ -188,11 +201,6 @@ def _description(card: ModelCard, alarms: int, released: Towards) -> str:
     return " ".join(sentences)
 
 
-def _domain(card: ModelCard) -> str:
-    data = "the clients' own records" if card.data == OWN else f"records of '{card.data}'"
-    return f"Data sets of {card.records:,} {data}, held by {card.clients} clients."
-
-
 def _parameters(privacy: Privacy) -> str:
     parameters = [
         f"Towards the {row.vantage.replace('-', ' ')}: "
@@ -207,12 +215,6 @@ def _parameters(privacy: Privacy) -> str:
         )
     parameters.append(risk_section.sentence(risks_by_vantage(privacy)))
     return " ".join(parameters)
-
-
-def _actors(privacy: Privacy) -> Iterator[str]:
-    for row in privacy.towards:
-        epsilon = number(next(iter(row.epsilon.values())))
-        yield f"{ACTORS[row.vantage]} sees {row.sees.removeprefix('sees ')} (epsilon {epsilon})."
 
 
 def as_yaml(value: Any, indent: int = 0) -> str:

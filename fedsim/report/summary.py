@@ -33,7 +33,13 @@ Line = tuple[str, str, str, str]
 def summary(report: Report, verbose: bool = False) -> RenderableType:
     parts = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
     if verbose:
-        table = tabulated(("", "measured", "interval", "theory"), _lines(report))
+        lines = [
+            *_of_decisions(report),
+            *_of_vantages(report),
+            *_of_epsilon(report),
+            (measure(report), worths(report), "", baseline(report)),
+        ]
+        table = tabulated(("", "measured", "interval", "theory"), lines)
         parts.append(
             terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
         )
@@ -82,13 +88,6 @@ def _checks(report: Report) -> Iterator[RenderableType]:
 
 def _level(report: Report) -> str:
     return percent(report.empirical.confidence)
-
-
-def _lines(report: Report) -> Iterator[Line]:
-    yield from _of_decisions(report)
-    yield from _of_vantages(report)
-    yield from _of_epsilon(report)
-    yield measure(report), worths(report), "", baseline(report)
 
 
 def _of_decisions(report: Report) -> Iterator[Line]:

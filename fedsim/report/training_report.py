@@ -20,22 +20,8 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.report import model_card, model_quality
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Label,
-    Mark,
-    Prose,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import FAILED, check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number
@@ -73,7 +59,11 @@ def assemble(directory: RunDirectory) -> Report:
             who = event.get("dropped", event.get("silent"))
             missing.append({"client": who, "of": event["of"], "reason": event["reason"]})
     course = [_of_round(event) for _, event in sorted(rounds.items())]
-    contradictions = _alarms(course[-1]) if course else []
+    contradictions = []
+    if course:  # its last round has all alarms; early runs noted the limits alone
+        limits = course[-1].get("noise_at_most", {})
+        beyond = [name for name, limit in limits.items() if limit <= 1]
+        contradictions = alarms(course[-1].get("noise_accused", beyond), limits)
     return {
         "kind": KIND,
         "name": directory.config.run.name,
@@ -83,13 +73,6 @@ def assemble(directory: RunDirectory) -> Report:
         "rounds": course,
         "missing": missing,
     }
-
-
-def _alarms(last: Report) -> list[str]:
-    """Return the alarms after the last round, which include the alarms of earlier rounds."""
-    limits = last.get("noise_at_most", {})
-    beyond = [name for name, limit in limits.items() if limit <= 1]  # of runs that noted no more
-    return alarms(last.get("noise_accused", beyond), limits)
 
 
 def _of_round(event: Report) -> Report:
@@ -104,8 +87,10 @@ def _of_round(event: Report) -> Report:
 
 
 def render_html(report: Report, card: ModelCard) -> str:
-    blocks: list[Block] = [Label("", text, alarming=True) for text in report["contradictions"]]
-    blocks += [Prose(PUBLIC), Prose(CONFIDENTIAL), *_figures(report)]
+    blocks: list[doc.Block] = [
+        doc.Label("", text, alarming=True) for text in report["contradictions"]
+    ]
+    blocks += [doc.Prose(PUBLIC), doc.Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
     if report["missing"]:
@@ -117,21 +102,24 @@ def render_html(report: Report, card: ModelCard) -> str:
             ]
             for one in report["missing"]
         ]
-        blocks += [Heading("Missing clients"), tabulated(["client", "of", "reason"], missing)]
+        blocks += [
+            doc.Heading("Missing clients"),
+            doc.tabulated(["client", "of", "reason"], missing),
+        ]
     return render(
-        Document(
+        doc.Document(
             f"Training {report['name']}", "Training", report["name"], first(report, card), blocks
         )
     )
 
 
-def first(report: Report, card: ModelCard) -> FirstScreen:
+def first(report: Report, card: ModelCard) -> doc.FirstScreen:
     words, privacy = state(report, card), card.privacy
     bars = [_bar(report, card, towards) for towards in privacy.towards]
-    states: list[str | Mark] = []
+    states: list[str | doc.Mark] = []
     for bar in bars:
         states += [f"{bar.name}: ", bar.mark, " "]
-    answer: list[Words] = [
+    answer: list[doc.Words] = [
         states,
         f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
         f"{_costs(card)}",
@@ -145,14 +133,14 @@ def first(report: Report, card: ModelCard) -> FirstScreen:
         [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
         for towards in card.privacy.towards
     ]
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=answer,
         alarming=bool(report["alarms"]),
-        figure=Bars(
+        figure=doc.Bars(
             bars,
             f"Largest share of right answers about whether one {of} was used.",
         ),
-        table=tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
+        table=doc.tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
         checks=_checks(report, card),
         steps=_steps(report, card, words),
         sign_off=first_screen.sign_off(
@@ -187,8 +175,8 @@ def _costs(card: ModelCard) -> str:
     return " ".join(sentences)
 
 
-def _steps(report: Report, card: ModelCard, words: StateWords) -> list[Words]:
-    steps: list[Words] = []
+def _steps(report: Report, card: ModelCard, words: StateWords) -> list[doc.Words]:
+    steps: list[doc.Words] = []
     if words is not verdicts.NOT_CONTRADICTED:
         steps.append(f"{words.advice[:1].upper()}{words.advice[1:]}.")
     if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
@@ -198,18 +186,18 @@ def _steps(report: Report, card: ModelCard, words: StateWords) -> list[Words]:
     return steps
 
 
-def _bar(report: Report, card: ModelCard, towards: Towards) -> Bar:
+def _bar(report: Report, card: ModelCard, towards: Towards) -> doc.Bar:
     words, rehearsal = state(report, card), card.rehearsal
     limit = _limit(card, towards)
     if card.privacy.guaranteed and limit >= 1:
         words = verdicts.NO_PROTECTION
-    name, mark = towards.vantage.replace("-", " ").capitalize(), Mark(words.kind, words.text)
+    name, mark = towards.vantage.replace("-", " ").capitalize(), doc.Mark(words.kind, words.text)
     if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
         if words is verdicts.NOT_CONTRADICTED:  # the noise was measured, and no adversary
-            mark = Mark("open", "Limit by theory")
-        return Bar(name, mark, limit=limit)
+            mark = doc.Mark("open", "Limit by theory")
+        return doc.Bar(name, mark, limit=limit)
     right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
-    return Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
+    return doc.Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
 
 
 def _limit(card: ModelCard, towards: Towards) -> float:
@@ -223,7 +211,7 @@ def _limit(card: ModelCard, towards: Towards) -> float:
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))
 
 
-def _checks(report: Report, card: ModelCard) -> list[Check]:
+def _checks(report: Report, card: ModelCard) -> list[doc.Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
     checks = [
         check(
@@ -247,10 +235,10 @@ def _checks(report: Report, card: ModelCard) -> list[Check]:
         ),
     ]
     if not card.privacy.guaranteed:
-        checks.append(Check(FAILED, "The training has no guarantee of differential privacy."))
+        checks.append(doc.Check(FAILED, "The training has no guarantee of differential privacy."))
     else:
         checks += [
-            Check(FAILED, f"No noise limits how often the {each.vantage} is right.")
+            doc.Check(FAILED, f"No noise limits how often the {each.vantage} is right.")
             for each in card.privacy.towards
             if _limit(card, each) >= 1
         ]
@@ -275,7 +263,7 @@ def state(report: Report, card: ModelCard) -> StateWords:
     return verdicts.NOT_CONTRADICTED if watched else verdicts.NOT_MEASURED
 
 
-def _figures(report: Report) -> Iterator[Figure]:
+def _figures(report: Report) -> Iterator[doc.Figure]:
     rounds = report["rounds"]
     numbers = np.array([each["round"] for each in rounds], dtype=np.int64)
     if rounds and "accuracy" in rounds[-1]:
@@ -285,7 +273,7 @@ def _figures(report: Report) -> Iterator[Figure]:
         ]
         caption = "Accuracy and loss (nats) on held-out records, after every round."
         figure = training_figures.utility(numbers.tolist(), *curves)
-        yield Figure("utility", figure, "", caption)
+        yield doc.Figure("utility", figure, "", caption)
     if rounds and rounds[-1].get("noise_at_most"):
         names = rounds[-1]["noise_at_most"]
         limits = {
@@ -293,4 +281,4 @@ def _figures(report: Report) -> Iterator[Figure]:
             for name in names
         }
         caption = "Noise divided by the claimed noise, at most, of released sums and messages."
-        yield Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)
+        yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

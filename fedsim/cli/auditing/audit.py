@@ -19,7 +19,6 @@ from fedsim.federation.transcripts.reader import Reader, wait_for_header
 from fedsim.federation.transcripts.records import AUDITOR
 
 RECORDED = "transcript audit", "live audit"
-"""Kinds of report about a transcript. The transcript shows which one it is."""
 
 
 def app(
@@ -177,14 +176,7 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
 
 
 def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> int:
-    """Audit a transcript of a recorder or of an auditor's node, and return the exit status.
-
-    Args:
-        stop: returns whether to stop following; None to audit the transcript as it is.
-
-    Raises:
-        InputError: the options do not fit the transcript.
-    """
+    """Audit a transcript as it is, or until `stop`; return the exit status. Raises InputError."""
     from fedsim.cli.auditing import live_audit  # noqa: PLC0415  (torch is slow)
 
     if _is_auditors(path, stop):
@@ -194,10 +186,7 @@ def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> i
 
 
 def _is_auditors(path: Path, stop: Callable[[], bool] | None) -> bool:
-    """Return whether an auditor's node recorded a transcript. Raises InputError if it is damaged.
-
-    With `stop`, waits until the transcript has a header.
-    """
+    """Return whether an auditor's node recorded a transcript; `stop`: wait for its header first."""
     if stop is not None:
         wait_for_header(path, stop=stop)
     with Reader(path) as reader:

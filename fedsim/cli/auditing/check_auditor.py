@@ -10,7 +10,6 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.privacy.delta import ASSUMED
 
 STATUSES = {"valid": 0, "cannot tell": 3, "invalid": 4}
-"""Exit statuses, on the scale of audits."""
 
 
 def check_auditor(

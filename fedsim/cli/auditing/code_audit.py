@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Group
@@ -38,36 +39,26 @@ CONTRADICTION = (
     "theory does not model, or theory is wrong, or this is the one audit in "
     f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows."
 )
-"""Describes a conviction that contradicts theory."""
 
 Rows = Sequence[tuple[str, str]]
-"""Numbers behind a verdict: a name and a text for each."""
-
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
 
 def audit_app(app: Path, every: OfEvery) -> int:
-    """Audit the app in a directory, in a separate process; print the outcome.
-
-    Returns:
-        The exit status.
-    """
+    """Audit the app in a directory, in a separate process; return the exit status."""
     check_out(every.out)
     from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
     from fedsim.report.evidence import statement  # noqa: PLC0415
 
     code = statement.of_app(app)  # before the app runs, which may change its own files
     taken = every.options.taken("a Flower app")
-    with _running("app", taken.get("trials", TRIALS), "honest run") as (show, progress):
-        outcome = audit_directory(
-            app,
-            **taken,
-            claim=every.options.claim,
-            confidence=every.options.level,
-            show=show,
-            progress=progress,
-        )
+    with _running("app", taken.get("trials", TRIALS), "honest run") as shown:
+        outcome = audit_directory(app, **taken, **_of_both(every), **shown)
     return _conclude(outcome, results(outcome), outcome.report(code), every)
+
+
+def _of_both(every: OfEvery) -> dict[str, Any]:
+    return {"claim": every.options.claim, "confidence": every.options.level}
 
 
 def check_out(out: Path | None) -> None:
@@ -117,32 +108,20 @@ def tabulated(verdict: Verdict, rows: Rows, findings: Sequence["Finding"]) -> Gr
 def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     """Return the numbers behind the verdict: a name and a text for each."""
     whole = outcome.scope is Scope.RUN
-    rounds, bound = outcome.configuration.rounds, outcome.lower_bound
+    rounds = outcome.configuration.rounds
     per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
-    claimed, proven = _claimed(outcome)
     observations = outcome.trials * (1 if whole else rounds)
-    measured = outcome.advantage
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
     update = "of the update as training returns it: " if outcome.training_unseen else ""
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
-        ("Claimed", claimed),
-        *(("Not judged", reason) for reason in outcome.reasons),
+        *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
         ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
-        (
-            "By attack",
-            f"{update}epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
-            f"{_counted(observations, 'observation')}; {bound.method}; assumes {bound.assumes})"
-            f"{proven}",
-        ),
-        (
-            "Advantage",
-            f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})"
-            f"{predicted}",
-        ),
+        ("By attack", update + _proven(outcome, _counted(observations, "observation"))),
+        ("Advantage", _measured(outcome) + predicted),
         ("Two worlds", _worlds(outcome)),
     ]
     if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
@@ -152,13 +131,27 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     return rows
 
 
-def _claimed(outcome: "AppAudit | LoopAudit") -> tuple[str, str]:
-    """Return the claim, and the epsilon that the attack proves at a conviction's confidence."""
+def _claims(outcome: "AppAudit | LoopAudit") -> Rows:
     claim = outcome.claim
-    if claim is None:
-        return "nothing", ""
-    proven = f"; {outcome.proven.epsilon:.4g} at a conviction's confidence, {ALARM_CONFIDENCE:.2%}"
-    return f"epsilon {claim.epsilon:.4g} ({claim.source})", proven
+    claimed = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
+    return [("Claimed", claimed), *(("Not judged", reason) for reason in outcome.reasons)]
+
+
+def _proven(outcome: "AppAudit | LoopAudit", observations: str) -> str:
+    """Return the lower bound, and with a claim that at a conviction's confidence, in words."""
+    bound, proven = outcome.lower_bound, ""
+    if outcome.claim is not None:
+        convicts = f"at a conviction's confidence, {ALARM_CONFIDENCE:.2%}"
+        proven = f"; {outcome.proven.epsilon:.4g} {convicts}"
+    return (
+        f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
+        f"{observations}; {bound.method}; assumes {bound.assumes}){proven}"
+    )
+
+
+def _measured(outcome: "AppAudit | LoopAudit") -> str:
+    point, interval = outcome.advantage.point, outcome.advantage.interval
+    return f"{point:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
 def _theory(outcome: "AppAudit") -> str:
@@ -192,25 +185,18 @@ def _counted(count: int, noun: str) -> str:
 
 
 @contextmanager
-def _running(
-    name: str, trials: int, first: str
-) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
-    """Yield a function that prints the code's output, and one that shows the number of trials.
-
-    Args:
-        name: prefix of the output, so that it cannot be taken for the audit's own.
-        first: description of the runs before the attack.
-    """
+def _running(name: str, trials: int, first: str) -> Iterator[dict[str, Any]]:
+    """Yield a function that prints the code's output, and one that shows the number of trials."""
     from fedsim.report.tracking.progress import Steps  # noqa: PLC0415  (Flower)
 
     console = Terminal(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Steps(*columns, console=console) as bar:
         task = bar.add_task(first, total=trials)
-        yield (
-            lambda text: console.print(f"{name}: {text}", soft_wrap=True, highlight=False),
-            lambda done: bar.update(task, completed=done, description="attacking"),
-        )
+        yield {
+            "show": partial(console.print, f"{name}:", soft_wrap=True, highlight=False),
+            "progress": lambda done: bar.update(task, completed=done, description="attacking"),
+        }
 
 
 def loop(
@@ -256,23 +242,14 @@ def loop(
     check_out(every.out)
     code = statement.of_function(function)  # before the function runs
     taken = every.options.taken("a training loop")
-    with _running("loop", taken.get("trials", TRIALS), "pilots") as (show, progress):
-        outcome = audit_loop(
-            function,
-            **taken,
-            claim=every.options.claim,
-            confidence=every.options.level,
-            show=show,
-            progress=progress,
-        )
+    with _running("loop", taken.get("trials", TRIALS), "pilots") as shown:
+        outcome = audit_loop(function, **taken, **_of_both(every), **shown)
     raise typer.Exit(_conclude(outcome, loop_results(outcome), outcome.report(code), every))
 
 
 def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return the numbers behind the verdict: a name and a text for each."""
-    bound, measured = outcome.lower_bound, outcome.advantage
     observation = outcome.observation
-    claimed, proven = _claimed(outcome)
     steps = "the result of the function"
     if observation.steps:
         steps = f"{len(observation.steps)} steps of Opacus's optimizer"
@@ -280,19 +257,11 @@ def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
     rows = [
         ("Loop", outcome.loop),
         ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
-        ("Claimed", claimed),
-        *(("Not judged", reason) for reason in outcome.reasons),
+        *_claims(outcome),
         _loop_theory(outcome),
         *_loop_noise(outcome),
-        (
-            "By attack",
-            f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
-            f"{outcome.trials} trials; {bound.method}; assumes {bound.assumes}){proven}",
-        ),
-        (
-            "Advantage",
-            f"{measured.point:.3f} ({measured.interval.low:.3f} to {measured.interval.high:.3f})",
-        ),
+        ("By attack", _proven(outcome, f"{outcome.trials} trials")),
+        ("Advantage", _measured(outcome)),
         (
             "Two worlds",
             f"{observation.records} records, or "
@@ -353,7 +322,6 @@ RETURNED = {
     "steps": "{rows} steps",
     "watched": "{rows} steps",
 }
-"""Descriptions of a loop's result, by its form."""
 
 
 def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:

@@ -17,8 +17,6 @@ PATIENCE = 600.0
 """Default time, in seconds, without new data after which a run counts as stopped."""
 
 INTERVAL = 0.5
-"""Seconds between two looks at a folder."""
-
 DEAD = "no new data for {:g} s. The report covers the run so far; it is made again if more arrive"
 SUPERSEDED = "another run began before this one ended. The report covers the run so far"
 
@@ -70,21 +68,11 @@ def follow(
     console: Console,
     unaudited: int,
 ) -> int:
-    """Audit a transcript, or all transcripts of a folder one by one, while they are written.
+    """Audit a transcript, or all of a folder from the newest on, while they are written.
 
-    SIGINT or SIGTERM stops it; the report then covers the rounds so far.
-
-    Args:
-        place: a transcript, or a folder whose newest transcript comes first.
-        patience: seconds without new data after which a run counts as stopped, above 0.
-        audit: audits a transcript until its watch stops it, and returns the exit status.
-        unaudited: exit status of a transcript that cannot be audited, and of a folder without any.
-
-    Returns:
-        The largest exit status of all audits.
-
-    Raises:
-        InputError: the patience is not above 0, or `audit` raised it and no other run can follow.
+    SIGINT or SIGTERM stops it; the report then covers the rounds so far. Returns the largest exit
+    status of all audits, or `unaudited` without any. Raises InputError if the patience, in seconds,
+    is not above 0, or if `audit` raised it and no other run can follow.
     """
     if not patience > 0:
         raise InputError(f"--patience is {patience:g}; give a number of seconds above 0")

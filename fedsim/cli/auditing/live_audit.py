@@ -27,11 +27,9 @@ from fedsim.report.kinds import recorded as transcript_report
 def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
     """Compute and show the beliefs of an auditor, write a report, and return the exit status.
 
-    Every belief becomes a line of beliefs.jsonl in the report's directory. With `stop` and --json,
-    it is also a line on standard output, and the report is the last line.
-
-    Args:
-        stop: returns whether to stop following the transcript; None to audit it as it is.
+    Every belief becomes a line of beliefs.jsonl in the report's directory. With `stop`, which tells
+    when to stop following, and --json, it is also a line on standard output, and the report is
+    last.
     """
     from fedsim.report.kinds import live as live_words  # noqa: PLC0415  (matplotlib is slow to import)
 

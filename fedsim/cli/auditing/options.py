@@ -26,7 +26,6 @@ OutOfApp = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Directory of the report. Default: no report.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with status 3 if nothing is claimed.")]
-
 ClaimedEpsilon = Annotated[float | None, typer.Option(help="Epsilon claimed for the whole run.")]
 ClaimedDelta = Annotated[float | None, typer.Option(help="Delta of --claimed-epsilon.")]
 ClaimedUnit = Annotated[
@@ -41,8 +40,7 @@ App = Annotated[
     Path, typer.Argument(metavar="APP", help="Directory of a Flower app. Its code is run.")
 ]
 Trials = Annotated[
-    int | None,
-    typer.Option(help=f"{TRIALS}: runs of the app under attack.", show_default="300"),
+    int | None, typer.Option(help=f"{TRIALS}: runs of the app under attack.", show_default="300")
 ]
 Rounds = Annotated[
     int | None,
@@ -113,14 +111,12 @@ Once = Annotated[bool, typer.Option("--once", help="Exit after one run.")]
 Patience = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS",
-        help="Time without new data after which a run counts as stopped.",
+        metavar="SECONDS", help="Time without new data after which a run counts as stopped."
     ),
 ]
 
 DataRoot = Annotated[
-    Path | None,
-    typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript."),
+    Path | None, typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript.")
 ]
 CanarySeedFile = Annotated[
     Path | None,
@@ -132,8 +128,7 @@ CanarySeedFile = Annotated[
 Weights = Annotated[
     Path | None,
     typer.Option(
-        metavar="PATH",
-        help="Local copy of the run's model.weights. For an auditor's transcript.",
+        metavar="PATH", help="Local copy of the run's model.weights. For an auditor's transcript."
     ),
 ]
 NoChallenge = Annotated[

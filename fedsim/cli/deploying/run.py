@@ -100,12 +100,7 @@ def _carry_out(
     console: Console,
     rehearsal: Path | None = None,
 ) -> RunDirectory:
-    """Submit a run to the server's SuperLink, wait for its end, and return its directory.
-
-    Raises:
-        InputError: the run cannot or should not begin.
-        FlowerError: the run failed.
-    """
+    """Submit a run to the server's SuperLink, wait for its end, and return its directory."""
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
     from fedsim.federation.server.nodes import REGISTERED  # noqa: PLC0415
@@ -129,7 +124,8 @@ def _carry_out(
         if evidence is not None:
             model_card.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)
-    submitted = deployment.start(server, config)
+    run_config = configuration.dump(config.reading_data_from(""))
+    submitted = deployment.start(server, run_config, Path(config.run.out))
     try:
         with progress(run_directory, config, console):
             submitted.wait(lambda: run_directory.has(LAST_FILE))

@@ -142,9 +142,9 @@ def proxy(
 
 def superlink(directory: Directory) -> None:
     """Start the SuperLink of this machine in place of this process. start.sh calls it."""
-    from fedsim.deployment import superlink  # noqa: PLC0415
+    from fedsim.deployment.run import become_superlink  # noqa: PLC0415
 
-    superlink.start(directory)
+    become_superlink(directory)
 
 
 def supernode(directory: Directory) -> None:

@@ -97,11 +97,7 @@ def _print(guarantee: Guarantee, console: Console, assumed: bool) -> None:
     console.print(guarantees.verdict(bounds, document["tail_limit"], unit))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
     if not releases.towards(vantage).noiseless:
-        columns = {
-            "epsilon": "epsilon",
-            "rho_beta": "rho_beta",
-            "tail_limit": "exceeded with",
-        }
+        columns = {"epsilon": "epsilon", "rho_beta": "rho_beta", "tail_limit": "exceeded with"}
         guarantees.print_accountants(
             f"Bounds{guarantees.assumed(bounds.delta, assumed) or f' at delta {bounds.delta:g}'}",
             document["accountants"],

@@ -27,15 +27,9 @@ from fedsim.studies.guarantees.calibration import (
 
 
 def _compare(sought: Sought, beliefs: list[float], deltas: list[float], *, as_json: bool) -> None:
-    """Print the paper's calibration beside the tight one, a row for each target.
+    """Print the paper's calibration beside the tight one, a row for each belief and delta.
 
-    Args:
-        sought: the mechanism, without its noise multiplier.
-        beliefs: targets of rho_beta, in (0.5, 1).
-        deltas: in (0, 1); each belief is compared at each delta.
-
-    Raises:
-        InputError: the noise multiplier is set, or the rounds or beliefs are missing.
+    Raises InputError if the noise multiplier is set, or the rounds or beliefs are missing.
     """
     if sought.unknown != "noise_multiplier" or sought.rounds is None or not beliefs:
         raise InputError(

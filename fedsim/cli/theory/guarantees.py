@@ -25,7 +25,6 @@ NOISE_MULTIPLIER_EXPLAINED = (
 
 
 PERSON, CLIENT = "person's record", "client's whole data"
-"""The unit of privacy."""
 
 
 def verdict(bounds: Bounds, tail_limit: float, unit: str = PERSON) -> Text:
@@ -81,11 +80,7 @@ def assumed(delta: float, is_assumed: bool) -> str:
 def print_accountants(
     title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
 ) -> None:
-    """Print the numbers of every accountant and what they cover, then refusals and notes.
-
-    Args:
-        columns: key of a row -> heading of its column; missing values are dashes.
-    """
+    """Print the numbers of every accountant and what they cover, then refusals and notes."""
     cells = []
     covering: dict[str, list[str]] = {}
     for name, row in rows.items():

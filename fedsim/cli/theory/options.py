@@ -60,16 +60,14 @@ NoiseMultiplierGiven = Annotated[
     typer.Option(help="Standard deviation of the noise, divided by the sensitivity of a sum."),
 ]
 RoundsGiven = Annotated[
-    int | None,
-    typer.Option(help=f"{ROUNDS}: noisy sums that a client or the server releases."),
+    int | None, typer.Option(help=f"{ROUNDS}: noisy sums that a client or the server releases.")
 ]
 SamplingRateGiven = Annotated[
     float | None,
     typer.Option(help="Probability that a record joins a step. 1: full batches.", show_default="1"),
 ]
 Participants = Annotated[
-    int | None,
-    typer.Option(help="Number of clients in each round.", show_default="all"),
+    int | None, typer.Option(help="Number of clients in each round.", show_default="all")
 ]
 Prior = Annotated[
     float | None,
@@ -95,8 +93,7 @@ RhoBeta = Annotated[
     ),
 ]
 RhoAlpha = Annotated[
-    float | None,
-    typer.Option(help="Largest advantage of the adversary over guessing, 0 to 1."),
+    float | None, typer.Option(help="Largest advantage of the adversary over guessing, 0 to 1.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Epsilon to reach. Replaces --rho-beta.")]
 MutualInformation = Annotated[

@@ -40,8 +40,7 @@ def pac(
     confidence: Confidence = None,
     seed: Annotated[int, typer.Option(help=f"{SEED} except the secret subset and the noise.")] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File for the released numbers (.npz)."),
+        Path | None, typer.Option(metavar="FILE", help="File for the released numbers (.npz).")
     ] = None,
     json_: AsJson = False,
 ) -> None:

@@ -1,22 +1,43 @@
-"""Checks of ports from this machine: the server as a node reaches it, and the local services."""
+"""The results of checks, and checks of ports from this machine: the server and its services."""
 
 import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
 import psutil
 
-from fedsim.deployment.checks.findings import OK, WRONG, Line
+OK, NOTE, WRONG = "ok", "note", "wrong"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of `fedsim deploy check`.
+
+    Attributes:
+        machine: name in the kit; "ca" for the kit's authority.
+        what: subject of the check, in a word or two.
+        state: "ok", "note" or "wrong".
+        message: the finding; unless the state is "ok", also the remedy.
+    """
+
+    machine: str
+    what: str
+    state: str
+    message: str
+
+
+Line = tuple[str, str, str]
+"""Subject, state and message of a check."""
+
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 TIMEOUT = 5.0
-"""Seconds for a connection."""
 
 FLEET = "/v1/fleet/pull-messages"
 """A path of the nodes' API."""
@@ -26,10 +47,7 @@ CONTROL = "/v1/control/list-runs"
 
 
 def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
-    """Connect as a node does: with TLS by the trusted authority, to the Fleet API and Control API.
-
-    name: name in the certificate; it differs from the host where a server checks itself.
-    """
+    """Connect as a node does: by TLS to a name in the certificate, then to each API."""
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
     except (OSError, ssl.SSLError) as error:
@@ -52,11 +70,7 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
 
 def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | None:
     try:
-        with (
-            socket.create_connection((host, port), timeout=TIMEOUT) as plain,
-            trusted.wrap_socket(plain, server_hostname=name),
-        ):
-            return None
+        handshake(trusted, host, port, name)
     except ssl.SSLCertVerificationError as error:
         message = (
             f"{host}:{port} shows a certificate that fails: {error.verify_message}; give all "
@@ -71,6 +85,16 @@ def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | 
             f"{host}:{port} is unreachable ({error}); start the server, or open the port to here"
         )
         return "server", WRONG, message
+    return None
+
+
+def handshake(trusted: ssl.SSLContext, host: str, port: int, name: str) -> None:
+    """Connect by TLS to a name in the certificate, and disconnect. Raises OSError."""
+    with (
+        socket.create_connection((host, port), timeout=TIMEOUT) as plain,
+        trusted.wrap_socket(plain, server_hostname=name),
+    ):
+        pass
 
 
 def _apis(fleet: int, control: int) -> Iterator[Line]:
@@ -91,10 +115,7 @@ def _apis(fleet: int, control: int) -> Iterator[Line]:
 
 
 def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
-    """Return the seconds by which this clock is ahead of a server's; None: the server shows none.
-
-    Raises httpx.HTTPError if the server does not answer.
-    """
+    """Return the seconds by which this clock is ahead of a server's; None if it shows none."""
     before = time.time()
     with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
         dates = client.post(f"{url}{FLEET}").headers.get_list("date")
@@ -105,12 +126,7 @@ def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
 
 
 def addresses(port: int, process: int | None) -> list[Address] | None:
-    """Return the addresses where a port, or a process, listens.
-
-    Returns None where the operating system shows them only to other users.
-
-    process: id of a process, whose ports all count; None: no process.
-    """
+    """Return the addresses where a port, or a process, listens; None if the system hides them."""
     try:
         sockets = psutil.net_connections("tcp")
     except psutil.AccessDenied:

@@ -14,20 +14,17 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import installation
 from fedsim.deployment import kit, wheel
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, CheckResult, Line
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG, CheckResult, Line
 from fedsim.deployment.checks.node import node
 from fedsim.deployment.checks.server import authority, server
 from fedsim.deployment.kit import Kit
 from fedsim.federation.runtimes.flower_command import FlowerError, executable
 
 UNITS = Path("/etc/systemd/system")
-"""Folder of a machine's systemd units."""
 
 
 def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
-    """Return the findings about one machine, or about all machines of a directory.
-
-    The kit's authority is always checked if the directory has it.
+    """Return the findings about one machine, or about all of a directory and the kit's authority.
 
     Raises InputError if the directory is no deployment or has no such machine.
     """

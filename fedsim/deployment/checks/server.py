@@ -1,6 +1,5 @@
 """Checks of a server: its certificate, the keys of its nodes, its ports, the registrations."""
 
-import socket
 import ssl
 import stat
 from collections.abc import Iterator
@@ -10,8 +9,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment.checks import connection
-from fedsim.deployment.checks.connection import TIMEOUT
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG, Line
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import FlowerError
@@ -140,14 +138,10 @@ def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line
 def _speaks_tls(authority: Path, port: int, host: str) -> bool:
     """Return whether a port shows a certificate of an authority for a host."""
     try:
-        trusted = ssl.create_default_context(cafile=str(authority))
-        with (
-            socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as plain,
-            trusted.wrap_socket(plain, server_hostname=host),
-        ):
-            return True
+        connection.handshake(ssl.create_default_context(cafile=authority), "127.0.0.1", port, host)
     except (OSError, ssl.SSLError):
         return False
+    return True
 
 
 def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:

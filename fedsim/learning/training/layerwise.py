@@ -183,7 +183,9 @@ class LayerwiseModel:
         for chain in self._model.modules():
             if type(chain) is not nn.Sequential:
                 continue
-            children = [(name, module) for name, module in chain._modules.items() if module]
+            children = [
+                (name, module) for name, module in chain._modules.items() if module is not None
+            ]
             for place in range(1, len(children) - 1):
                 layer, *follow = (module for _, module in children[place - 1 : place + 3])
                 scaled = len(follow) > 2 and isinstance(follow[1], ChannelAffine)

@@ -11,21 +11,8 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.client.report import Report, shares
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Label,
-    Mark,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.first_screen import OPEN, settled, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
@@ -55,55 +42,51 @@ def write(report: Report, directory: Path) -> Path:
 
 
 def verdict(report: Report) -> str:
-    budget = report["budget"]
+    budget, runs = report["budget"], len(report["runs"])
     return (
-        f"In {_counted(len(report['runs']), 'run')}, this client answered "
-        f"{_counted(budget['answers'], 'message')}. This cost each of its records epsilon "
+        f"In {runs} run{'s' * (runs != 1)}, this client answered {budget['answers']} "
+        f"message{'s' * (budget['answers'] != 1)}. This cost each of its records epsilon "
         f"{number(budget['epsilon'])} of {number(budget['epsilon_limit'])} at delta "
         f"{budget['delta']:g}."
     )
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + "s" * (count != 1)
-
-
 def summary(report: Report) -> RenderableType:
-    parts: list[Block | RenderableType] = [
-        Prose(verdict(report)),
-        tabulated(RUNS, _run_rows(report)),
+    parts: list[doc.Block | RenderableType] = [
+        doc.Prose(verdict(report)),
+        doc.tabulated(RUNS, _run_rows(report)),
     ]
     for training in report["trainings"]:
         if rows := _exposures(training):
-            parts.append(terminal.table(tabulated(["", *HOW], rows), training["name"]))
-        parts += map(Prose, _said(training))
-    return terminal.shown(*parts, Label(CONFIDENTIAL))
+            parts.append(terminal.table(doc.tabulated(["", *HOW], rows), training["name"]))
+        parts += map(doc.Prose, _said(training))
+    return terminal.shown(*parts, doc.Label(CONFIDENTIAL))
 
 
 def render_html(report: Report) -> str:
-    blocks: list[Block] = [
-        Label("", CONFIDENTIAL, alarming=True),
-        Heading("Releases"),
-        tabulated(RUNS, _run_rows(report)),
+    blocks: list[doc.Block] = [
+        doc.Label("", CONFIDENTIAL, alarming=True),
+        doc.Heading("Releases"),
+        doc.tabulated(RUNS, _run_rows(report)),
     ]
     for training in report["trainings"]:
-        blocks.append(Heading(f"{training['name']}: exposure of single records"))
+        blocks.append(doc.Heading(f"{training['name']}: exposure of single records"))
         if rows := _exposures(training):
             each = [
                 [str(one["record"]), *_how(one)] for one in training["exposure"]["most_exposed"]
             ]
-            blocks += [Prose(EXPOSED), tabulated(["", *HOW], rows)]
-            blocks.append(tabulated(["record", *HOW], each))
+            blocks += [doc.Prose(EXPOSED), doc.tabulated(["", *HOW], rows)]
+            blocks.append(doc.tabulated(["record", *HOW], each))
         if (picture := training.get("shown")) is not None:
             record = f"Record {training['exposure']['most_exposed'][0]['record']}, the most exposed"
             blocks += target.record(picture, record, "This page is for its owner alone.")
-        blocks += map(Prose, _said(training))
+        blocks += map(doc.Prose, _said(training))
     for name, rounds, cut in shares(report):
         caption = f"{name}: share of this client's gradients that were clipped, by round."
         figure = training_figures.clipped_share(rounds, cut)
-        blocks.append(Figure("clipped", figure, "", caption))
+        blocks.append(doc.Figure("clipped", figure, "", caption))
     return render(
-        Document(
+        doc.Document(
             title=f"Client {report['client']}: exposure of its records",
             kind="Client's own report",
             heading=f"Client {report['client']}",
@@ -116,7 +99,7 @@ def render_html(report: Report) -> str:
 MOST = 5
 
 
-def _first(report: Report) -> FirstScreen:
+def _first(report: Report) -> doc.FirstScreen:
     budget = report["budget"]
     limit = advantage_of_epsilon(budget["epsilon_limit"], budget["delta"])
     runs = [
@@ -125,11 +108,11 @@ def _first(report: Report) -> FirstScreen:
     ]
     bars = [bar for training in report["trainings"][-MOST:] for bar in _bars(training)]
     caption = "Largest share of right answers about one of this client's records."
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[verdict(report)],
         alarming=budget["epsilon"] > budget["epsilon_limit"],
-        figure=Bars(bars, caption, share(limit)) if bars else None,
-        table=tabulated(("Run", "ε of it", "ε after it"), runs) if runs else None,
+        figure=doc.Bars(bars, caption, share(limit)) if bars else None,
+        table=doc.tabulated(("Run", "ε of it", "ε after it"), runs) if runs else None,
         checks=_checks(report),
         steps=_steps(report),
         sign_off=first_screen.sign_off(
@@ -140,22 +123,22 @@ def _first(report: Report) -> FirstScreen:
     )
 
 
-def _bars(training: Report) -> Iterator[Bar]:
+def _bars(training: Report) -> Iterator[doc.Bar]:
     if training["gone"]:
         return
     bound, exposure, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
     limit = None if bound is None else share(bound)
     if exposure is not None:
         right, words = share(exposure["highest"]["advantage"]), verdicts.NOT_MEASURED
-        mark, how = Mark(words.kind, words.text), "its gradients allow"
-        yield Bar(f"{training['name']}: most exposed record", mark, right, None, limit, how=how)
+        mark, how = doc.Mark(words.kind, words.text), "its gradients allow"
+        yield doc.Bar(f"{training['name']}: most exposed record", mark, right, None, limit, how=how)
     if attack is not None:
         right, words = share(attack["advantage"]), verdicts.CANNOT_TELL
-        mark = Mark(words.kind, words.text)
-        yield Bar(f"{training['name']}: attack by losses", mark, right, None, limit)
+        mark = doc.Mark(words.kind, words.text)
+        yield doc.Bar(f"{training['name']}: attack by losses", mark, right, None, limit)
 
 
-def _checks(report: Report) -> list[Check]:
+def _checks(report: Report) -> list[doc.Check]:
     budget = report["budget"]
     checks = [
         settled(
@@ -165,15 +148,13 @@ def _checks(report: Report) -> list[Check]:
         )
     ]
     for training in report["trainings"]:
-        attack, name = training.get("attack"), training["name"]
         if training["gone"]:
-            text = f"{name}: the records that took part are gone, so nothing was measured."
-            checks.append(Check(OPEN, text))
-        elif attack is None:
-            checks.append(Check(OPEN, f"{name}: no attack on the model was played."))
+            text = "the records that took part are gone, so nothing was measured."
+        elif training.get("attack") is None:
+            text = "no attack on the model was played."
         else:  # a best threshold, chosen afterwards, has no interval
-            text = f"{name}: whether the attack by losses stays below the limit."
-            checks.append(Check(OPEN, text))
+            text = "whether the attack by losses stays below the limit."
+        checks.append(doc.Check(OPEN, f"{training['name']}: {text}"))
     return checks
 
 

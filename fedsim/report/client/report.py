@@ -1,7 +1,6 @@
 """A client's own report: its releases, their cost, and the exposure of its records.
 
-The report is for the owner of one node, on its machine. It must not leave the machine: its numbers
-about single records have no noise.
+It must not leave the machine: its numbers about single records have no noise.
 """
 
 import math
@@ -20,7 +19,7 @@ from adversaries import registry
 from adversaries.attacks import roc
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.config import Config, Scalar
+from fedsim.config import Scalar
 from fedsim.config.federation import OWN
 from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
@@ -94,11 +93,8 @@ def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
     order = np.argsort(-np.round(exposure.mu, 9), kind="stable")
 
     def stated(mu: float) -> dict[str, float]:
-        return {
-            "mu": mu,
-            "epsilon": gaussian.epsilon(mu, delta),
-            "advantage": gaussian.advantage(mu),
-        }
+        epsilon, advantage = gaussian.epsilon(mu, delta), gaussian.advantage(mu)
+        return {"mu": mu, "epsilon": epsilon, "advantage": advantage}
 
     return {
         "rounds": exposure.rounds.tolist(),
@@ -113,18 +109,10 @@ def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
 
 
 def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
-    """Return how well losses separate a client's records from others; None with too few records.
+    """Return how well losses separate own records [n] from others [h]; None with too few records.
 
-    Args:
-        own: losses of the client's records at a released model, [n].
-        others: losses of records that took no part, [h].
-
-    Returns:
-        The area under the ROC curve, where 1/2 is guessing, and the advantage at the best
-        threshold. One model gives no interval.
-
-    Source:
-        Yeom et al., "Privacy risk in machine learning", 2018.
+    The advantage is that of the best threshold; one model gives no interval. Source: Yeom et al.,
+    "Privacy risk in machine learning", 2018.
     """
     if min(own.size, others.size) < NEEDED:
         return None
@@ -144,11 +132,7 @@ KIND = "client's own report"
 
 @dataclass(frozen=True)
 class Node:
-    """A client's node as its owner configured it.
-
-    Attributes:
-        values: of its node.toml, with the absolute path of the ledger's folder.
-    """
+    """A client's node as its owner configured it; the path of its ledger is absolute."""
 
     values: Mapping[str, Scalar]
     terms: Terms
@@ -227,39 +211,36 @@ def _measured(
     mine = [answer for answer in answers if answer.run == training.run]
     if not mine or not training.models:
         return
-    config = training.config.reading_data_from(node.data, offline=True)
-    data = _records_of(node, config, mine[-1].records)
+    config, data = training.config, _records_of(node, training, mine[-1].records)
     if data is None:
         yield {"run": training.run, "name": config.run.name, "gone": True}
         return
     charged = [answer.charged for answer in mine if answer.charged is not None]
-    exposed = None
+    records = data.owned_by(node.partition)
+    exposed = shown = None
     if measurable(config.scheme):
         exposure = measure(training, data, node.partition, mine[0].noise_multiplier)
         exposed = as_json(exposure, node.terms.delta_limit)
+        if data.split.dataset.name == OWN:
+            most = exposed["most_exposed"][0]["record"]
+            shown = record_display.shown(data.split, int(records[most]))
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
     yield {
         "run": training.run,
         "name": config.run.name,
         "gone": False,
-        "records": len(data.owned_by(node.partition)),
+        "records": len(records),
         "sampling_rate": config.training.sampling_rate,
         "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
         "risks": risks.success_by_baseline(mechanism) if charged else [],
         "exposure": exposed,
-        "shown": _shown(data, node.partition, exposed),
+        "shown": shown,
         "attack": _attack(node, training, data, others, model),
     }
 
 
-def _shown(data: Federation, partition: int, exposed: Report | None) -> Report | None:
-    if exposed is None or data.split.dataset.name != OWN:
-        return None
-    most = exposed["most_exposed"][0]["record"]
-    return record_display.shown(data.split, int(data.owned_by(partition)[most]))
-
-
-def _records_of(node: Node, config: Config, digest: str) -> Federation | None:
+def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation | None:
+    config = training.config.reading_data_from(node.data, offline=True)
     try:
         data = federation.load(config, node.partition if config.data.name == OWN else None)
     except InputError:
@@ -311,8 +292,5 @@ def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield the name of each training, its rounds [k], and the share of clipped gradients [k]."""
     for training in report["trainings"]:
         if (exposure := training.get("exposure")) is not None:
-            yield (
-                training["name"],
-                np.array(exposure["rounds"]),
-                np.array(exposure["clipped_share"]),
-            )
+            rounds, clipped = exposure["rounds"], exposure["clipped_share"]
+            yield training["name"], np.array(rounds), np.array(clipped)

@@ -22,9 +22,7 @@ from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.audits.results.report import encode
 from fedsim.common.strict_json import report_json
-from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runs.run_transcript import read as read_transcript
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.report import model_card, training_report
 from fedsim.report import page as rendering
@@ -85,7 +83,6 @@ UNDERIVABLE = {
     APP: NO_TRIALS,
     LOOP: NO_TRIALS,
 }
-"""Why a report of a kind cannot be made again from its files."""
 
 Report = Mapping[str, Any]
 
@@ -149,44 +146,31 @@ def _of_run(root: Path, _: Report) -> Made:
     for verdict in signed.verdicts:
         limits |= {f"report.limit-{own.of}": own.limit for own in verdict.limits}
     confidence, delta = signed.empirical.confidence, signed.bounds.delta
-    made, _transcript = rendering.assembled(directory, confidence, delta, limits)
-    drawn = rendering.Pictures(made, read_transcript(directory))
+    made, transcript = rendering.assembled(directory, confidence, delta, limits)
+    drawn, about = rendering.Pictures(made, transcript), rendering.about(directory)
     # A run of a sweep has a link to the sweep's page, which need not be among the files.
-    about = rendering.about(directory)
     derived = [
         rendering.render_html(made, drawn, several, about).encode() for several in (False, True)
     ]
-    pictures = {
-        f"figures/{name}.{'svg' if isinstance(each, str) else 'png'}": [
-            each.encode() if isinstance(each, str) else each
-        ]
-        for name, each in drawn.files.items()
-    }
-    return Made(
-        encode(made),
-        (
-            {
-                PAGE: derived,
-                live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
-            }
-            | pictures
-        ),
-    )
+    pictures = {f"figures/{name}": [content] for name, content in drawn.contents.items()}
+    return Made(encode(made), {PAGE: derived, **_live_page(directory), **pictures})
+
+
+def _live_page(directory: RunDirectory) -> Pages:
+    return {live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()]}
 
 
 def _of_training(root: Path, _: Report) -> Made:
     directory = RunDirectory.open(root)
     card = model_card.read(directory)
-    privacy = model_card.privacy_of(
-        directory.config, card.privacy.noise_multiplier, ledger.verified(directory)
-    )
+    privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
         raise directory.damaged("public/model_card.json", f"its ledger differs: {apart}")
     made = training_report.assemble(directory)
     pages = {
         PAGE: [training_report.render_html(made, card).encode()],
         model_card.PAGE: [model_card.as_markdown(card).encode()],
-        live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()],
+        **_live_page(directory),
     }
     return Made(report_json(made), pages)
 

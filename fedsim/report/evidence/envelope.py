@@ -170,11 +170,9 @@ class Predicate(Part):
     """The signer's statement about the files.
 
     Attributes:
-        absent: parts of a run (configuration, ledger, transcript) that are not among the files;
-            early evidence lacks this field.
+        absent: parts of a run that are not among the files; early evidence lacks this field.
         signed: time by the signer's clock.
         code: SHA-256 of the packages that derived the report, by name.
-        seeds: seeds of the random numbers; empty if unknown.
         numbers: numbers of the report that have short names.
     """
 

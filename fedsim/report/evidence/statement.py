@@ -130,19 +130,13 @@ def _of_package(folder: Path) -> str:
 
 REPORT = "report.json"
 PARTS = {"configuration": "config.toml", "ledger": "ledger.jsonl", "transcript": "transcript.npz"}
-"""The parts of a run beside its report, with their files."""
-
 LOCK = "lock"
 Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Signed:
-    """The subject of a statement.
-
-    Attributes:
-        root: folder that file names are relative to.
-    """
+    """The subject of a statement; file names are relative to its root."""
 
     kind: str
     root: Path

@@ -45,12 +45,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a statement.
-
-    Attributes:
-        of: subject of the check: a file, or a part of the statement.
-        word: word for the outcome where its usual word would claim too much; "" for the usual.
-    """
+    """One check of a statement; `word` is for an outcome whose usual word would claim too much."""
 
     of: str
     outcome: Outcome
@@ -224,19 +219,9 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
 
 
 def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
-    """Write evidence of the results of a run or an audit.
+    """Write evidence of results; return its file, and why they were not derived again ("" if so).
 
-    Args:
-        signed: the directory of a finished run or audit, or an audited transcript.
-        key: file of an Ed25519 private key, PEM or OpenSSH.
-        out: file of the evidence; None for evidence.json in the directory.
-
-    Returns:
-        The file of the evidence, and why the report could not be derived again before signing
-        ("" if it was).
-
-    Raises:
-        InputError: there is nothing to sign, the key cannot be used, or the file exists.
+    Raises InputError if there is nothing to sign, the key cannot be used, or the file exists.
     """
     private = envelope.read_private(key)
     existing = located(signed)

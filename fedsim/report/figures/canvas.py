@@ -23,7 +23,14 @@ from matplotlib.container import BarContainer, Container, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import StepPatch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogFormatter,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
 
 UNNAMED = re.compile(r"_(child|container)\d+$|_nolegend_$|$")
 """Labels that matplotlib gives to artists without one."""
@@ -37,12 +44,7 @@ Place = float | str
 
 @dataclass(frozen=True)
 class Series:
-    """A series of a figure.
-
-    Attributes:
-        at: places of the values, [n]; empty for a line across the axes.
-        values: [n], or the single value of such a line; NaN for a missing value.
-    """
+    """A series of a figure: places [n], none for a line across the axes, and values [n] or NaN."""
 
     panel: str
     across: str
@@ -303,6 +305,19 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
         legend_above(axes, above)
 
 
+def draw_curves(
+    axes: Axes,
+    at: Values | npt.NDArray[np.int64],
+    curves: Mapping[str, Values],
+    colours: Sequence[str] = (BLUE, VERMILION, GREEN, PURPLE),
+    draw: str = "plot",
+    **style: Any,
+) -> None:
+    """Draw values by their labels, each in the next colour, by a method of the axes."""
+    for (label, values), colour in zip(curves.items(), colours, strict=False):
+        getattr(axes, draw)(at, values, color=colour, label=label, **style)
+
+
 def quantile_band(
     axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
 ) -> None:
@@ -314,6 +329,30 @@ def quantile_band(
     if marker:
         axes.vlines(rounds, low, high, color=colour, linewidth=2)
     axes.plot(rounds, middle, color=colour, linewidth=2, marker=marker, label=label)
+
+
+def one_among_others(
+    axes: Axes, rounds: npt.NDArray[np.int64], curves: Mapping[str, Floats], shown: str, label: str
+) -> None:
+    """Draw one curve in a colour of its own above all others, which are faint."""
+    marker = "o" if len(rounds) == 1 else None
+    faint: dict[str, Any] = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "marker": marker}
+    for name, values in curves.items():
+        if name != shown:
+            axes.plot(rounds, values, label=f"_{name}", **faint)
+    axes.plot(rounds, curves[shown], color=VERMILION, linewidth=2, marker=marker, label=label)
+
+
+def filled_stairs(
+    axes: Axes, heights: Floats, edges: Floats, colour: str, label: str, alpha: float, width: float
+) -> None:
+    axes.stairs(heights, edges, fill=True, color=colour, alpha=alpha)
+    axes.stairs(heights, edges, color=colour, linewidth=width, label=label)
+
+
+def percent_axis(axes: Axes, low: float = -0.02, high: float = 1.02) -> None:
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
 def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:

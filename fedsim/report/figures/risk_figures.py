@@ -25,9 +25,7 @@ def success(
 ) -> Figure:
     """Return a figure of the largest success by baseline, both on logarithmic axes.
 
-    Args:
-        curves: pairs of baseline and largest success, in (0, 1], by the name of the curve.
-        measured: baseline, measured success and the ends of its interval; None without any.
+    measured: baseline, measured success and the ends of its interval.
     """
     with page_style():
         figure, axes = new_axes()

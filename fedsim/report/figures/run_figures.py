@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +26,15 @@ from fedsim.report.figures.canvas import (
     Bools,
     Floats,
     bin_count,
+    filled_stairs,
     level_line,
     levels_in_margin,
     new_axes,
     note,
+    one_among_others,
     page_style,
     panel,
+    percent_axis,
     quantile_band,
     rounds_axis,
 )
@@ -60,9 +62,8 @@ def belief_trajectories(
             quantile_band(axes, rounds, np.quantile(chosen, QUANTILES, axis=0), colour, label)
         if rho_beta is not None:
             level_line(axes, rho_beta, f"bound ρβ = {rho_beta:.3g}", INK, "--")
-        axes.set_ylim(-0.02, 1.02)
+        percent_axis(axes)
         rounds_axis(axes, rounds)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     return figure
 
 
@@ -91,8 +92,7 @@ def log_odds_histogram(
                 continue
             counts, _ = np.histogram(final[chosen & finite], bins)
             heights = counts / (chosen.sum() * np.diff(bins))
-            axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
-            axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
+            filled_stairs(axes, heights, bins, colour, label, 0.28, 0.9)
             predicted = label.replace("trained on", "predicted for")
             if density:
                 simulated = density["world_d" if world else "world_d_prime"]
@@ -122,8 +122,7 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
                 continue
             counts, _ = np.histogram(chosen, bins)
             heights = counts / (len(chosen) * np.diff(bins))
-            axes.stairs(heights, bins, fill=True, color=colour, alpha=0.28)
-            axes.stairs(heights, bins, color=colour, linewidth=0.9, label=label)
+            filled_stairs(axes, heights, bins, colour, label, 0.28, 0.9)
         if threshold is not None:
             axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label="_threshold")
             note(axes, threshold, "decides D′ ◂ ▸ decides D", "center")
@@ -148,18 +147,7 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
 def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
     with panel("", "belief after the round") as (figure, axes):
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
-        marker = "o" if len(rounds) == 1 else None
-        for name, belief in beliefs.items():
-            if name != worst:
-                style: dict[str, Any] = {
-                    "color": BLUE,
-                    "alpha": 0.5,
-                    "linewidth": 1.2,
-                    "marker": marker,
-                }
-                axes.plot(rounds, belief, label=f"_{name}", **style)
-        label = f"{worst}, the highest at the end"
-        axes.plot(rounds, beliefs[worst], color=VERMILION, linewidth=2, marker=marker, label=label)
+        one_among_others(axes, rounds, beliefs, worst, f"{worst}, the highest at the end")
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         rounds_axis(axes, rounds)
@@ -176,8 +164,7 @@ def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
             (included, BLUE, f"{int(included.sum())} canaries in"),
             (left_out, VERMILION, f"{int(left_out.sum())} canaries out"),
         ):
-            axes.stairs(counts, edges, fill=True, color=colour, alpha=0.35)
-            axes.stairs(counts, edges, color=colour, linewidth=1.6, label=label)
+            filled_stairs(axes, counts, edges, colour, label, 0.35, 1.6)
     return figure
 
 
@@ -244,10 +231,6 @@ ACCOUNTANTS = (
 )
 
 
-def _at_the_end(line: tuple[str, Floats]) -> float:
-    return float(line[1][-1])
-
-
 def guarantee(
     rounds: npt.NDArray[np.int64],
     epsilons: Mapping[str, Floats],
@@ -261,7 +244,8 @@ def guarantee(
         axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
         # What is drawn first is widest, so that of lines that lie on each other all are seen.
         widths = np.linspace(3.6, 1.2, len(epsilons))
-        for at, (name, values) in enumerate(sorted(epsilons.items(), key=_at_the_end)):
+        for at, name in enumerate(sorted(epsilons, key=lambda name: float(epsilons[name][-1]))):
+            values = epsilons[name]
             colour, line = ACCOUNTANTS[at % len(ACCOUNTANTS)]
             label = f"{name}: {values[-1]:.4g}"
             axes.plot(rounds, values, line, color=colour, linewidth=widths[at], label=label)

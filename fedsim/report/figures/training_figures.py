@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +9,9 @@ from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from adversaries.attacks.roc import FEWEST_FALSE
-from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import (
     BLUE,
     FAINT,
@@ -29,10 +27,13 @@ from fedsim.report.figures.canvas import (
     Floats,
     Pixels,
     from_zero,
+    legend_above,
     level_line,
     new_axes,
+    one_among_others,
     page_style,
     panel,
+    percent_axis,
     quantile_band,
     rounds_axis,
 )
@@ -54,8 +55,7 @@ def utility(
             quantile_band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
             rounds_axis(axes, np.array(rounds))
             axes.set_title(title)
-        left.set_ylim(0, 1.02)
-        left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent_axis(left, 0)
         from_zero(right)
     return figure
 
@@ -77,8 +77,7 @@ def by_client(
                 band = [np.array(series[name], float) for name in ("low", "mean", "high")]
                 quantile_band(axes, at, np.stack(band), colour, label)
         axes.plot(at, np.array(weighted, float), color=INK, linestyle="--", label="on all records")
-        axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent_axis(axes, 0)
         rounds_axis(axes, at)
     return figure
 
@@ -114,8 +113,7 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
     with panel("", "gradients that were cut") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
-        axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        percent_axis(axes)
         rounds_axis(axes, rounds)
     return figure
 
@@ -123,19 +121,11 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
 def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) -> Figure:
     """Return a figure of how many times the claimed noise there is at most, after every round."""
     with panel("", "noise over what is claimed, at most") as (figure, axes):
-        marker = "o" if len(rounds) == 1 else None
         least = min(limits, key=lambda name: limits[name][-1])
-        for name, limit in limits.items():
-            finite = np.where(np.isfinite(limit), limit, np.nan)
-            if name == least:
-                style: dict[str, Any] = {
-                    "color": VERMILION,
-                    "linewidth": 2,
-                    "label": f"{name}, the least",
-                }
-            else:
-                style = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "label": f"_{name}"}
-            axes.plot(rounds, finite, marker=marker, **style)
+        finite = {
+            name: np.where(np.isfinite(limit), limit, np.nan) for name, limit in limits.items()
+        }
+        one_among_others(axes, rounds, finite, least, f"{least}, the least")
         level_line(axes, 1.0, "as much as is claimed", INK, "--")
         from_zero(axes)
         rounds_axis(axes, rounds)
@@ -156,19 +146,11 @@ def distribution(counts: npt.NDArray[np.int64]) -> Figure:
         # Edges tell neighbours of a similar colour apart, but would hide thin bars.
         edge = 0.5 if clients * classes <= 400 else 0.0
         for label in range(classes):
-            axes.bar(
-                np.arange(clients),
-                counts[:, label],
-                bottom=below[:, label],
-                color=colours[label],
-                label=str(label),
-                edgecolor="white",
-                linewidth=edge,
-            )
+            look = {"color": colours[label], "edgecolor": "white", "linewidth": edge}
+            height, bottom = counts[:, label], below[:, label]
+            axes.bar(np.arange(clients), height, bottom=bottom, label=str(label), **look)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set_xlim(-0.6, clients - 0.4)
-        axes.set_xlabel("client")
-        axes.set_ylabel("records")
+        axes.set(xlim=(-0.6, clients - 0.4), xlabel="client", ylabel="records")
         if classes <= LEGEND_LABELS:
             axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="label", reverse=True)
         else:
@@ -207,9 +189,7 @@ class Series:
 
     Attributes:
         right_at_most: [n], limit on the adversary's share of right answers, rising.
-        accuracy: [n], NaN if unknown.
-        low: [n], lower ends of the intervals of accuracy, NaN without an interval.
-        high: [n], upper ends.
+        accuracy: [n] with the ends of its intervals, NaN if unknown.
         limit: position on the axis of right_at_most; None if unknown.
     """
 
@@ -227,7 +207,7 @@ def frontier(
     chosen: tuple[float, float] | None,
     min_accuracy: float | None,
 ) -> Figure:
-    with canvas.panel("the adversary is right in at most … % (a coin: 50 %)", "accuracy, %") as (
+    with panel("the adversary is right in at most … % (a coin: 50 %)", "accuracy, %") as (
         figure,
         axes,
     ):
@@ -238,31 +218,14 @@ def frontier(
             axes.plot(x, y, "-o", color=colour, linewidth=1, markersize=6, label=each.label or None)
         lines = sorted({round(100 * each.limit, 2) for each in series if each.limit is not None})
         for index, place in enumerate(lines):
-            axes.axvline(
-                place,
-                color=VERMILION,
-                linewidth=1.4,
-                linestyle="--",
-                label=limit if index == 0 else None,
-            )
+            label = limit if index == 0 else None
+            axes.axvline(place, color=VERMILION, linewidth=1.4, linestyle="--", label=label)
         if min_accuracy is not None:
-            axes.axhline(
-                100 * min_accuracy,
-                color=MUTED,
-                linewidth=1.4,
-                linestyle=":",
-                label=f"least accuracy, {100 * min_accuracy:g} %",
-            )
+            least = f"least accuracy, {100 * min_accuracy:g} %"
+            axes.axhline(100 * min_accuracy, color=MUTED, linewidth=1.4, linestyle=":", label=least)
         if chosen is not None:
-            axes.plot(
-                *_percents(chosen)[:, None],
-                "o",
-                markersize=14,
-                markerfacecolor="none",
-                markeredgewidth=2,
-                color=VERMILION,
-                label="chosen",
-            )
+            (ring,) = axes.plot(*_percents(chosen)[:, None], "o", color=VERMILION, label="chosen")
+            ring.set(markersize=14, markerfacecolor="none", markeredgewidth=2)
         axes.margins(0.08)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
@@ -270,7 +233,7 @@ def frontier(
     return figure
 
 
-def _percents(shares: Sequence[float]) -> canvas.Floats:
+def _percents(shares: Sequence[float]) -> Floats:
     return 100 * np.asarray(shares, dtype=np.float64)
 
 
@@ -291,8 +254,8 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     Rates that stand for fewer than ten pairs are not drawn. Below the shaded area's edge an attack
     is no better than guessing.
     """
-    with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, 4.6), layout="constrained")
+    with page_style():
+        figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
         axes = figure.subplots()
         least = min((rate for false, _ in curves.values() for rate in false if rate), default=1e-3)
         low = max(LEAST, FEWEST_FALSE * least)
@@ -303,14 +266,10 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
         if bound is not None:
             label = "differential privacy allows"
             axes.plot(*bound, color=INK, linewidth=2.2, label=label)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(low, 1)
-        axes.set_ylim(low, 1.05)
+        axes.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1.05))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}%"))
-        axes.set_xlabel("false positive rate")
-        axes.set_ylabel("true positive rate")
+        axes.set(xlabel="false positive rate", ylabel="true positive rate")
         figure.legend(loc="outside lower center", ncols=2)
     return figure
 
@@ -339,13 +298,9 @@ class Relation:
 def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
     """Return a figure of how each pair's local sensitivity is distributed over trials and rounds.
 
-    Violins from the smallest to the largest value with the 5 %, 50 % and 95 % quantiles, labelled
-    with the distance.
-
-    Source:
-        Bernau et al., Figure 4.
+    Violins with the 5 %, 50 % and 95 % quantiles, after Bernau et al., Figure 4.
     """
-    with canvas.panel("", "local sensitivity LS") as (figure, axes):
+    with panel("", "local sensitivity LS") as (figure, axes):
         named: set[str] = set()
         for place, pair in enumerate(pairs):
             values, colour = pair.sensitivities.ravel(), COLOURS[pair.choice]
@@ -361,7 +316,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
             axes.vlines(place, low, high, color=colour, linewidth=2, label=spread)
             axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
         if bound is not None:
-            canvas.level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
+            level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
         largest = max(float(pair.sensitivities.max()) for pair in pairs)
         axes.set_ylim(0, 1.1 * max(bound or 0.0, largest) or 1)
         axes.set_xticks(
@@ -373,8 +328,8 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
 
 def over_training(relations: Sequence[Relation]) -> Figure:
     """Return a figure of the median and 5-95 % band by round, beside what clipping allows."""
-    with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
+    with page_style():
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         panels = figure.subplots(1, len(relations), squeeze=False, sharey=True)[0]
         highest = max(
             max(relation.bound, float(relation.sensitivities.max())) for relation in relations
@@ -382,14 +337,14 @@ def over_training(relations: Sequence[Relation]) -> Figure:
         for axes, relation in zip(panels, relations, strict=True):
             rounds = np.arange(1, relation.sensitivities.shape[1] + 1)
             band = np.quantile(relation.sensitivities, QUANTILES, axis=0)
-            canvas.quantile_band(axes, rounds, band, BLUE, "median, 5–95%")
-            canvas.level_line(axes, relation.bound, "global sensitivity", INK, "--")
+            quantile_band(axes, rounds, band, BLUE, "median, 5–95%")
+            level_line(axes, relation.bound, "global sensitivity", INK, "--")
             rms = float(np.sqrt(np.mean(np.square(relation.sensitivities))))
             axes.set_title(
                 f"{relation.name}: RMS {rms:.3g} of {relation.bound:.3g}", fontsize=9.5, pad=22
             )
             axes.set_ylim(0, 1.1 * highest)
-            canvas.rounds_axis(axes, rounds)
-            canvas.legend_above(axes)
+            rounds_axis(axes, rounds)
+            legend_above(axes)
         panels[0].set_ylabel("local sensitivity LS")
     return figure

@@ -16,8 +16,7 @@ class Look:
     """Results of all trials that were finished after a batch of trials.
 
     Attributes:
-        interval: of the advantage; the intervals of all looks hold together
-            (`federation.runs.precision`).
+        interval: of the advantage; the intervals of all looks hold together.
         belief: largest belief in the record, over trials that used it.
     """
 
@@ -35,18 +34,14 @@ class Course:
     Attributes:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
-        majority: accuracy of a model that has learnt nothing.
-        loss: mean loss, in nats for classification.
-        baseline_loss: mean loss of a model that has learnt nothing.
+        majority, baseline_loss: accuracy and mean loss of a model that has learnt nothing.
         recalls, precisions: for each class after the last round that measured them, means over the
             trials of a batch; None for a class without records or answers.
         epsilon: of one training up to that round; None if unknown.
         accuracies: accuracy of the first batch of trials, by round.
-        looks: one for each finished batch, in order.
         busy: clients that have not answered for long; empty while the server waits for none.
         busy_since: time of the unanswered message, in seconds since the epoch.
         waits: number of events about waiting, its beginnings and ends.
-        time: time of the last event, in seconds since the epoch.
     """
 
     phase: str = "starting"
@@ -114,34 +109,19 @@ def after(course: Course, event: Event) -> Course:
     if event.get("phase") == "batch":
         first, last = event["trials"]
         ends = event.get("advantage_interval")
-        look = Look(
-            last,
-            event.get("advantage"),
-            (ends[0], ends[1]) if ends else None,
-            event.get("belief"),
-            event.get("accuracy"),
-        )
-        return replace(
-            course, trials=(first, last), round=course.rounds, looks=(*course.looks, look)
-        )
+        interval = (ends[0], ends[1]) if ends else None
+        belief, accuracy = event.get("belief"), event.get("accuracy")
+        looks = *course.looks, Look(last, event.get("advantage"), interval, belief, accuracy)
+        return replace(course, trials=(first, last), round=course.rounds, looks=looks)
     if "phase" in event:
-        course = replace(course, busy=())  # of an attempt that was interrupted
-        course = replace(course, phase=event["phase"])
-        if event["phase"] == "training":
-            course = replace(
-                course,
-                rounds=event.get("rounds", 0),
-                looks=(),
-                rho_alpha=event.get("rho_alpha"),
-                rho_beta=event.get("rho_beta"),
-            )
+        course = replace(course, phase=event["phase"], busy=())  # of an interrupted attempt
+        if event["phase"] != "training":
+            return course
+        rho_alpha, rho_beta = event.get("rho_alpha"), event.get("rho_beta")
+        rounds = event.get("rounds", 0)
+        return replace(course, rounds=rounds, looks=(), rho_alpha=rho_alpha, rho_beta=rho_beta)
+    if "round" not in event or "trials" not in event:
         return course
-    if "round" in event and "trials" in event:
-        return _round(course, event)
-    return course
-
-
-def _round(course: Course, event: Event) -> Course:
     (first, last), accuracy = event["trials"], event.get("accuracy")
     accuracies = course.accuracies
     if first == 0 and accuracy is not None:

@@ -18,27 +18,8 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
 from fedsim.privacy.identifiability import advantage_of_epsilon
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Check,
-    Code,
-    Document,
-    FirstScreen,
-    Label,
-    Link,
-    Listing,
-    Mark,
-    Part,
-    Picture,
-    Progress,
-    Prose,
-    Table,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.wording import DASH, number, percent, span
 from fedsim.report.document.worth import WORDS
@@ -124,18 +105,13 @@ class LivePage:
 
 
 def render_finished(name: str) -> str:
-    link = ("This run has finished: ", Link("its report", "report.html"), ".")
+    link = ("This run has finished: ", doc.Link("its report", "report.html"), ".")
     refresh = "0; url=report.html"
-    return html.render(
-        Document(
-            f"{name}, finished",
-            "Finished run",
-            name,
-            FirstScreen(()),
-            [Prose(link)],
-            refresh=refresh,
-        )
+    title = f"{name}, finished"
+    page = doc.Document(
+        title, "Finished run", name, doc.FirstScreen(()), [doc.Prose(link)], refresh=refresh
     )
+    return html.render(page)
 
 
 def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
@@ -145,25 +121,25 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned
-    blocks: list[Block] = [Progress(done, "progress of the run")]
+    blocks: list[doc.Block] = [doc.Progress(done, "progress of the run")]
     if resumed_by:
-        go_on = ("Finished batches are kept; resume with ", Code(resumed_by))
-        blocks.append(Label("This run has stopped.", go_on))
+        go_on = ("Finished batches are kept; resume with ", doc.Code(resumed_by))
+        blocks.append(doc.Label("This run has stopped.", go_on))
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
-        blocks.append(Label("Provisional: the run's report has the verdict.", provisional))
+        blocks.append(doc.Label("Provisional: the run's report has the verdict.", provisional))
     drawn = _accuracies(course.accuracies, course.rounds)
     caption = "Accuracy on held-out records, in the first batch of trials."
     blocks += [
-        Listing(_entries(course, config.trials, training), several=True),
-        *([Picture("", drawn, "", caption)] if drawn else []),
+        doc.Listing(_entries(course, config.trials, training), several=True),
+        *([doc.Picture("", drawn, "", caption)] if drawn else []),
     ]
     if len(course.looks) > MOST and not training:
         every = _table(course.looks, course.rho_alpha, exact)
-        blocks.append(Part("After every batch of trials", [every], folded=True, heads=False))
+        blocks.append(doc.Part("After every batch of trials", [every], folded=True, heads=False))
     blocks += _of_classes(course, config.data.public_schema)
     return html.render(
-        Document(
+        doc.Document(
             title=f"{name}, {phase}",
             kind="Run in progress",
             heading=name,
@@ -180,34 +156,42 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
 MOST = 5
 
 
-def _first(course: Course, planned: int, exact: bool) -> FirstScreen:
+def _first(course: Course, planned: int, exact: bool) -> doc.FirstScreen:
     """Return the first screen of an attacked run, with a verdict after every batch."""
     words = so_far(course.look, course.rho_alpha, exact)
-    answer: list[Words] = [" ".join(_said(course, planned))]
+    answer: list[doc.Words] = [" ".join(_said(course, planned))]
     looks = [look for look in course.looks[-MOST:] if look.interval is not None]
     if not looks or words is None:
-        return FirstScreen(answer, checks=_checks(course))
-    bars = [_bar(look, course.rho_alpha, exact) for look in looks]
-    return FirstScreen(
-        answer=[Mark(words.kind, f"So far: {words.text}"), *answer],
-        figure=Bars(bars, "How often the adversary is right, after every batch of trials."),
+        return doc.FirstScreen(answer, checks=_checks(course))
+    limit = course.rho_alpha
+    bars = []
+    for look in looks:
+        state = so_far(look, limit, exact) or NOT_MEASURED
+        right = None if look.advantage is None else share(look.advantage)
+        allowed = None if limit is None else share(limit)
+        mark = doc.Mark(state.kind, state.text)
+        name = f"After {look.trials} trials"
+        bars.append(doc.Bar(name, mark, right, shares(look.interval), allowed))
+    return doc.FirstScreen(
+        answer=[doc.Mark(words.kind, f"So far: {words.text}"), *answer],
+        figure=doc.Bars(bars, "How often the adversary is right, after every batch of trials."),
         table=_table(looks, course.rho_alpha, exact),
         checks=_checks(course),
         steps=[f"{words.advice.capitalize()}."],
     )
 
 
-def _training(course: Course, delta: float) -> FirstScreen:
+def _training(course: Course, delta: float) -> doc.FirstScreen:
     running = f"Round {course.round} of {course.rounds} is running."
     if course.epsilon is None:
-        return FirstScreen([running], checks=_checks(course))
+        return doc.FirstScreen([running], checks=_checks(course))
     spent = f"The rounds so far cost ε = {number(course.epsilon)} at δ = {delta:g}."
-    mark = Mark(NOT_MEASURED.kind, NOT_MEASURED.text)
+    mark = doc.Mark(NOT_MEASURED.kind, NOT_MEASURED.text)
     limit = advantage_of_epsilon(course.epsilon, delta)
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[f"{running} {spent} The report judges the noise."],
-        figure=Bars(
-            [Bar("Any adversary, so far", mark, limit=share(limit), by="ε so far")],
+        figure=doc.Bars(
+            [doc.Bar("Any adversary, so far", mark, limit=share(limit), by="ε so far")],
             "How often an adversary is right at most about one record, after the rounds so far.",
         ),
         checks=_checks(course),
@@ -220,29 +204,21 @@ def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
     return words_of(standing(look.interval, limit, exact=exact))
 
 
-def _bar(look: Look, limit: float | None, exact: bool) -> Bar:
-    words = so_far(look, limit, exact) or NOT_MEASURED
-    right = None if look.advantage is None else share(look.advantage)
-    allowed = None if limit is None else share(limit)
-    mark = Mark(words.kind, words.text)
-    return Bar(f"After {look.trials} trials", mark, right, shares(look.interval), allowed)
-
-
-def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> Table:
+def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> doc.Table:
     rows = []
     for look in looks:
         words = so_far(look, limit, exact) or NOT_MEASURED
         cells = [percent(look.belief), percent(look.accuracy)]
         rows.append([str(look.trials), words.text, *cells])
-    return tabulated(("Trials", "So far", "Worst belief", "Accuracy"), rows)
+    return doc.tabulated(("Trials", "So far", "Worst belief", "Accuracy"), rows)
 
 
-def _checks(course: Course) -> list[Check]:
+def _checks(course: Course) -> list[doc.Check]:
     waits = f"The server waits for {course.busy_text}."
     return [settled(not course.busy, "No client keeps the server waiting.", waits)]
 
 
-def _of_classes(course: Course, schema: str) -> list[Block]:
+def _of_classes(course: Course, schema: str) -> list[doc.Block]:
     """Return recall and precision of each class, folded; nothing before they are measured."""
     if not course.recalls:
         return []
@@ -251,8 +227,8 @@ def _of_classes(course: Course, schema: str) -> list[Block]:
         [name, percent(recall), percent(precision)]
         for name, recall, precision in zip(names, course.recalls, course.precisions, strict=True)
     ]
-    table = tabulated(("class", "recall", "precision"), rows)
-    return [Part("Recall and precision of each class", [table], folded=True, heads=False)]
+    table = doc.tabulated(("class", "recall", "precision"), rows)
+    return [doc.Part("Recall and precision of each class", [table], folded=True, heads=False)]
 
 
 def _said(course: Course, planned: int) -> list[str]:

@@ -32,7 +32,6 @@ from fedsim.report.tracking.course import Course, Event, after
 from fedsim.report.tracking.trackers import Tracker, Tracking
 
 PAUSE = 0.2
-"""Seconds between two looks at the file."""
 
 
 class Watcher(Protocol):
@@ -200,14 +199,17 @@ class Bar:
         elif event.get("busy"):
             self.bar.console.print(f"no answer yet from {course.busy_text}", markup=False)
         elif event.get("dropped") is not None:
-            self._miss(event)
+            reason = event["reason"].rstrip(".")
+            if reason not in self.absent:
+                self.absent.add(reason)
+                self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
         elif "uncompared" in event:
             clients = ", ".join(map(str, event["uncompared"]))
-            warning = (
+            self.bar.console.print(
                 f"the data of client {clients} were compared by place and shape only, not by "
-                "content"
+                "content",
+                markup=False,
             )
-            self.bar.console.print(warning, markup=False)
         elif "trials" in event:
             first = event["trials"][0]
             per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
@@ -217,12 +219,6 @@ class Bar:
             self.bar.update(self.task, completed=done, description=worded(course, training))
         elif "phase" in event:  # other events are a client's or an auditor's
             self.bar.update(self.task, description=event["phase"])
-
-    def _miss(self, event: Event) -> None:
-        reason = event["reason"].rstrip(".")
-        if reason not in self.absent:
-            self.absent.add(reason)
-            self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
 
     def leave(self, finished: bool) -> None:
         """Do nothing: the bar ends with its `with` block."""

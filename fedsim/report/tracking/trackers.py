@@ -31,11 +31,7 @@ class Subject:
 
 class Tracker(Protocol):
     def begin(self, subject: Subject) -> Mapping[str, int]:
-        """Begin, or go on with, a run.
-
-        Returns:
-            The last step of every series that exists already, for a resumed run.
-        """
+        """Begin, or go on with, a run; return the last step of every series that exists already."""
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
         """Write numbers."""
@@ -100,7 +96,10 @@ class MlflowTracker:
         if runs:
             self._run = runs[0].info.run_id
             client.update_run(self._run, status="RUNNING")
-            return {name: self._last_step(name) for name in runs[0].data.metrics}
+            return {
+                name: max(int(each.step) for each in client.get_metric_history(self._run, name))
+                for name in runs[0].data.metrics
+            }
         tags = {IDENTITY: subject.identity}
         self._run = client.create_run(number, run_name=subject.name, tags=tags).info.run_id
         for name, value in subject.parameters.items():
@@ -115,10 +114,6 @@ class MlflowTracker:
 
     def end(self, finished: bool) -> None:
         self._client.set_terminated(self._run, status="FINISHED" if finished else "KILLED")
-
-    def _last_step(self, name: str) -> int:
-        history = self._client.get_metric_history(self._run, name)
-        return max(int(metric.step) for metric in history)
 
 
 USUAL = threading.excepthook
@@ -170,14 +165,10 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 
 
 def opened(target: str) -> Tracker:
-    """Return the tracker of one --track.
+    """Return the tracker of one --track, such as "tensorboard:DIR".
 
-    Args:
-        target: such as "tensorboard:DIR".
-
-    Raises:
-        InputError: there is no such tracker, it lacks a place, its package is not installed, or it
-            is a plug-in that this machine does not allow.
+    Raises InputError if there is no such tracker, it lacks a place, its package is not installed,
+    or it is a plug-in that this machine does not allow.
     """
     plugin = plugins.PREFIX if target.startswith(plugins.PREFIX) else ""
     name, _, place = target.removeprefix(plugin).partition(":")

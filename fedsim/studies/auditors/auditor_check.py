@@ -1,24 +1,105 @@
 """`fedsim check-auditor`: how often an auditor's lower bound on epsilon is above the truth."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from adversaries.errors import InputError
+from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval, check_delta, clopper_pearson, significance
 from adversaries.statistics.lower_bounds import clopper_pearson_bonferroni
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import number, percent, span
-from fedsim.studies.auditors.known_games import GAMES, Bools, Floats, KnownGame
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+MU, SCALE, TRUTHFUL, NOISE, RATE = 1.5, 1.0, 1.0, 0.5, 0.25
+"""Gaussian's mean, Laplace's and randomized response's epsilon, noise and rate of the mixture."""
+
+
+@dataclass(frozen=True)
+class KnownGame:
+    """A game whose epsilon is known.
+
+    Attributes:
+        epsilon: of the game at a delta in [0, 1): no valid bound is above it.
+        scores: of trials, float64 [n], given which are members', bool [n]. With a signal they are
+            exact log-likelihood ratios.
+    """
+
+    name: str
+    epsilon: Callable[[float], float]
+    scores: Callable[[np.random.Generator, Bools], Floats]
+
+
+def _no_epsilon(delta: float) -> float:
+    return 0.0
+
+
+def _gaussian(generator: np.random.Generator, members: Bools) -> Floats:
+    return MU * (generator.standard_normal(len(members)) + MU * members) - MU**2 / 2
+
+
+def _laplace(generator: np.random.Generator, members: Bools) -> Floats:
+    outputs = members + generator.laplace(scale=1 / SCALE, size=len(members))
+    return SCALE * (np.abs(outputs) - np.abs(outputs - 1))
+
+
+def _laplace_epsilon(delta: float) -> float:
+    """Return the root of delta(epsilon) = 1 - e^((epsilon - scale)/2)."""
+    return max(0.0, SCALE + 2 * math.log1p(-delta))
+
+
+def _randomized_response(generator: np.random.Generator, members: Bools) -> Floats:
+    truthful = generator.random(len(members)) < 1 / (1 + math.exp(-TRUTHFUL))
+    return np.where(members == truthful, TRUTHFUL, -TRUTHFUL)
+
+
+def _response_epsilon(delta: float) -> float:
+    """Return the root of delta(epsilon) = (e^truthful - e^epsilon)/(1 + e^truthful)."""
+    left = math.exp(TRUTHFUL) - delta * (1 + math.exp(TRUTHFUL))
+    return max(0.0, math.log(left)) if left > 0 else 0.0
+
+
+def _mixture(generator: np.random.Generator, members: Bools) -> Floats:
+    sampled = members & (generator.random(len(members)) < RATE)
+    outputs = sampled + NOISE * generator.standard_normal(len(members))
+    return np.log1p(RATE * np.expm1((outputs - 0.5) / NOISE**2))
+
+
+def _mixture_epsilon(delta: float) -> float:
+    return PLD.epsilon(Mechanism.alike(NOISE, 1, RATE), delta) if delta else math.inf
+
+
+GAMES = (
+    KnownGame("no signal: normal", _no_epsilon, lambda rng, who: rng.standard_normal(len(who))),
+    KnownGame(
+        "no signal: three values, many ties",
+        _no_epsilon,
+        lambda rng, who: rng.integers(0, 3, len(who)).astype(np.float64),
+    ),
+    KnownGame("no signal: heavy tail", _no_epsilon, lambda rng, who: rng.standard_cauchy(len(who))),
+    KnownGame(
+        "Gaussian", lambda delta: gaussian.epsilon(MU, delta) if delta else math.inf, _gaussian
+    ),
+    KnownGame("Laplace", _laplace_epsilon, _laplace),
+    KnownGame("randomized response", _response_epsilon, _randomized_response),
+    KnownGame("sampled Gaussian, a mixture", _mixture_epsilon, _mixture),
+)
+
 
 Auditor = Callable[[Floats, Bools, float, float], float]
 """(scores [n], members bool [n], delta, confidence) -> a lower bound on epsilon."""
 
 VERDICT_CONFIDENCE = 0.999
-"""Confidence of the verdict, over all games together."""
 
 SLACK = 1e-9
 """Relative excess over the true epsilon that counts as rounding."""
@@ -42,12 +123,9 @@ class GameResult:
     """The bounds of an auditor in many games of one kind.
 
     Attributes:
-        game: name of the kind.
         epsilon: the true epsilon at delta; may be infinite.
-        games: number of games.
         above: games whose bound is above the true epsilon.
         interval: of the probability to be above; the intervals hold for all kinds together.
-        median: median bound.
         reference: median bound of fedsim on the same scores, at the same confidence.
     """
 
@@ -100,7 +178,18 @@ class AuditorCheck:
 
     def blocks(self) -> list[Block]:
         """Return the verdict and a table of the games."""
-        return [Prose(self._answer()), tabulated(HEADINGS, map(_row, self.results)), Prose(NOTE)]
+        rows = [
+            [
+                each.game,
+                number(each.epsilon),
+                percent(each.share),
+                _span(each.interval),
+                number(each.median),
+                number(each.reference),
+            ]
+            for each in self.results
+        ]
+        return [Prose(self._answer()), tabulated(HEADINGS, rows), Prose(NOTE)]
 
     def _answer(self) -> str:
         allowed, level = percent(1 - self.confidence), percent(VERDICT_CONFIDENCE)
@@ -217,14 +306,3 @@ def _bounds(
 
 def _span(interval: Interval) -> str:
     return span((interval.low, interval.high), percent)
-
-
-def _row(result: GameResult) -> list[str]:
-    return [
-        result.game,
-        number(result.epsilon),
-        percent(result.share),
-        _span(result.interval),
-        number(result.median),
-        number(result.reference),
-    ]

@@ -89,8 +89,15 @@ def account(
         if both := [name for name, value in by_hand.items() if value is not None]:
             raise InputError(f"'{source}' already sets {' and '.join(both)}; drop one of them")
         subject = _read(source, {"trust": who, "colluders": colluding})
+    elif noise_multiplier is None or rounds is None:
+        raise InputError(
+            "the mechanism is missing; give noise multiplier and rounds, a configuration, a run "
+            "directory, or a file with [[rounds]]"
+        )
     else:
-        alike = _by_hand(noise_multiplier, rounds, local_steps, sampling_rate, participants)
+        rate = 1.0 if sampling_rate is None else sampling_rate
+        steps = 1 if local_steps is None else local_steps
+        alike = Rounds(noise_multiplier, rounds, rate, steps, participants)
         relation = chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE)
         m = 2 if clients is None else clients
         subject = _Subject(
@@ -98,28 +105,6 @@ def account(
         )
     at = subject.delta if delta is None else delta
     return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), prior)
-
-
-def _by_hand(
-    noise_multiplier: float | None,
-    rounds: int | None,
-    local_steps: int | None,
-    sampling_rate: float | None,
-    participants: int | None,
-) -> Rounds:
-    """Return the rounds of a mechanism without a source. Raises InputError if it is incomplete."""
-    if noise_multiplier is None or rounds is None:
-        raise InputError(
-            "the mechanism is missing; give noise multiplier and rounds, a configuration, a run "
-            "directory, or a file with [[rounds]]"
-        )
-    return Rounds(
-        noise_multiplier,
-        rounds,
-        1.0 if sampling_rate is None else sampling_rate,
-        1 if local_steps is None else local_steps,
-        participants,
-    )
 
 
 def _guarantee(
@@ -186,11 +171,7 @@ class _Subject:
 
 
 def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
-    """Return the mechanism of a run directory, a configuration or a file with [[rounds]].
-
-    Args:
-        otherwise: fields of the releases to replace; None keeps a field.
-    """
+    """Return the mechanism of a run directory, a configuration or a file with [[rounds]]."""
     changes: Row = {name: value for name, value in otherwise.items() if value is not None}
     if source.is_dir():
         directory = RunDirectory.open(source)
@@ -262,11 +243,7 @@ def _pac(source: Path | None, privacy: PrivacyConfig, run: _Subject, delta: floa
             information, reported = measured.mutual_information, asdict(measured)
     if run.everything is not None:
         information *= run.trainings
-    return {
-        "prior": privacy.pac_prior,
-        **reported,
-        **asdict(pac.guarantee(information, delta)),
-    }
+    return {"prior": privacy.pac_prior, **reported, **asdict(pac.guarantee(information, delta))}
 
 
 def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:

@@ -31,23 +31,14 @@ Function = Callable[
 def mean(
     features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], coins: np.random.Generator
 ) -> Floats:
-    """Return the mean of features.
-
-    Args:
-        features: [n, *shape].
-    """
+    """Return the mean of features [n, *shape]."""
     return np.asarray(features.mean(0), dtype=np.float64)
 
 
 def class_means(
     features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], coins: np.random.Generator
 ) -> Floats:
-    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class.
-
-    Args:
-        features: [n, *shape].
-        labels: [n]; the class with the highest number must have a record.
-    """
+    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class."""
     chosen = np.eye(int(labels.max()) + 1)[labels]
     counts = np.maximum(chosen.sum(0), 1)
     return np.asarray(np.tensordot(chosen / counts, features.astype(np.float64), axes=(0, 0)))
@@ -131,13 +122,9 @@ class PrivateResult:
 
 
 def function(name: str) -> Function:
-    """Return the function of this name.
+    """Return the function of this name: a key of `FUNCTIONS`, or package.module:name.
 
-    Args:
-        name: a key of `FUNCTIONS`, or package.module:name.
-
-    Raises:
-        InputError: the function does not exist, or it may not be imported.
+    Raises InputError if the function does not exist, or may not be imported.
     """
     named = lookup(FUNCTIONS, name, "the function")
     if not callable(named):

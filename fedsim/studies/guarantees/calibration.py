@@ -24,7 +24,6 @@ from fedsim.studies.guarantees import statements
 from fedsim.studies.guarantees.statements import Guarantee, Row, chosen
 
 Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
-
 DEFAULT_ACCOUNTANT = "pld"
 
 REPEATED = (
@@ -36,15 +35,7 @@ REPEATED = (
 
 @dataclass(frozen=True)
 class Sought:
-    """A mechanism without one number, the unknown.
-
-    Attributes:
-        noise_multiplier: nominal; None if unknown.
-        rounds: k; None if unknown.
-        sampling_rate: probability that a record joins a step; 1 if unknown.
-        local_steps: noisy local steps of each client in each round.
-        colluding: number of other clients that disclose their noise.
-    """
+    """A mechanism without one number, the unknown; a nominal noise multiplier or rounds is None."""
 
     unknown: Unknown
     noise_multiplier: float | None
@@ -70,11 +61,7 @@ class Sought:
         colluding: int | None,
         vantage: str | None,
     ) -> "Sought":
-        """Return the mechanism for arguments of `calibrate`; None is a default or the unknown.
-
-        Raises:
-            InputError: there is no unknown or more than one, or a name is unknown.
-        """
+        """Return the mechanism of `calibrate`'s arguments; one number has to be missing."""
         return cls(
             _unknown(noise_multiplier, rounds, sampling_rate),
             noise_multiplier,
@@ -91,47 +78,29 @@ class Sought:
     def answer(self, requirement: Requirement) -> Releases:
         """Return the releases in which the unknown just meets the requirement."""
         self.nominal(1.0)  # raises InputError if no noise helps, before the search
-        setting = (self.trust, self.vantage, self.clients, self.local_steps)
-        rounds = Rounds(
-            self.noise_multiplier or 0.0, self.rounds or 1, self.sampling_rate, self.local_steps
-        )
-        if self.unknown == "noise_multiplier":
-            assert self.rounds is not None
-            steps = self.rounds * self.local_steps
-            effective = calibration.noise_multiplier(
-                requirement, steps, self.sampling_rate, self.neighbouring
+        steps = (1 if self.rounds is None else self.rounds) * self.local_steps
+        rate, relation = self.sampling_rate, self.neighbouring
+        rounds = Rounds(self.noise_multiplier or 0.0, self.rounds or 1, rate, self.local_steps)
+        if self.noise_multiplier is None:
+            effective = calibration.noise_multiplier(requirement, steps, rate, relation)
+            rounds = replace(rounds, noise_multiplier=self.nominal(effective))
+        else:
+            setting = (self.trust, self.vantage, self.clients, self.local_steps)
+            effective = effective_noise_multiplier(
+                self.noise_multiplier, *setting, colluders=self.colluding
             )
-            return self._describe(replace(rounds, noise_multiplier=self.nominal(effective)))
-        assert self.noise_multiplier is not None
-        effective = effective_noise_multiplier(
-            self.noise_multiplier, *setting, colluders=self.colluding
-        )
-        if self.unknown == "rounds":
-            count = calibration.steps(
-                requirement, effective, self.sampling_rate, self.neighbouring, self.local_steps
-            )
-            return self._describe(replace(rounds, count=count // self.local_steps))
-        assert self.rounds is not None
-        rate = calibration.sampling_rate(
-            requirement, effective, self.rounds * self.local_steps, self.neighbouring
-        )
-        return self._describe(replace(rounds, sampling_rate=rate))
+            if self.rounds is None:
+                count = calibration.steps(requirement, effective, rate, relation, self.local_steps)
+                rounds = replace(rounds, count=count // self.local_steps)
+            else:
+                rate = calibration.sampling_rate(requirement, effective, steps, relation)
+                rounds = replace(rounds, sampling_rate=rate)
+        return Releases((rounds,), relation, self.trust, self.clients, colluders=self.colluding)
 
     def nominal(self, effective: float) -> float:
         """Return the nominal multiplier for an effective one. Raises InputError if none helps."""
-        return nominal_noise_multiplier(
-            effective,
-            self.trust,
-            self.vantage,
-            self.clients,
-            self.local_steps,
-            colluders=self.colluding,
-        )
-
-    def _describe(self, rounds: Rounds) -> Releases:
-        return Releases(
-            (rounds,), self.neighbouring, self.trust, self.clients, colluders=self.colluding
-        )
+        setting = (self.trust, self.vantage, self.clients, self.local_steps)
+        return nominal_noise_multiplier(effective, *setting, colluders=self.colluding)
 
 
 @dataclass(frozen=True)
@@ -239,11 +208,7 @@ def calibrate(
 
 
 def check_targets(targets: Mapping[str, object], accountant: str) -> None:
-    """Raise InputError unless exactly one target is set, which the accountant can solve.
-
-    Args:
-        targets: by name; None if not set.
-    """
+    """Raise InputError unless exactly one target is set, which the accountant can solve."""
     names = [name for name, value in targets.items() if value is not None]
     if len(names) != 1:
         raise InputError(
@@ -264,11 +229,7 @@ def refuse_accountant(name: str, reason: str) -> None:
 def _met(
     sought: Sought, requirement: Requirement, delta: float, *, by_pac: bool = False
 ) -> Calibrated:
-    """Return the mechanism that meets a requirement, with the bounds of every accountant.
-
-    Args:
-        by_pac: add the PAC guarantee of the mechanism.
-    """
+    """Return the mechanism that meets a requirement, with the bounds of every accountant."""
     releases = sought.answer(requirement)
     mechanism = releases.towards(sought.vantage)
     bounds = identifiability.bounds(mechanism, delta)

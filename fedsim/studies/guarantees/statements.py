@@ -77,11 +77,7 @@ def described(releases: Releases, vantage: Vantage) -> Row:
 
 
 def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
-    """Return the bounds by every accountant, or why it has none.
-
-    Args:
-        delta: in (0, 1).
-    """
+    """Return the bounds by every accountant, or why it has none."""
 
     def row(name: str) -> Row:
         bound = identifiability.bounds(mechanism, delta, name)
@@ -110,11 +106,7 @@ def risks_of(mechanism: Mechanism) -> list[Row]:
 
 
 def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
-    """Return the largest share of trainings in which a belief exceeds rho_beta(epsilon).
-
-    Args:
-        epsilon: >= 0, may be infinite.
-    """
+    """Return the largest share of trainings in which a belief exceeds rho_beta(epsilon)."""
     # The worst pair's tail is larger only far out, where its mass is truncated and counts as tail.
     worst = identifiability.tail_probability(mechanism, epsilon) or 0.0
     return max(identifiability.tail_limit(mechanism, epsilon), worst)
@@ -129,11 +121,7 @@ def or_refusal(answer: Callable[[str], Row], name: str) -> Row:
 
 
 def to_whom(releases: Releases, delta: float) -> list[Row]:
-    """Return the bounds for every trust and vantage with the same rounds, or why there are none.
-
-    Args:
-        delta: in (0, 1).
-    """
+    """Return the bounds for every trust and vantage with the same rounds, or why there are none."""
     rows: list[Row] = []
     for trust in Trust:
         try:

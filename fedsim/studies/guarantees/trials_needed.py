@@ -33,9 +33,6 @@ class Expected:
         advantage: expected advantage; None if unknown.
         origin: source of the advantage.
         mu: of Gaussian DP; None to compute it from the advantage.
-        config: of the experiment, or the defaults.
-        level: confidence level of the interval.
-        delta: of lower bounds.
         refused: lower bound -> why the experiment cannot have it.
         given: there is an experiment.
     """
@@ -53,13 +50,7 @@ class Expected:
 def expected(planned: Expected, source: str, run: RunDirectory | None = None) -> Expected:
     """Return the advantage that a run predicts, or the largest that a configuration allows.
 
-    Args:
-        planned: with only the configuration.
-        source: its name, for errors.
-        run: a finished run of the configuration, or None.
-
-    Raises:
-        InputError: the source predicts no advantage, or an advantage of 1.
+    Raises InputError if the source predicts no advantage, or an advantage of 1.
     """
     from fedsim.audits.measurements import bounds_audit  # noqa: PLC0415  (torch)
 
@@ -98,12 +89,7 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
 
 
 def document(expected: Expected, halfwidth: float, share: float) -> dict[str, Any]:
-    """Return the number of trials for every design and every lower bound, for JSON.
-
-    Args:
-        halfwidth: of the advantage's interval.
-        share: of the true epsilon that lower bounds must reach.
-    """
+    """Return the number of trials for every design and every lower bound, for JSON."""
     advantage, config = expected.advantage, expected.config
     assert advantage is not None
     # A run predicts the advantage at its own prior; lower bounds assume a prior of 0.5.

@@ -3,7 +3,6 @@
 Every trial trains on D with the target's record replaced by a candidate, drawn from the prior. The
 adversary is the curious participant: it knows all other records, their coins, all candidates and
 the noise that its own client adds. From the rounds' releases it computes the exact posterior.
-The training takes place in one process: the clients' sums are one sum.
 
 A prediction comes with each trial: further observers draw a candidate, a coin and noise of their
 own in every round, at the trial's models. They succeed as often as theory expects of the adversary,
@@ -62,7 +61,6 @@ class Played:
     """The outcome of T trials.
 
     Attributes:
-        secrets: the true candidate of each trial, [T].
         guesses: the candidate of the largest posterior probability, [T].
         certainty: that probability, [T].
         scores: `surprise` of each trial, [T].
@@ -84,12 +82,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of a round's noise.
-
-    Attributes:
-        unknown: of the noise that the adversary does not know.
-        own: of the noise that its own client adds.
-    """
+    """Standard deviations of a round's noise: unknown to the adversary, and of its own client."""
 
     unknown: float
     own: float
@@ -160,18 +153,10 @@ def play(
     batch: int,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> Played:
-    """Play the game in independent trials.
+    """Play the game in independent trials, `batch` at once.
 
-    A trial's outcome depends only on the seed and its number, up to rounding.
-
-    Args:
-        record: position of the target in D.
-        trials: number of trials, T.
-        batch: number of trials that train at once.
-        progress: receives the fraction that is done.
-
-    Raises:
-        InputError: a model diverged.
+    A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
+    a model diverged.
     """
     if loaded.device.type == "cpu":
         single_threaded_kernels()

@@ -41,8 +41,6 @@ NOTE = (
 )
 
 LARGE_BASELINES = (0.3, 0.6)
-"""Baselines of guesses among few values, for the figure."""
-
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
@@ -51,14 +49,9 @@ class Setting:
     """The facts of a game that its report states.
 
     Attributes:
-        name: of the experiment.
-        data: name of the dataset.
         column: the guessed column; None where records are guessed.
         prior: "uniform" or "data".
-        noise_multiplier: nominal.
         mechanism: whose trade-off curve bounds the success.
-        confidence: of the interval, in (0, 1).
-        seed: of the game.
     """
 
     name: str
@@ -80,6 +73,8 @@ def assemble(
     bound = risks.success(setting.mechanism, candidates.baseline)
     checks = list(_checks(played, bound))
     raised = verdicts.alarms(checks)
+    baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, candidates.baseline})
+    largest = risks.true_positives(setting.mechanism, baselines).tolist()
     report = {
         "kind": "reconstruction",
         "name": setting.name,
@@ -108,7 +103,7 @@ def assemble(
         "contradictions": raised,
         "alarms": len(raised),
         "chance_alarms": verdicts.chance_alarms(checks),
-        "success_by_baseline": _curve(setting.mechanism, candidates.baseline),
+        "success_by_baseline": list(zip(baselines, largest, strict=True)),
         "trials": trials,
         "rounds": scheme.training.rounds,
         "sampling_rate": scheme.participation.rate,
@@ -122,13 +117,6 @@ def assemble(
         "versions": {"fedsim": fedsim.__version__},
     }
     return strict_json(report)
-
-
-def _curve(mechanism: Mechanism, baseline: float) -> list[tuple[float, float]]:
-    """Return baselines, this game's among them, with the largest success of any attack."""
-    baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, baseline})
-    largest = risks.true_positives(mechanism, baselines).tolist()
-    return list(zip(baselines, largest, strict=True))
 
 
 def _surprise(played: Played) -> float:
@@ -253,9 +241,7 @@ def _shown_checks(report: Report) -> list[shown.Check]:
     below = report["measured"]["interval"][1] <= report["bound"]
     return [
         settled(
-            "success",
-            "The success is not above its bound.",
-            "The success is above its bound.",
+            "success", "The success is not above its bound.", "The success is above its bound."
         ),
         settled(
             "posterior",

@@ -16,9 +16,7 @@ from fedsim.learning.data.distribution import LABEL
 
 Floats = npt.NDArray[np.float64]
 Prior = Literal["uniform", "data"]
-
 MOST = 1000
-"""Largest number of candidates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +25,6 @@ class Candidates:
 
     Attributes:
         question: what the adversary guesses, to follow "The adversary guesses".
-        features: [m, *shape], on the device.
-        labels: [m].
         values: the value of the guessed column in each candidate; () where records are guessed.
         prior: float64 [m], probability of each candidate, above 0; sums to 1.
     """
@@ -51,12 +47,7 @@ class Candidates:
 def of_records(loaded: Federation, record: int, count: int, seed: int) -> Candidates:
     """Return the target's record and random records of the pool, all equally likely.
 
-    Args:
-        record: position of the target in D.
-        count: number of candidates, m.
-
-    Raises:
-        InputError: fewer than two candidates, more than `MOST`, or more than there are records.
+    Raises InputError for fewer than two candidates, more than `MOST`, or more than records.
     """
     if not 2 <= count <= MOST:
         raise InputError(f"--candidates is {count}; give 2 to {MOST}")
@@ -79,15 +70,9 @@ def of_records(loaded: Federation, record: int, count: int, seed: int) -> Candid
 
 
 def of_column(loaded: Federation, record: int, column: str, prior: Prior) -> Candidates:
-    """Return the target's record with each value of one of its columns.
+    """Return the target's record with each value of a column of a table, or of "label".
 
-    Args:
-        record: position of the target in D.
-        column: a column of a table, or "label".
-        prior: "uniform", or "data": the values' shares among the records outside D.
-
-    Raises:
-        InputError: there is no such column, or it has one value, or more than `MOST`.
+    Raises InputError if there is no such column, or it has one value, or more than `MOST`.
     """
     features, labels = loaded.members(np.asarray([record]))
     dataset, pool = loaded.split.dataset, loaded.split.pool

@@ -1,7 +1,7 @@
 """Items of the sources, with their cost, their data, and their numbers beside the source's."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,9 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends, Real
 
 CONFIDENCE = 0.95
-"""Confidence of every interval beside a source's number."""
+
+
+Origin = Literal["published", "recorded"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Reference:
 
     value: Real
     range: Ends
-    origin: Literal["published", "recorded"] = "published"
+    origin: Origin = "published"
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,15 @@ class Number:
     ours: Real
     interval: Ends | None = None
     closed_form: Real | None = None
-    references: tuple[Reference, ...] = ()
+    references: Sequence[Reference] = ()
     departs: str = ""
 
 
 @dataclass(frozen=True)
 class Grid:
     title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -72,28 +74,43 @@ class Reproduced:
     """The result of an item."""
 
     conclusion: str
-    numbers: tuple[Number, ...] = ()
-    pictures: tuple[Picture, ...] = ()
-    grids: tuple[Grid, ...] = ()
+    numbers: Sequence[Number] = ()
+    pictures: Sequence[Picture] = ()
+    grids: Sequence[Grid] = ()
+
+
+@dataclass(frozen=True)
+class Made:
+    """An item that was made: its time in UTC, and its duration without runs that existed before."""
+
+    source: str
+    name: str
+    title: str
+    scale: str
+    fedsim: str
+    created: str
+    seconds: float
+    command: str
+    finding: Reproduced
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a number with its source.
-
-    Attributes:
-        kind: "agrees", "departs", or "alone" if the source has no value.
-    """
+    """The comparison of a number with its source; "alone" if the source has no value."""
 
     kind: Literal["agrees", "departs", "alone"]
     text: str
 
 
-def printed(value: float, decimals: int) -> Reference:
-    """Return a published number that was rounded."""
+def near(value: float, error: float, origin: Origin = "published") -> Reference:
+    """Return a number that was read or rounded with at most this error."""
+    return Reference(value, (value - error, value + error), origin)
+
+
+def printed(value: float, decimals: int, origin: Origin = "published") -> Reference:
+    """Return a number that was rounded; half a digit may be rounded up or down."""
     half = 0.5 * 10**-decimals
-    # Slightly more than half a digit, since a half may be rounded up or down.
-    return Reference(value, (value - half * 1.001, value + half * 1.001))
+    return near(value, half * 1.001, origin)
 
 
 def advantage_of_wins(wins: int, trials: int) -> Reference:
@@ -101,6 +118,13 @@ def advantage_of_wins(wins: int, trials: int) -> Reference:
     won = clopper_pearson(wins, trials, CONFIDENCE)
     range = (2 * won.low - 1, 2 * won.high - 1)
     return Reference(2 * wins / trials - 1, range, "recorded")
+
+
+def middle(values: npt.NDArray[np.float64] | Sequence[float]) -> Ends:
+    """Return the range of 95 % of some values."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def agreement(number: Number) -> Agreement:
@@ -133,11 +157,7 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Means:
-    """The means to make an item.
-
-    Attributes:
-        folder: directory of its runs, from which a later call continues.
-    """
+    """The means to make an item; the folder has its runs, from which a later call continues."""
 
     scale: Scale
     folder: Path
@@ -175,7 +195,6 @@ DATA: Mapping[str, str] = {
 """Folder of a data set -> how to get it."""
 
 DOWNLOADED = ("mnist", "fashion-mnist")
-"""Data sets that can be downloaded."""
 
 
 Make = Callable[[Means], Reproduced]
@@ -210,13 +229,9 @@ class Item:
 
 
 def averaged(
-    name: str, values: npt.ArrayLike, references: tuple[Reference, ...] = (), departs: str = ""
+    name: str, values: npt.ArrayLike, references: Sequence[Reference] = (), departs: str = ""
 ) -> Number:
-    """Return the mean of a few draws with Student's interval.
-
-    Args:
-        values: [n], n >= 2.
-    """
+    """Return the mean of a few draws [n], n >= 2, with Student's interval."""
     each = np.asarray(values, dtype=np.float64)
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(each) - 1) * stats.sem(each))
     mean = float(each.mean())
@@ -224,11 +239,7 @@ def averaged(
 
 
 def share(name: str, hits: npt.NDArray[np.bool_], theory: float | None = None) -> Number:
-    """Return the share of hits, with Clopper and Pearson's interval.
-
-    Args:
-        hits: [n], one for each draw.
-    """
+    """Return the share of hits [n], with Clopper and Pearson's interval."""
     count, draws = int(hits.sum()), hits.size
     interval = clopper_pearson(count, draws, CONFIDENCE)
     return Number(name, count / draws, (interval.low, interval.high), theory)

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
 from fedsim.report.document.terminal import as_markdown
-from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import Number, Reproduced, agreement
-from fedsim.studies.reproduction.page import by_source, counted
+from fedsim.studies.reproduction.findings import Made, Number, Reproduced, agreement
+from fedsim.studies.reproduction.page import by_source, compared_cells, counted
 from fedsim.studies.reproduction.registry import SOURCES
-from fedsim.studies.reproduction.session import Made
 
 MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
 """Marks in a page of the documentation; the pooled table goes between them."""
@@ -18,8 +16,8 @@ MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
 POOLED = ("item", "number", "the source", "ours (95 %)", "theory", "agreement")
 
 CELLS = (
-    "A cell has our value with its 95 % interval, then the value that the source published or its "
-    "authors' code recorded, then theory's, where there are any. A value agrees where intervals "
+    "A cell has our value with its 95 % interval, then the source's value, then theory's. The "
+    "source published its value, or its authors' code recorded it. A value agrees where intervals "
     "overlap, or where ours is within the printed digits."
 )
 
@@ -30,9 +28,8 @@ SPREAD = 1.4
 def write(path: Path, made: Sequence[Made]) -> None:
     """Write the items as Markdown.
 
-    Args:
-        path: of a page with `MARKS`: it gets the pooled table, and a folder with its name beside
-            it gets a note for each source. Any other file gets all notes.
+    A page with `MARKS` gets the pooled table, and a folder with its name beside it a note for each
+    source. Any other file gets all notes.
     """
     begin, end = MARKS
     page = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -50,13 +47,10 @@ def write(path: Path, made: Sequence[Made]) -> None:
 
 
 def pooled(made: Sequence[Made], folder: str) -> str:
-    """Return a table with one number of each item, as Markdown, if its source has numbers.
+    """Return a table with one number of each item, as Markdown, with links to the folder of notes.
 
-    It is the first number that departs from the source, else the first with a value by theory,
-    else the first.
-
-    Args:
-        folder: of the notes, to which the items link.
+    It is the first number that departs from the source, else the first with a value by theory, else
+    the first.
     """
     table = tabulated(POOLED, [row for item in made if (row := _pooled_row(item, folder))])
     return as_markdown([Prose(counted(made)), table])
@@ -75,21 +69,13 @@ def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
     return (
         f"[{item.title}]({folder}/{item.source}.md#{anchor})",
         _escaped(one.name),
-        _references(one),
-        _ours(one),
-        number(one.closed_form),
+        *compared_cells(one),
         f"{count} of {len(compared)} {kind}",
     )
 
 
 def note(source: str, items: Sequence[Made], above: str = "") -> str:
-    """Return every item of a source with all its numbers, as Markdown.
-
-    Args:
-        source: a key of `SOURCES`.
-        items: of this source.
-        above: Markdown below the title.
-    """
+    """Return all items of a source with their numbers, as Markdown, with some Markdown above."""
     blocks = [Prose(counted(items)), Prose(CELLS)]
     body = [*blocks, *(block for item in items for block in _item(item))]
     title, rest = as_markdown([Part(SOURCES[source], body)]).split("\n\n", 1)
@@ -148,22 +134,14 @@ def _different(texts: Iterable[str]) -> list[str]:
 
 def _cell(one: Number) -> str:
     """Return a number with the source's value and theory's, in words."""
-    parts = [_ours(one)]
+    source, ours, theory = compared_cells(one)
+    parts = [ours]
     if one.references:
-        parts.append(f"{_references(one)}, {'departs' if _departs(one) else 'agrees'}")
+        parts.append(f"{source}, {'departs' if _departs(one) else 'agrees'}")
     if one.closed_form is not None:
-        theory = f"theory {number(one.closed_form)}"
-        outside = "outside of our interval" in agreement(one).text
-        parts.append(theory + (", outside" if outside else ""))
+        outside = ", outside" * ("outside of our interval" in agreement(one).text)
+        parts.append(f"theory {theory}{outside}")
     return "; ".join(parts)
-
-
-def _ours(one: Number) -> str:
-    return number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
-
-
-def _references(one: Number) -> str:
-    return ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH
 
 
 def _escaped(text: str) -> str:

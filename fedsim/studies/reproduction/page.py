@@ -7,27 +7,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedsim.common import private_files
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
-from fedsim.report.document.blocks import (
-    Block,
-    Code,
-    Document,
-    FirstScreen,
-    Heading,
-    Part,
-    Picture,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import agreement
+from fedsim.studies.reproduction.findings import Made, Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
-from fedsim.studies.reproduction.session import Made
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
-
 PAGE, JSON = "reproduction.html", "reproduction.json"
-"""Names of the files."""
 
 SMOKE = (
     "A smoke run: all items use scikit-learn's digits and few trials. It shows that everything "
@@ -46,11 +33,7 @@ def counted(made: Sequence[Made]) -> str:
 
 
 def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> None:
-    """Write the page and its JSON.
-
-    Args:
-        skipped: titles of items that were not made, each with the reason and the remedy.
-    """
+    """Write the page and its JSON, with the reason and remedy of each skipped item by its title."""
     items = []
     for item in made:
         encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")
@@ -66,23 +49,23 @@ def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> 
 
 def rows(item: Made) -> list[tuple[str, ...]]:
     """Return a row of text for each number of an item."""
-    return [
-        (
-            one.name,
-            ", ".join(f"{number(ref.value)} {ref.origin}" for ref in one.references) or DASH,
-            number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else ""),
-            number(one.closed_form),
-            agreement(one).text,
-        )
-        for one in item.finding.numbers
-    ]
+    return [(one.name, *compared_cells(one), agreement(one).text) for one in item.finding.numbers]
+
+
+def compared_cells(one: Number) -> tuple[str, str, str]:
+    """Return the source's values, ours with its interval, and theory's, as text."""
+    source = ", ".join(f"{number(each.value)} {each.origin}" for each in one.references) or DASH
+    ours = number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+    return source, ours, number(one.closed_form)
 
 
 def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     """Return the page, which needs no other file, script or network."""
     title = "The sources, made again"
     return html.render(
-        Document(title, "Reproduction", title, FirstScreen(verdict(made)), blocks(made, skipped))
+        doc.Document(
+            title, "Reproduction", title, doc.FirstScreen(verdict(made)), blocks(made, skipped)
+        )
     )
 
 
@@ -91,14 +74,14 @@ def verdict(made: Sequence[Made]) -> list[str]:
     return [counted(made), SMOKE if any(item.scale == "smoke" for item in made) else CHANCE]
 
 
-def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[Block]:
+def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[doc.Block]:
     """Return the items that were not made, then the others by source."""
-    parts: list[Block] = []
+    parts: list[doc.Block] = []
     if skipped:
-        table = tabulated(["item", "reason, and remedy"], skipped.items())
-        parts.append(Part("Not made", [table]))
+        table = doc.tabulated(["item", "reason, and remedy"], skipped.items())
+        parts.append(doc.Part("Not made", [table]))
     for key, items in by_source(made):
-        parts.append(Part(SOURCES[key], [block for item in items for block in _section(item)]))
+        parts.append(doc.Part(SOURCES[key], [block for item in items for block in _section(item)]))
     return parts
 
 
@@ -108,16 +91,16 @@ def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
     return [(key, [item for item in made if item.source == key]) for key in keys]
 
 
-def _section(item: Made) -> Iterator[Block]:
+def _section(item: Made) -> Iterator[doc.Block]:
     place = f"{item.source}-{item.name}"
-    yield Heading(item.title, place)
-    yield Prose(item.finding.conclusion)
+    yield doc.Heading(item.title, place)
+    yield doc.Prose(item.finding.conclusion)
     for one in item.finding.pictures:
-        yield Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
+        yield doc.Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
     if item.finding.numbers:
-        yield tabulated(HEADINGS, rows(item))
+        yield doc.tabulated(HEADINGS, rows(item))
     for grid in item.finding.grids:
-        yield Prose(grid.title)
-        yield tabulated(grid.headings, grid.rows)
+        yield doc.Prose(grid.title)
+        yield doc.tabulated(grid.headings, grid.rows)
     made = f", {item.seconds:.0f} s, fedsim {item.fedsim}."
-    yield Prose((Code(item.command), made), small=True)
+    yield doc.Prose((doc.Code(item.command), made), small=True)

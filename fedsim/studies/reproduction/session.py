@@ -1,8 +1,8 @@
-"""The loop that makes items one after the other, and keeps them for later calls."""
+"""The choice of items, the loop that makes and keeps them, and the page with all so far."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -10,36 +10,17 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 import fedsim
-from fedsim.common import private_files, reading
-from fedsim.studies.reproduction.findings import Item, Means, Reproduced
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading, report_directory
+from fedsim.studies.reproduction import page
+from fedsim.studies.reproduction.findings import DATA, Item, Made, Means
+from fedsim.studies.reproduction.registry import ITEMS, SOURCES
 
 FOLDER = "items"
-"""Folder of the items, in the directory."""
-
-
-@dataclass(frozen=True)
-class Made:
-    """An item that was made.
-
-    Attributes:
-        created: time, in UTC.
-        seconds: duration, without runs that existed already.
-    """
-
-    source: str
-    name: str
-    title: str
-    scale: str
-    fedsim: str
-    created: str
-    seconds: float
-    command: str
-    finding: Reproduced
 
 
 @cache
 def adapter() -> TypeAdapter[Made]:
-    """Return the adapter that writes and reads an item as JSON."""
     return TypeAdapter(Made)
 
 
@@ -91,3 +72,49 @@ def command(item: Item, means: Means) -> str:
 
 def _place(item: Item, means: Means) -> Path:
     return means.folder / FOLDER / f"{means.scale.value}-{item.source}-{item.name}.json"
+
+
+def chosen(source: str | None, names: Sequence[str]) -> list[Item]:
+    """Return the named items of a source, or all. Raises InputError for an unknown name."""
+    if source is None:
+        return list(ITEMS)
+    if source not in SOURCES:
+        raise InputError(f"unknown source '{source}'; give one of {', '.join(SOURCES)}")
+    of_source = {item.name: item for item in ITEMS if item.source == source}
+    if unknown := [name for name in names if name not in of_source]:
+        raise InputError(f"{source} has no item '{unknown[0]}'; its items: {', '.join(of_source)}")
+    return [item for name, item in of_source.items() if not names or name in names]
+
+
+def skipped(items: Sequence[Item], means: Means, named: bool) -> dict[str, str]:
+    """Return the titles of items that are not made, each with the reason and the remedy."""
+    reasons = {}
+    for item in items:
+        if missing := item.missing(means):
+            reasons[item.title] = "; ".join(DATA[name] for name in missing)
+        elif item.too_long(means) and not named and read(item, means) is None:
+            hours = f"takes about {item.minutes / 60:.0f} hours"
+            reasons[item.title] = f"{hours}: name it to make it"
+    return reasons
+
+
+def folder(path: Path | None, option: str) -> Path | None:
+    """Return the absolute path of an option's folder. Raises InputError if it does not exist."""
+    absolute = None if path is None else path.expanduser().absolute()
+    if absolute is not None and not absolute.is_dir():
+        raise InputError(f"{option}: the folder '{absolute}' does not exist")
+    return absolute
+
+
+def publish(items: Sequence[Item], means: Means, skip: Mapping[str, str]) -> Iterator[list[Made]]:
+    """Make items, and yield all items so far after each write of the page, the first included."""
+    report_directory.create(means.folder)
+    yield _published(means, skip)
+    for _ in make([item for item in items if item.title not in skip], means):
+        yield _published(means, skip)
+
+
+def _published(means: Means, skip: Mapping[str, str]) -> list[Made]:
+    made = [kept for item in ITEMS if (kept := read(item, means)) is not None]
+    page.write(means.folder, made, skip)
+    return made

@@ -1,16 +1,13 @@
 """Local sensitivity of a training step, for every record and every pair of records.
 
 It is |g(x)| if the neighbouring data set lacks x, and |g(x) - g(x')| if it has x' instead (Bernau
-et al., section 5.2). g is the gradient at one model, clipped to C. `largest` searches all pairs. It
-shows the rank of a pair that a heuristic (`adversaries.neighbours.dataset_sensitivity`) chose
-without gradients. All results are measurements on private data, never a DP release.
-
-Gradients come from float32 passes, as in training; norms and inner products are float64. The cut
-into blocks changes a result by less than `ROUNDING`.
+et al., section 5.2). g is the gradient at one model, clipped to C. All results are measurements on
+private data, never a DP release. Gradients come from float32 passes, as in training; norms and
+inner products are float64.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,13 +21,104 @@ from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-from fedsim.studies.sensitivity.pair_counts import BINS, ROUNDING, Counter, Counts, Floats, added_up
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+ROUNDING = 1e-6
+"""Difference, as a share of the bound of clipping, below which pairs count as equal."""
+
+BINS = 2**14
+"""Bins of the histogram. Quantiles are right to 1/16384 of the bound of clipping."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The counts of one block of pairs.
+
+    Attributes:
+        by_row: float64 [r], largest local sensitivity of each record.
+        histogram: int64 [BINS], number of pairs in each part of 0..bound.
+        exceeded: int64 [m + 1], at i: number of pairs that exceed exactly i thresholds.
+        best: int64 [c], keys of the largest pairs.
+    """
+
+    rows: slice
+    by_row: Floats
+    histogram: npt.NDArray[np.int64]
+    exceeded: npt.NDArray[np.int64]
+    best: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Counts the pairs of a block.
+
+    Attributes:
+        thresholds: float64 [m], ascending.
+        width: number of replacements for a record.
+        total: number of all pairs.
+        candidates: number of largest pairs to keep.
+    """
+
+    bound: float
+    thresholds: Tensor
+    width: int
+    total: int
+    candidates: int
+
+    def count(self, rows: slice, columns: slice, distances: Tensor) -> Counts:
+        """Return the counts of one block of local sensitivities, float64 [r, c].
+
+        A key orders pairs by their sensitivity in units of ROUNDING, and equal pairs by position.
+        If all gradients are clipped, all pairs may be equal.
+        """
+        flat = distances.flatten()
+        bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
+        passed = torch.bucketize(flat, self.thresholds)
+        records = torch.arange(rows.start, rows.stop, device=flat.device)
+        others = torch.arange(columns.start, columns.stop, device=flat.device)
+        places = (records[:, None] * self.width + others).flatten()
+        keys = (flat / (ROUNDING * self.bound)).round_().long() * self.total - places
+        return Counts(
+            rows,
+            distances.amax(1).cpu().numpy(),
+            bins.bincount(minlength=BINS).cpu().numpy(),
+            passed.bincount(minlength=len(self.thresholds) + 1).cpu().numpy(),
+            keys.topk(min(self.candidates, len(keys))).values.cpu().numpy(),
+        )
+
+    def pairs(self, keys: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Return record and replacement of some keys, int64 [c]."""
+        records, others = np.divmod(-keys % self.total, self.width)
+        return list(zip(records.tolist(), others.tolist(), strict=True))
+
+
+def added_up(
+    blocks: Iterable[Counts], members: int, thresholds: int, candidates: int
+) -> tuple[Floats, Integers, Integers, Integers]:
+    """Return the sums of all blocks' counts, and the keys of the largest pairs.
+
+    Returns:
+        Largest local sensitivity of every record [members]; histogram [BINS]; number of pairs that
+        exceed exactly i thresholds [thresholds + 1]; keys [at most candidates], the largest last.
+    """
+    by_record = np.zeros(members)
+    histogram = np.zeros(BINS, dtype=np.int64)
+    exceeded = np.zeros(thresholds + 1, dtype=np.int64)
+    best = np.empty(0, dtype=np.int64)
+    for counts in blocks:
+        np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
+        histogram += counts.histogram
+        exceeded += counts.exceeded
+        best = np.sort(np.concatenate([best, counts.best]))[-candidates:]
+    return by_record, histogram, exceeded, best
+
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None if the record is removed and not replaced."""
 
 Progress = Callable[[float], None]
-"""Called with the share of the work that is done."""
 
 LENIENT = 1 + 1e-5
 """Factor by which a norm may exceed its bound by rounding. Above it, clipping is broken."""
@@ -39,7 +127,6 @@ SPARE = 64
 """Number of candidates kept besides the largest, since rounding may change their order."""
 
 GRADIENTS_PER_REPORT = 2**12
-"""Gradients between two reports of progress."""
 
 ROWS_BYTES = 2**30
 """Memory for gradients of D at once. If D has more, the pool's gradients are computed again."""
@@ -51,14 +138,7 @@ BLOCK_PAIRS = 2**21
 
 @dataclass(frozen=True)
 class Ranked:
-    """A pair with its local sensitivity.
-
-    Attributes:
-        record: position in D.
-        replacement: position in the pool; None if the record is missing and not replaced.
-        sensitivity: |g(x) - g(x')|, or |g(x)| without a replacement; at most the bound.
-        rank: 1 is the largest, and equals share a rank.
-    """
+    """A pair of positions in D and the pool, and its rank from 1, which equals share."""
 
     record: int
     replacement: int | None
@@ -72,9 +152,7 @@ class Truth:
 
     Attributes:
         bound: largest local sensitivity that clipping allows, C or 2C.
-        given: the pairs that the caller named.
-        by_record: float64 [n], largest local sensitivity of every record of D, over all
-            replacements.
+        by_record: float64 [n], largest local sensitivity of every record of D, over replacements.
         histogram: int64 [BINS], number of pairs in each part of 0..bound.
     """
 
@@ -98,14 +176,7 @@ class Truth:
 def record_sensitivities(
     loaded: Federation, parameters: Tensor, progress: Progress | None = None
 ) -> Floats:
-    """Return |g(x)| of every record x of D at every model, [T, n].
-
-    Args:
-        parameters: [T, P], the models.
-
-    Raises:
-        RuntimeError: a norm exceeds the clipping norm.
-    """
+    """Return |g(x)| of every record x of D at every model [T, P], [T, n]."""
     members = len(loaded.split.members)
     tensors = loaded.members(np.arange(members))
     groups = torch.arange(members, device=loaded.device)[:, None]
@@ -114,17 +185,9 @@ def record_sensitivities(
 
 
 def pair_sensitivities(
-    loaded: Federation,
-    parameters: Tensor,
-    pairs: Sequence[Pair],
-    progress: Progress | None = None,
+    loaded: Federation, parameters: Tensor, pairs: Sequence[Pair], progress: Progress | None = None
 ) -> Floats:
-    """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| if x' is None, [T, m].
-
-    Args:
-        parameters: [T, P], the models.
-        pairs: [m]; either all or none have a replacement.
-    """
+    """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| if all x' are None, [T, m]."""
     if not pairs:
         return np.empty((len(parameters), 0))
     neighbouring = Neighbouring.ADD_REMOVE if pairs[0][1] is None else Neighbouring.REPLACE
@@ -154,10 +217,6 @@ def sensitivity_matrix(
 
     It is computed as |g|^2 + |g'|^2 - 2 <g, g'>. Distances below 1e-4 C lose digits, but stay right
     to 1e-7 C.
-
-    Args:
-        parameters: [P], the model.
-        replacements: int [p'], positions in the pool.
     """
     columns = np.asarray(replacements, dtype=np.intp)
     _check_positions("replacement", columns, len(loaded.split.pool), "the pool")
@@ -183,17 +242,8 @@ def largest(
 
     Pairs whose local sensitivities differ by less than ROUNDING times the bound count as equal; of
     these, the lowest positions come first. The search takes bounded memory and one pass over the
-    pool.
-
-    Args:
-        parameters: [P], the model.
-        neighbouring: replace searches all pairs of D and the pool, add-remove all records of D.
-        top: number of largest pairs.
-        of: pairs whose ranks to return.
-
-    Raises:
-        InputError: a position does not exist, `top` exceeds the number of pairs, or gradients are
-            not clipped.
+    pool. Raises InputError if a position does not exist, `top` exceeds the number of pairs, or
+    gradients are not clipped.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(loaded.split.members), len(loaded.split.pool)
@@ -212,7 +262,12 @@ def largest(
         min(total, top + SPARE),
     )
     # A block is counted and dropped, so that memory stays bounded.
-    counts = _counted(loaded, parameters, replace, counter, progress)
+    if replace:
+        counts = _each_block(loaded, parameters, np.arange(pool), counter.count, progress)
+    else:
+        norms = torch.from_numpy(record_sensitivities(loaded, models, progress)[0])
+        column = norms.to(loaded.device)[:, None]
+        counts = iter([counter.count(slice(0, members), slice(0, 1), column)])
     by_record, histogram, exceeded, best = added_up(counts, members, len(of), counter.candidates)
     _within(by_record, bound)
     # `exceeded` counts pairs by the number of thresholds below them; sum up from the highest.
@@ -224,23 +279,6 @@ def largest(
     first = _order(candidates, exact, ROUNDING * bound)[:top]
     given = tuple(_ranked(*each) for each in zip(of, named, ranks, strict=True))
     return Truth(total, bound, first, given, by_record, histogram)
-
-
-def _counted(
-    loaded: Federation,
-    parameters: Tensor,
-    replace: bool,
-    counter: Counter,
-    progress: Progress | None,
-) -> Iterator[Counts]:
-    """Yield the counts of every block of pairs; without replacements, of all records in one."""
-    if replace:
-        columns = np.arange(len(loaded.split.pool))
-        yield from _each_block(loaded, parameters, columns, counter.count, progress)
-        return
-    norms = torch.from_numpy(record_sensitivities(loaded, parameters[None], progress)[0])
-    column = norms.to(loaded.device)[:, None]
-    yield counter.count(slice(0, len(column)), slice(0, 1), column)
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:
@@ -320,11 +358,7 @@ def _distances(
     groups: Tensor,
     progress: Progress | None,
 ) -> Floats:
-    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m].
-
-    Args:
-        groups: int [m, 1 or 2], positions in `tensors`.
-    """
+    """Return |g(x)| or |g(x) - g(x')| at every model, [T, m], of groups [m, 1 or 2] of tensors."""
     distances = np.empty((len(parameters), len(groups)))
     done = 0
     together = max(1, GRADIENTS_PER_REPORT // max(1, len(parameters)))

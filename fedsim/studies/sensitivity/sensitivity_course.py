@@ -1,9 +1,8 @@
 """Local sensitivity in every step of a training on D, for many pairs.
 
-T trials of Algorithm 1 of Bernau et al. run at once in one process: the clients' sums are one sum
-over D. Models, noise and steps equal those of `fedsim run` with the same configuration in the
-trials whose world is D, and so do the sensitivities, up to rounding. They are a measurement on
-private data, never a DP release.
+T trials run at once in one process: the clients' sums are one sum over D. Models, noise and steps
+equal those of `fedsim run` in the trials whose world is D, and so do the sensitivities, up to
+rounding.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,8 +15,6 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.config import Config
-from fedsim.config.campaign import TrialsConfig
-from fedsim.config.federation import FederationConfig
 from fedsim.config.needs import require
 from fedsim.config.objects import GameRules
 from fedsim.federation.server import plan
@@ -27,6 +24,7 @@ from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.mechanism import sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
+    Floats,
     Pair,
     Progress,
     Truth,
@@ -34,17 +32,11 @@ from fedsim.studies.sensitivity.gradient_sensitivity import (
     largest,
     pair_sensitivities,
 )
-from fedsim.studies.sensitivity.pair_counts import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The local sensitivities of all pairs in one round of the first trial.
-
-    Attributes:
-        round: counted from 1.
-        model: [P], at the start of the round.
-    """
+    """The local sensitivities of all pairs in one round of the first trial; the model is [P]."""
 
     round: int
     model: Tensor
@@ -56,7 +48,6 @@ class Course:
     """The local sensitivities of m pairs over the k rounds of T trials on D.
 
     Attributes:
-        pairs: [m].
         sensitivities: float64 [T, k, m].
         noise_stds: float64 [T, k], standard deviation of the whole noise of a round.
         bound: largest local sensitivity that clipping allows, C or 2C.
@@ -87,21 +78,27 @@ def follow(
         checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
     check(config.game)
-    _check_request(config.training.rounds, pairs, trials, checkpoints)
+    rounds = config.training.rounds
+    if not pairs or trials < 1:
+        raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
+    if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
+        raise InputError(
+            f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
+            f"give 1 to {rounds}"
+        )
     loaded = federation.load(config)
     check_pairs(loaded, pairs, config.privacy.neighbouring)
     multiplier = privacy.noise_multiplier(config.scheme)
     bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
     if loaded.device.type == "cpu":
         single_threaded_kernels()
-    rounds = config.training.rounds
     sensitivities = np.empty((trials, rounds, len(pairs)))
     stds = np.empty((trials, rounds))
     points: list[Checkpoint] = []
-    batch = plan.fit_batch(config).trials.batch
+    batch, sources = plan.fit_batch(config).trials.batch, noise_sources(config.federation)
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
-        rows = slice(part.start, part.stop)
+        rows, streams = slice(part.start, part.stop), config.trials.streams(part)
         theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
         optimizer = ServerOptimizer(config.training, config.participation.divisor)
         for round in range(1, rounds + 1):
@@ -112,15 +109,11 @@ def follow(
             scale = np.full(len(part), bound)
             if config.privacy.sensitivity == "local":
                 scale = sensitivities[rows, round - 1, 0]
-            drawn, stds[rows, round - 1] = _noise(
-                config.federation,
-                config.trials,
-                config.noise_seed,
-                part,
-                round,
-                theta,
-                multiplier * scale,
-            )
+            each = torch.from_numpy(multiplier * scale).to(theta.device)
+            drawn = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+            for source in sources:
+                drawn += noise(config.noise_seed, streams, round, source, each, theta.shape[1])
+            stds[rows, round - 1] = multiplier * scale * np.sqrt(len(sources))
             total = loaded.clipped_sum(theta, np.arange(config.data.records)) + drawn
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
             if progress is not None:
@@ -143,39 +136,3 @@ def check(rules: GameRules) -> None:
         ),
         "fedsim sensitivity measures full batches of all clients' records with clipped gradients",
     )
-
-
-def _check_request(
-    rounds: int, pairs: Sequence[Pair], trials: int, checkpoints: Collection[int]
-) -> None:
-    """Raise InputError without pairs or trials, and for rounds that do not exist."""
-    if not pairs or trials < 1:
-        raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
-    if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
-        raise InputError(
-            f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
-            f"give 1 to {rounds}"
-        )
-
-
-def _noise(
-    federation: FederationConfig,
-    trials_config: TrialsConfig,
-    noise_seed: int | None,
-    trials: range,
-    round: int,
-    theta: Tensor,
-    std: Floats,
-) -> tuple[Tensor, Floats]:
-    """Return a round's noise from the run's streams, float64 [T, P], and its deviation, [T].
-
-    Args:
-        std: float64 [T], standard deviation of each source of noise.
-    """
-    sources = noise_sources(federation)
-    each = torch.from_numpy(std).to(theta.device)
-    total = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-    streams = trials_config.streams(trials)
-    for source in sources:
-        total += noise(noise_seed, streams, round, source, each, theta.shape[1])
-    return total, std * np.sqrt(len(sources))

@@ -1,34 +1,114 @@
-"""The page and the terminal's report of `fedsim sensitivity`.
-
-The page shows the pairs themselves: images side by side, or the attributes in which records differ.
-"""
+"""The page and the terminal's report of `fedsim sensitivity`; the page shows the pairs."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import RenderableType
 
+import fedsim
 from fedsim.common import report_directory
+from fedsim.common.strict_json import strict_json
 from fedsim.game import record_display
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Block,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Label,
-    Listing,
-    Part,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
-from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Study
+from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, Ranked
+from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
+
+QUANTILES = (0.05, 0.5, 0.95)
+SHARES = (0.5, 0.9, 0.99, 0.999)
+
+
+def assemble(study: Study) -> dict[str, Any]:
+    """Return the report as strict JSON values; positions index D and the pool, from 0."""
+    config, first = study.config, study.candidates[0]
+    report = {
+        "kind": "dataset sensitivity",
+        "label": LABEL,
+        "name": config.run.name,
+        "data": config.data.name,
+        "records": len(study.loaded.split.members),
+        "pool": len(study.loaded.split.pool),
+        "model": config.model.name,
+        "neighbouring": config.privacy.neighbouring.value,
+        "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
+        "clipping_norm": config.training.clipping_norm,
+        "global_sensitivity": study.views[0].truth.bound,
+        "dissimilarity": first.pair.measure,
+        "choice": first.choice,
+        "trials": len(first.course),
+        "steps": first.course.shape[1],
+        "seed": config.run.seed,
+        "confidence": config.audit.confidence,
+        "pairs_in_all": study.views[0].truth.pairs,
+        "pairs": [_candidate(study, candidate) for candidate in study.candidates],
+        "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),
+        "views": [_view(view, first.seen[i]) for i, view in enumerate(study.views)],
+        "seconds": dict(study.seconds),
+        "peak_memory_bytes": study.peak_memory,
+        "versions": {"fedsim": fedsim.__version__},
+    }
+    return strict_json(report)
+
+
+def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
+    pair, split, course = candidate.pair, study.loaded.split, candidate.course
+    replaced = pair.replacement
+    low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
+    return {
+        "choice": candidate.choice,
+        "place": candidate.place,
+        "record": pair.record,
+        "replacement": replaced,
+        "dataset_record": int(split.members[pair.record]),
+        "dataset_replacement": None if replaced is None else int(split.pool[replaced]),
+        "label": int(split.members_records.labels[pair.record]),
+        "replacement_label": (
+            None if replaced is None else int(split.pool_records.labels[replaced])
+        ),
+        "client": candidate.client,
+        "distance": pair.distance,
+        "seen": [
+            {
+                "step": view.step,
+                "local_sensitivity": ranked.sensitivity,
+                "rank": ranked.rank,
+                "percentile": view.truth.percentile(ranked),
+            }
+            for view, ranked in zip(study.views, candidate.seen, strict=True)
+        ],
+        "mean": float(course.mean()),
+        "rms": float(np.sqrt(np.square(course).mean())),
+        "largest": float(course.max()),
+        "by_step": {"low": low, "median": middle, "high": high},
+    }
+
+
+def _view(view: View, chosen: Ranked) -> dict[str, Any]:
+    comparison = {} if view.comparison is None else asdict(view.comparison)
+    correlations = comparison.pop("correlations", {})
+    order = sorted(correlations, key=lambda name: -correlations[name]["rho"])
+    reached = view.truth.by_record
+    equal = ROUNDING * view.truth.bound
+    return {
+        "step": view.step,
+        "largest": asdict(view.truth.largest[0]),
+        "reach": view.reach(chosen),
+        "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
+        # The largest that each record of D reaches, alone or with any replacement.
+        "by_record": view.truth.by_record.tolist(),
+        "record_rank": 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal)),
+        "measures": {name: correlations[name] for name in order}
+        | {name: {"refusal": reason} for name, reason in view.refusals.items()},
+        "comparison": comparison or None,
+    }
+
 
 Report = Mapping[str, Any]
 
@@ -170,15 +250,15 @@ def summary(report: Report) -> RenderableType:
             values = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
             shown.append([name, *values])
     explained = f"No correlation, as the page explains: {', '.join(without)}."
-    pairs = tabulated(headings(report), rows(report))
-    correlations = tabulated(["dissimilarity", *steps], shown)
+    pairs = doc.tabulated(headings(report), rows(report))
+    correlations = doc.tabulated(["dissimilarity", *steps], shown)
     return terminal.shown(
-        *map(Prose, verdict(report)),
+        *map(doc.Prose, verdict(report)),
         terminal.table(pairs, "Pairs, and their local sensitivity (LS)", dense=True),
-        Prose(LEGEND),
+        doc.Prose(LEGEND),
         terminal.table(correlations, f"Rank correlation, of {_compared(report)}", dense=True),
-        *([Prose(explained)] if without else []),
-        Prose(LABEL),
+        *([doc.Prose(explained)] if without else []),
+        doc.Prose(LABEL),
     )
 
 
@@ -194,7 +274,7 @@ def render_html(study: Study, report: Report) -> str:
     """Return the page, which needs no other file, script or network."""
     data, name = report["data"], report["name"]
     subject = data if name == data else f"{data} ({name})"
-    first = FirstScreen(
+    first = doc.FirstScreen(
         verdict(report),
         steps=[
             "Before the run that attacks it, name the record with challenge.record, or its "
@@ -207,10 +287,12 @@ def render_html(study: Study, report: Report) -> str:
         ),
     )
     title = f"Dataset sensitivity of {subject}"
-    return render(Document(title, "Dataset sensitivity", subject, first, _blocks(study, report)))
+    return render(
+        doc.Document(title, "Dataset sensitivity", subject, first, _blocks(study, report))
+    )
 
 
-def _blocks(study: Study, report: Report) -> list[Block]:
+def _blocks(study: Study, report: Report) -> list[doc.Block]:
     is_image = study.loaded.split.dataset.kind == "image"
     several = report["compared"]["replacements"]
     over = "records and over replacements, which pairs share" if several else "records"
@@ -221,12 +303,12 @@ def _blocks(study: Study, report: Report) -> list[Block]:
     settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
     settings.append(("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB"))
     return [
-        Label("A measurement.", report["label"]),
-        Part(
+        doc.Label("A measurement.", report["label"]),
+        doc.Part(
             "The pairs",
             [
-                tabulated(headings(report), rows(report)),
-                Prose(
+                doc.tabulated(headings(report), rows(report)),
+                doc.Prose(
                     f"{LEGEND} RMS LS: root mean square over {report['trials']} trainings of "
                     f"{report['steps']} steps.",
                     small=True,
@@ -234,28 +316,28 @@ def _blocks(study: Study, report: Report) -> list[Block]:
                 *(_pictures(study) if is_image else _attributes(study, report)),
             ],
         ),
-        Heading("Which dissimilarity predicts local sensitivity"),
-        tabulated(stepwise, measures(report)),
-        Prose(
+        doc.Heading("Which dissimilarity predicts local sensitivity"),
+        doc.tabulated(stepwise, measures(report)),
+        doc.Prose(
             f"Spearman's rank correlation with local sensitivity, of {_compared(report)}. "
             f"Intervals are bootstrapped over {over}. Each interval has its confidence by itself. "
             "Best and second were selected on the same data, which flatters the lead somewhat.",
             small=True,
         ),
-        Part("Local sensitivity during training", _courses(study, report)),
-        Part(
+        doc.Part("Local sensitivity during training", _courses(study, report)),
+        doc.Part(
             "Settings",
             [
-                Listing(settings, several=True),
-                Heading("Time of each stage"),
-                Listing(seconds, several=True),
+                doc.Listing(settings, several=True),
+                doc.Heading("Time of each stage"),
+                doc.Listing(seconds, several=True),
             ],
         ),
     ]
 
 
-def _pictures(study: Study) -> list[Block]:
-    drawn: list[Block] = []
+def _pictures(study: Study) -> list[doc.Block]:
+    drawn: list[doc.Block] = []
     for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
         candidates = study.of(choice)
         pairs = [record_display.images(study.loaded.split, one.pair) for one in candidates]
@@ -268,11 +350,11 @@ def _pictures(study: Study) -> list[Block]:
         replaced = " Above: record of D. Below: its replacement." * (pairs[0][1] is not None)
         caption = f"{CHOICES[choice].capitalize()}.{replaced}"
         drawing = training_figures.record_pairs(titles, pairs)
-        drawn.append(Figure(choice, drawing, "", caption))
+        drawn.append(doc.Figure(choice, drawing, "", caption))
     return drawn
 
 
-def _courses(study: Study, report: Report) -> list[Block]:
+def _courses(study: Study, report: Report) -> list[doc.Block]:
     bound, names = report["global_sensitivity"], map(_name, report["pairs"])
     followed = [
         Followed(name, one.pair.distance, one.choice, one.course)
@@ -289,12 +371,12 @@ def _courses(study: Study, report: Report) -> list[Block]:
     )
     relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
     return [
-        Figure("by-pair", training_figures.by_pair(followed, bound), "", distributions),
-        Figure("course", training_figures.over_training([relation]), "", course),
+        doc.Figure("by-pair", training_figures.by_pair(followed, bound), "", distributions),
+        doc.Figure("course", training_figures.over_training([relation]), "", course),
     ]
 
 
-def _attributes(study: Study, report: Report) -> Iterator[Block]:
+def _attributes(study: Study, report: Report) -> Iterator[doc.Block]:
     """Yield, for each pair, a table of the attributes that differ most."""
     against = "Typical of D" if report["neighbouring"] == "add-remove" else "Replacement"
     for row, candidate in zip(report["pairs"], study.candidates, strict=True):
@@ -303,9 +385,9 @@ def _attributes(study: Study, report: Report) -> Iterator[Block]:
         differences = record_display.differences(study.loaded.split, candidate.pair)
         rows = [[one.name, one.value, one.other] for one in differences.attributes]
         name = _name(row)
-        yield Heading(name[0].upper() + name[1:])
-        yield tabulated(["Attribute", "Record", against], rows, "stacked attributes")
-        yield Prose(
+        yield doc.Heading(name[0].upper() + name[1:])
+        yield doc.tabulated(["Attribute", "Record", against], rows, "stacked attributes")
+        yield doc.Prose(
             f"The {len(rows)} attributes that differ most, of {differences.differing} that differ.",
             small=True,
         )

@@ -1,9 +1,8 @@
 """A study of dataset sensitivity: how well a dissimilarity chooses the pair to audit.
 
 It measures the local sensitivity of the pairs that a dissimilarity ranks first and last, at the
-first model and during training, and their ranks among all pairs. It also compares how the
-dissimilarities order pairs with how local sensitivity orders them. Local sensitivity is a
-measurement on private data, never a DP release. Source: Bernau et al., Definition 6, section 6.1.
+first model and during training, and compares how dissimilarities and local sensitivity order pairs.
+Source: Bernau et al., Definition 6, section 6.1.
 """
 
 import resource
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, rank_correlation
-from adversaries.neighbours.dataset_sensitivity import (
-    Pair,
-    rank_records,
-    select,
-    select_per_client,
-)
+from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select, select_per_client
 from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
     MEASURES,
@@ -55,7 +50,6 @@ Stages = Callable[[str], Progress]
 """Called with the name of a stage when it begins; returns the callback for its progress."""
 
 COMPARED_RECORDS = 256
-"""Most records of D in a rank correlation of pairs."""
 
 COMPARED_PAIRS = 2**15
 """Most pairs in a rank correlation, which take a second or two for each dissimilarity."""
@@ -73,7 +67,6 @@ CHOICES = {
     "worst": "largest local sensitivity",
     "client": "most dissimilar of one client",
 }
-"""The choices by which a pair is in the study, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +74,7 @@ class View:
     """All pairs at the model from which one step of the first trial starts.
 
     Attributes:
-        step: counted from 1.
-        comparison: rank correlations of the dissimilarities with local sensitivity; None if they
-            are undefined.
+        comparison: rank correlations of the dissimilarities; None if they are undefined.
         refusals: dissimilarity -> why it has no correlation.
     """
 
@@ -102,7 +93,6 @@ class Candidate:
     """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
-        choice: one of `CHOICES`.
         place: 1 for the first of its choice, or the number of the client.
         seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
@@ -123,9 +113,7 @@ class Study:
     Attributes:
         candidates: the pairs; the experiment's own challenge is the first.
         views: of the first and of the last step.
-        compared: number of records of D, and of replacements under replace, in the rank
-            correlations.
-        seconds: stage -> its time.
+        compared: number of records of D, and of replacements under replace, that are compared.
         peak_memory: of this process, in bytes.
     """
 
@@ -145,18 +133,20 @@ class Study:
 def study(
     config: Config, top: int = 3, trials: int = 20, stages: Stages = lambda name: lambda done: None
 ) -> Study:
-    """Return a study of the configured choice of a challenge.
-
-    Args:
-        top: number of pairs from each end of the ranking, at least 1.
-        trials: T, number of trainings that measure local sensitivity, at least 1.
-    """
+    """Return a study of the configured choice, with `top` pairs from each end of the ranking."""
     check(config, top, trials)
     seconds: dict[str, float] = {}
-    stage = _timed(stages, seconds)
-    loaded = federation.load(config)
+
+    @contextmanager
+    def stage(name: str) -> Iterator[Progress]:
+        begun, progress = time.perf_counter(), stages(name)
+        yield progress
+        progress(1.0)
+        seconds[name] = time.perf_counter() - begun
+
+    loaded, neighbouring = federation.load(config), config.privacy.neighbouring
     split, features = loaded.split, partial(challenge.compared_features, config.game, loaded)
-    replaced = config.privacy.neighbouring is Neighbouring.REPLACE
+    replaced = neighbouring is Neighbouring.REPLACE
     between = Compared(
         features(split.members_records.features),
         features(split.pool_records.features) if replaced else None,
@@ -165,7 +155,6 @@ def study(
     )
     ranked = _ranked(config, loaded, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
-    neighbouring = config.privacy.neighbouring
     with stage("local sensitivity of all pairs") as progress:
         theta = initial_parameters(config.game, loaded).to(loaded.device)
         truth = largest(loaded, theta, neighbouring, top=1, of=pairs, progress=progress)
@@ -180,44 +169,27 @@ def study(
     with stage("dissimilarities against local sensitivity") as progress:
         models = [model for _, model in steps.values()]
         compared, heuristics, truths = _sampled(config.game, loaded, between, models, progress)
+        seed, confidence = config.run.seed, config.audit.confidence
         views = tuple(
-            View(
-                step,
-                truth,
-                *_compare(config.run.seed, config.audit.confidence, heuristics, sensitivities),
-            )
+            View(step, truth, *_compare(seed, confidence, heuristics, sensitivities))
             for (step, (truth, _)), sensitivities in zip(steps.items(), truths, strict=True)
         )
     # The worst pair was not among the pairs that the first view ranked.
     given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
     candidates = tuple(
         Candidate(
-            *place_and_pair,
-            int(loaded.client_of[place_and_pair[2].record]),
+            choice,
+            place,
+            pair,
+            int(loaded.client_of[pair.record]),
             tuple(view[i] for view in given),
             course.sensitivities[:, :, i],
         )
-        for i, place_and_pair in enumerate(ranked)
+        for i, (choice, place, pair) in enumerate(ranked)
     )
-    return Study(config, loaded, candidates, views, compared, seconds, _peak_memory())
-
-
-def _timed(stages: Stages, seconds: dict[str, float]) -> "Stage":
-    """Return a context manager for a stage, which also records its time in `seconds`."""
-
-    @contextmanager
-    def stage(name: str) -> Iterator[Progress]:
-        begun, progress = time.perf_counter(), stages(name)
-        yield progress
-        progress(1.0)
-        seconds[name] = time.perf_counter() - begun
-
-    return stage
-
-
-def _peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
+    peak *= 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB
+    return Study(config, loaded, candidates, views, compared, seconds, peak)
 
 
 def check(config: Config, top: int, trials: int) -> None:
@@ -247,12 +219,7 @@ def check(config: Config, top: int, trials: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The records that a dissimilarity compares.
-
-    Attributes:
-        features: [n, *shape], of D.
-        pool: [p, *shape], of the pool; None under add-remove.
-    """
+    """The records of D, [n, *shape], that a dissimilarity compares, with those of the pool."""
 
     features: Features
     pool: Features | None
@@ -274,15 +241,8 @@ def _ranked(
     """
     given, neighbouring = config.challenge, config.privacy.neighbouring.value
     name, among = given.dissimilarity, _among(config.challenge.client, loaded)
-    search = partial(
-        select,
-        compared.features[among],
-        compared.pool,
-        name,
-        neighbouring,
-        columns=compared.columns,
-        threads=compared.threads,
-    )
+    features, pool = compared.features, compared.pool
+    how: dict[str, Any] = {"columns": compared.columns, "threads": compared.threads}
     ranked: list[Placed] = []
     for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
         if choice == "given":
@@ -292,20 +252,22 @@ def _ranked(
         else:
             count = 1 if choice == "median" else top
             with stage(f"{name}: {CHOICES[choice]}") as progress:
-                selected = search(choice=choice, top=count, progress=progress)
+                selected = select(
+                    features[among],
+                    pool,
+                    name,
+                    neighbouring,
+                    choice=choice,
+                    top=count,
+                    progress=progress,
+                    **how,
+                )
             pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
         # A pair of several choices has a row for each, so that the places have no gaps.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
     with stage(f"{name}: {CHOICES['client']}") as progress:
         clients = select_per_client(
-            compared.features,
-            loaded.client_of,
-            compared.pool,
-            name,
-            neighbouring,
-            columns=compared.columns,
-            threads=compared.threads,
-            progress=progress,
+            features, loaded.client_of, pool, name, neighbouring, progress=progress, **how
         )
     return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
 
@@ -357,8 +319,12 @@ def _sampled(
         truths = list(norms)
     else:
         draw = generator(rules.seed, Role.COMPARED)
-        rows = _some(len(features), COMPARED_RECORDS, draw)
-        others = _some(len(pool), COMPARED_PAIRS // len(rows), draw)
+
+        def some(length: int, most: int) -> npt.NDArray[np.int64]:
+            return np.sort(draw.choice(length, size=min(length, most), replace=False))
+
+        rows = some(len(features), COMPARED_RECORDS)
+        others = some(len(pool), COMPARED_PAIRS // len(rows))
         size = (len(rows), len(others))
         features, pool = features[rows], pool[others]
         truths = [
@@ -410,8 +376,3 @@ def _compare(
     draw = generator(seed, Role.COMPARED, trial=1)
     compared = rank_correlation.compare(applicable, truth, confidence, draw)
     return compared, refusals
-
-
-def _some(length: int, most: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return at most `most` of 0..length-1, in order."""
-    return np.sort(draw.choice(length, size=min(length, most), replace=False))

@@ -58,10 +58,10 @@ def test_completion_imports_no_command_to_name_it() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_words_of_the_list_are_those_of_the_command(name: str) -> None:
+def test_the_words_in_help_are_those_of_the_command(name: str) -> None:
     command = COMMANDS[name]
     said = inspect.cleandoc(_function(command).__doc__ or "").split("\n\n")[0]
-    assert command.hidden or command.words == " ".join(said.split())
+    assert command.words == " ".join(said.split()) != ""
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -10,7 +10,7 @@ import pytest
 
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
-from fedsim.deployment.checks.findings import WRONG
+from fedsim.deployment.checks.connection import WRONG
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.config.federation import FederationConfig
-from fedsim.deployment import answering, kit, supernode
-from fedsim.deployment.answering import Answering
+from fedsim.deployment import kit, supernode
+from fedsim.deployment.supernode import Answering
 
 PYTHON = sys.executable
 SLEEPS = "import time; time.sleep(600)"
@@ -128,7 +128,7 @@ def test_a_process_that_answered_leaves_its_message_alone(begin: Begin) -> None:
 def test_a_process_whose_claim_is_gone_has_a_little_time_to_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, begin: Begin
 ) -> None:
-    monkeypatch.setattr(answering, "GRACE", 0.3)
+    monkeypatch.setattr(supernode, "GRACE", 0.3)
     runtime = Runtime(claimed=False)
     _end(Answering(begin(SLEEPS), "token", 600), runtime)
     assert runtime.kept == 1

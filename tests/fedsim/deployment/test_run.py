@@ -22,7 +22,7 @@ from adversaries.errors import InputError
 from fedsim.config import Config, dump
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
-from fedsim.deployment.checks import supernode as supernode_checks
+from fedsim.deployment.checks import node as supernode_checks
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes import flower_services

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import kit, superlink
+from fedsim.deployment import kit, run
 
 
 def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(
@@ -16,7 +16,7 @@ def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(
     became: list[list[str]] = []
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(os, "execve", lambda _, command, __: became.append(command))
-    superlink.start(tmp_path / "kit" / "server")
+    run.become_superlink(tmp_path / "kit" / "server")
     ((program, *options),) = became
     assert Path(program) == Path(sys.executable).with_name("flower-superlink")
     assert options[:4] == ["--host", "127.0.0.1", "--port", "8001"]

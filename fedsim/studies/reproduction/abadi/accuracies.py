@@ -28,19 +28,11 @@ from fedsim.studies.reproduction.findings import (
 )
 
 SERVER = 0
-"""Source of the noise's random stream."""
 
 
 @dataclass(frozen=True)
 class SampledSteps:
-    """Settings of a training with noisy, sampled steps.
-
-    Attributes:
-        count: of noisy steps.
-        sampling_rate: q, probability that a record joins a step.
-        noise_multiplier: of the clipping norm; 0 for none.
-        learning_rate: of the sum over the expected number of records.
-    """
+    """Noisy, sampled steps; the learning rate is for the sum over the expected sample size."""
 
     count: int
     sampling_rate: float
@@ -56,14 +48,7 @@ def train_on_samples(
     steps: SampledSteps,
     seed: int,
 ) -> Tensor:
-    """Return models after their noisy steps, float32 [T, P].
-
-    Args:
-        theta: first models, float32 [T, P].
-        features: [n, *shape], the same records for all.
-        labels: [n].
-        seed: of samples and noise, which depend only on it, the model and the step.
-    """
+    """Return models after their noisy steps, float32 [T, P], from first models `theta` [T, P]."""
     models, records = range(len(theta)), len(labels)
     rate = steps.learning_rate / (steps.sampling_rate * records)
     for step in range(1, steps.count + 1):
@@ -88,18 +73,14 @@ PRINTED: Mapping[float, Reference] = {
 """Published accuracies by epsilon, of the network on principal components."""
 
 COMPONENTS = 60
-
 HIDDEN = {"smoke": 32, "full": 1000}
 
 PCA_MULTIPLIERS: Mapping[float, float] = {8.0: 4.0, 2.0: 7.0, 0.5: 16.0}
 """Noise multipliers of the components (Abadi et al., Figure 3)."""
 
 CLIPPING_NORM, LEARNING_RATE = 4.0, 0.1
-
 EPOCHS = {"smoke": 3, "full": 20}
-
 TRAININGS = 3
-
 SEED = 8
 
 
@@ -114,7 +95,7 @@ def private(means: Means) -> Reproduced:
             inputs = _inputs(train, test, noise.components, reduced)
             values = _accuracies(train, test, inputs, noise, HIDDEN[means.scale])
             numbers += _numbers(epsilon, published, reduced, noise, values)
-    return Reproduced(concluded(numbers), tuple(numbers))
+    return Reproduced(concluded(numbers), numbers)
 
 
 def concluded(numbers: Sequence[Number]) -> str:
@@ -130,9 +111,10 @@ def concluded(numbers: Sequence[Number]) -> str:
     return (
         f"With the components accuracy falls from {reduced[0]:.1%} without noise to "
         f"{reduced[-1]:.1%} at ε = 0.5, {ordered} (there from {published[0]:.1%} to "
-        f"{published[-1]:.0%}), and with all pixels from {whole[0]:.1%} to {whole[-1]:.1%}. At no "
-        f"ε do the two differ by more than {100 * most:.1f} points. The trainings are shorter than "
-        "the published, at a fixed learning rate: a search for one on private data would cost ε. "
+        f"{published[-1]:.0%}). With all pixels it falls from {whole[0]:.1%} to {whole[-1]:.1%}. "
+        f"At no ε do the two differ by more than {100 * most:.1f} points. The trainings are "
+        "shorter than the published, at a fixed learning rate: a search for one on private data "
+        "would cost ε. "
         "The noise was made for the moments accountant's ε; by the privacy loss "
         "distribution less was spent. The components are private too, and their noise is part of ε."
     )
@@ -150,12 +132,7 @@ def _records(means: Means) -> tuple[Records, Records]:
 
 @dataclass(frozen=True)
 class Spent:
-    """The noise of a training.
-
-    Attributes:
-        components: multiplier of the principal components' noise; 0 for none.
-        step: multiplier of every step's noise; 0 for none.
-    """
+    """The noise of a training: multipliers of the principal components and of every step, or 0."""
 
     components: float
     step: float
@@ -196,11 +173,7 @@ def _inputs(train: Records, test: Records, noise: float, reduced: bool) -> tuple
 
 
 def _accuracies(
-    train: Records,
-    test: Records,
-    inputs: tuple[Tensor, Tensor],
-    noise: Spent,
-    hidden: int,
+    train: Records, test: Records, inputs: tuple[Tensor, Tensor], noise: Spent, hidden: int
 ) -> Floats:
     """Return the accuracy of each training on the test set, [T]."""
     features, classes = inputs[0].shape[1], int(train.labels.max()) + 1
@@ -224,14 +197,10 @@ def _accuracies(
 
 
 def components(features: Tensor, noise_multiplier: float, draw: np.random.Generator) -> Floats:
-    """Return the first principal directions of records of length 1, [F, components], with noise.
+    """Return the first principal directions of records [n, F], [F, components], with noise.
 
-    Args:
-        features: [n, F]; each record is scaled to length 1, so that adding or removing one moves
-            the upper triangle of A^T A by at most 1.
-
-    Source:
-        Dwork et al., "Analyze Gauss", 2014, as Abadi et al., Section 3.2, use it.
+    Each record is scaled to length 1: adding or removing one moves the upper triangle of A^T A by
+    at most 1. Source: Dwork et al., "Analyze Gauss", 2014, as in Abadi et al., Section 3.2.
     """
     rows = features.double().numpy()
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
@@ -252,15 +221,11 @@ def _setting(epsilon: float, reduced: bool) -> str:
 
 
 def _numbers(
-    epsilon: float,
-    published: Reference,
-    reduced: bool,
-    noise: Spent,
-    values: Floats,
+    epsilon: float, published: Reference, reduced: bool, noise: Spent, values: Floats
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
     departs = f"{EPOCHS['full']} epochs are not the published training"
-    numbers = [averaged(f"{name}: accuracy", values, (published,) if reduced else (), departs)]
+    numbers = [averaged(f"{name}: accuracy", values, [published] * reduced, departs)]
     if noise.step:
         tight = accountant("pld").epsilon(noise.mechanism, DELTA)
         numbers.append(Number(f"{name}: ε by the privacy loss distribution", tight))

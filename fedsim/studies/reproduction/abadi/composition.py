@@ -35,11 +35,7 @@ def amplified(steps: int) -> float:
 
 
 def strong(steps: int) -> float:
-    """Return sqrt(2 T ln(1/d')) e + T e (exp(e) - 1) for amplified steps, of Azuma's inequality.
-
-    Source:
-        The blog's Theorem 2, with epsilon outside of the root, where its proof has it.
-    """
+    """Return sqrt(2 T ln(1/d')) e + T e (exp(e) - 1): the blog's Theorem 2 as its proof has it."""
     return min(_azuma(steps, float(share), inside=False) for share in SHARES)
 
 
@@ -86,7 +82,7 @@ def compared(means: Means) -> Reproduced:
         Number(
             f"ε after {epoch} epochs, {name}",
             curve[epochs.index(epoch)],
-            references=(PRINTED[epoch],) if name == "moments" else (),
+            references=[PRINTED[epoch]] * (name == "moments"),
             departs="the least of the exact moments, at order 10.4, is what we give; the slide "
             "says ≈, and no order has less"
             if (name, epoch) == ("moments", 400)
@@ -96,27 +92,22 @@ def compared(means: Means) -> Reproduced:
         if epoch in epochs
         for name, curve in curves.items()
     ]
+    first = canvas.MUTED, canvas.FAINT, canvas.PURPLE, canvas.VERMILION
+    colours = (*first, canvas.GREEN, canvas.INK, canvas.BLUE)
+    with canvas.panel("epochs", "ε") as (figure, axes):
+        canvas.draw_curves(axes, epochs, curves, colours, "semilogy", linewidth=2, marker=".")
     return Reproduced(
         "The moments accountant is far below strong composition, as published, and the privacy "
-        "loss distribution below it again. Theorem 2 as the blog prints it, with ε inside of the "
-        "root, is several times what its own proof shows, and over few epochs above basic "
+        "loss distribution below it again. The blog prints Theorem 2 with ε inside of the root: "
+        "this is several times what its own proof shows. Over few epochs it is also above basic "
         "composition of amplified steps.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "composition",
                 f"ε at δ = {DELTA:g} against epochs, q = {RATE:g}, σ = {NOISE:g}; the vertical "
                 "axis is logarithmic, so that all can be seen.",
-                _drawn(epochs, curves),
-            ),
-        ),
+                canvas.to_svg(figure),
+            )
+        ],
     )
-
-
-def _drawn(epochs: tuple[int, ...], curves: Mapping[str, list[float]]) -> str:
-    first = canvas.MUTED, canvas.FAINT, canvas.PURPLE, canvas.VERMILION
-    colours = (*first, canvas.GREEN, canvas.INK, canvas.BLUE)
-    with canvas.panel("epochs", "ε") as (figure, axes):
-        for (name, curve), colour in zip(curves.items(), colours, strict=True):
-            axes.semilogy(epochs, curve, color=colour, linewidth=2, marker=".", label=name)
-    return canvas.to_svg(figure)

@@ -1,7 +1,4 @@
-"""Figures 7 to 9 of the core paper: epsilon' by three routes, identification and membership.
-
-At the four values of rho_beta, bounded, with noise scaled to local and to global sensitivity.
-"""
+"""Figures 7 to 9 of the core paper: epsilon' by three routes, identification and membership."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,13 +15,14 @@ from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
 from fedsim.studies.reproduction.findings import (
-    CONFIDENCE,
     Grid,
     Means,
     Number,
     Picture,
     Reference,
     Reproduced,
+    middle,
+    near,
 )
 
 FIGURES = {"mnist": 7, "purchase-100": 8, "adult": 9}
@@ -41,13 +39,11 @@ FROM_BELIEF = {
 """Epsilon' from the largest belief, read from the published curves."""
 
 ATTACK_TITLES = {"yeom": "Yeom, members and others", "yeom-challenge": "Yeom, the challenge"}
-"""Titles of attacks that are not in `ATTACKS`."""
 
 READING = 0.08
 """Largest error of a value that was read from a curve."""
 
 REPEATED = 2000
-"""Number of simulated runs for the spread of a largest belief."""
 
 MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
 """Advantages of membership inference, as typed into the authors' notebook."""
@@ -63,29 +59,28 @@ def audit(means: Means, data: str) -> Reproduced:
         }
         for belief in chosen
     }
-    numbers = [
-        one
-        for belief, by_scale in runs.items()
-        for scaled, run in by_scale.items()
-        for one in _numbers(data, belief, scaled, run)
-    ]
     return Reproduced(
         "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
-        "sensitivity: what is left of ε elsewhere is what global sensitivity wastes. ε′ from the "
+        "sensitivity. Elsewhere, global sensitivity wastes the rest of ε. ε′ from the "
         "largest of the beliefs and from the advantage are estimates, with the spread of their "
         "trials. Membership inference of the losses is far below identification, and Yeom's bound "
         "far above both.",
-        tuple(numbers),
-        (
+        [
+            one
+            for belief, by_scale in runs.items()
+            for scaled, run in by_scale.items()
+            for one in _numbers(data, belief, scaled, run)
+        ],
+        [
             Picture(
                 f"figure-{FIGURES[data]}",
                 f"ε′ of {TITLES[data]} against ε: (a) from sensitivities, (b) from the largest "
                 "belief, (c) from the advantage; (d) advantage of identification and of "
                 "membership inference, with their bounds.",
                 _drawn(runs),
-            ),
-        ),
-        (_attacks({belief: by_scale["local"] for belief, by_scale in runs.items()}),),
+            )
+        ],
+        [_attacks({belief: by_scale["local"] for belief, by_scale in runs.items()})],
     )
 
 
@@ -105,13 +100,13 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
             cells[title] = f"{_worded(row)} {_mark(row, measured, predicted)}"
         columns.append(cells)
     return Grid(
-        "Identification against membership inference (panel d). Intervals of 95 % each. <: below "
-        "the advantage predicted of identification (exact, as noise is scaled to the pair's "
-        "sensitivity), where identification as measured is told from nothing; >: above it, "
-        "predicted and measured; ≈: cannot be told apart. The interval of Yeom's members and "
+        "Identification against membership inference (panel d). Intervals of 95 % each. "
+        "The prediction of identification is exact, as noise is scaled to the pair's sensitivity. "
+        "<: below this prediction, where the measured identification differs from 0. >: above "
+        "prediction and measurement. ≈: cannot be told apart. The interval of Yeom's members and "
         "others is over fresh ones too.",
-        ("advantage of", *(f"ρβ = {belief:g}" for belief in runs)),
-        tuple((name, *(column[name] for column in columns)) for name in columns[0]),
+        ["advantage of", *(f"ρβ = {belief:g}" for belief in runs)],
+        [(name, *(column[name] for column in columns)) for name in columns[0]],
     )
 
 
@@ -139,9 +134,7 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
         Number(
             f"{at}: ε′ from sensitivities",
             _value(measured.epsilon.sensitivity),
-            None,
-            None,
-            (Reference(target, (0.99 * target, 1.01 * target)),) if scaled == "local" else (),
+            references=[Reference(target, (0.99 * target, 1.01 * target))] * (scaled == "local"),
         ),
         _from_belief(data, at, scaled, place, run),
         Number(
@@ -152,45 +145,28 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     ]
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
         assert attack.advantage is not None
-        published = MEMBERSHIP.get(data)
-        references: tuple[Reference, ...] = ()
-        if published is not None:
-            value = published[place]
-            references = (Reference(value, (value - 0.0005, value + 0.0005), "recorded"),)
-        numbers.append(
-            Number(
-                f"{at}: advantage of membership inference",
-                attack.advantage,
-                attack.advantage_interval,
-                None,
-                references,
-            )
-        )
+        name = f"{at}: advantage of membership inference"
+        recorded = MEMBERSHIP.get(data)
+        references = [near(recorded[place], 0.0005, "recorded")] if recorded else []
+        numbers.append(Number(name, attack.advantage, attack.advantage_interval, None, references))
     return numbers
 
 
 def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Number:
-    """Return epsilon' of the largest belief, with an interval for another run.
-
-    Log-odds are N(mu^2/2, mu^2) in a trial on D, with the mu of its own sensitivities.
-    """
+    """Return epsilon' of the largest belief, with an interval for another run."""
     read = FROM_BELIEF.get((data, scaled))
-    references: tuple[Reference, ...] = ()
-    if read is not None:
-        references = (Reference(read[place], (read[place] - READING, read[place] + READING)),)
+    references = [near(read[place], READING)] if read else []
     estimate = _value(run.report.empirical.epsilon.belief)
     name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
     return Number(name, estimate, _largest(run), None, references)
 
 
 def _largest(run: Run) -> tuple[float, float]:
-    """Return the quantiles of the largest log-odds of so many trials on D, by simulation."""
+    """Return quantiles of the largest log-odds of the trials on D, which are N(mu^2/2, mu^2)."""
     ratios = run.transcript["sensitivities"] / run.transcript["noise_stds"]
     mu = np.sqrt(np.square(ratios).sum(axis=1))[run.worlds]
     draws = np.random.default_rng(7).standard_normal((REPEATED, len(mu)))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile((mu * draws + mu**2 / 2).max(axis=1), [tail, 1 - tail])
-    return float(low), float(high)
+    return middle((mu * draws + mu**2 / 2).max(axis=1))
 
 
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -1,7 +1,7 @@
 """Table 1 of the core paper: how the cost grows with records and steps, as measured exponents."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -45,20 +45,26 @@ def exponents(means: Means) -> Reproduced:
     for name, published, sizes, work in rows:
         means.say(f"timing {name}")
         seconds = [_shortest(work, size) for size in sizes]
-        numbers.append(_exponent(name, published, sizes, seconds))
+        fitted = stats.linregress(np.log(sizes), np.log(seconds))
+        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
+        slope = float(fitted.slope)
+        # An order O(n^a) is an upper bound: anything below it agrees.
+        reference = Reference(published, (-np.inf, published))
+        interval = (slope - half, slope + half)
+        numbers.append(Number(f"exponent of {name}", slope, interval, None, [reference]))
         courses[name] = (sizes, seconds)
     return Reproduced(
         "Choosing the neighbouring dataset costs a comparison of every two records, a belief a "
         "gradient of every record in every step; the decision costs nothing. What does not grow "
         "with the records (starting threads, cutting into blocks) keeps exponents a little low.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "table-1",
                 "Running time against size, both on logarithmic axes: the slope is the exponent.",
                 _drawn(courses),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -88,16 +94,6 @@ def _shortest(work: Callable[[int], object], size: int) -> float:
         work(size)
         seconds.append(time.perf_counter() - begun)
     return min(seconds)
-
-
-def _exponent(name: str, published: float, sizes: Sizes, seconds: Sequence[float]) -> Number:
-    """Return the slope of log time in log size, with the t interval of its regression."""
-    fitted = stats.linregress(np.log(sizes), np.log(seconds))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(sizes) - 2) * fitted.stderr)
-    slope = float(fitted.slope)
-    # An order O(n^a) is an upper bound: anything below it agrees.
-    reference = Reference(published, (-np.inf, published))
-    return Number(f"exponent of {name}", slope, (slope - half, slope + half), None, (reference,))
 
 
 def _drawn(courses: dict[str, tuple[Sizes, list[float]]]) -> str:

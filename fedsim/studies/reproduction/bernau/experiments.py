@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 
 from rich.console import Console
 
@@ -25,10 +24,13 @@ DELTAS = {"mnist": 0.01, "adult": 0.001, "purchase-100": 0.001}
 
 TITLES = {"mnist": "MNIST", "adult": "Adult", "purchase-100": "Purchase-100"}
 
-VARIANTS = tuple(product(("local", "global"), ("replace", "add-remove")))
+VARIANTS = {
+    "LS bounded": ("local", "replace"),
+    "LS unbounded": ("local", "add-remove"),
+    "GS bounded": ("global", "replace"),
+    "GS unbounded": ("global", "add-remove"),
+}
 """Sensitivity that scales the noise, and neighbouring relation, in the order of Table 2a."""
-
-NAMES = {"local": "LS", "global": "GS", "replace": "bounded", "add-remove": "unbounded"}
 
 TRIALS = {"smoke": 20, "full": 1000}
 """Trials of every cell; the paper has 1000."""
@@ -48,13 +50,7 @@ SMOKE: dict[str, Scalar] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of the core paper.
-
-    Attributes:
-        data: a key of `BELIEFS`.
-        sensitivity: "local" or "global", which scales the noise.
-        neighbouring: "replace" (bounded) or "add-remove" (unbounded).
-    """
+    """One experiment: a key of `BELIEFS`, the noise's sensitivity and the neighbouring relation."""
 
     data: str
     sensitivity: str = "local"
@@ -63,7 +59,6 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
         return f"{self.data}-{self.sensitivity}-{self.neighbouring}-{self.rho_beta:g}"
 
 

@@ -1,8 +1,4 @@
-"""Section 5.1 of the core paper: C as the median of unclipped gradient norms, and its price.
-
-The norms are private, and so is their median. `private_median` is the variant that one may look at:
-its epsilon is paid beside that of the training.
-"""
+"""Section 5.1 of the core paper: C as the median of unclipped gradient norms, and its price."""
 
 import numpy as np
 
@@ -12,7 +8,7 @@ from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
-from fedsim.studies.reproduction.findings import CONFIDENCE, Means, Number, Picture, Reproduced
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, middle
 from fedsim.studies.sensitivity import gradient_sensitivity
 
 UNCLIPPED = 1e12
@@ -39,47 +35,41 @@ def surveyed(means: Means, data: str) -> Reproduced:
         total = clipped.clipped_sum(theta, everybody)
         theta = optimizer.step(theta, total.float(), round)
     last = gradient_sensitivity.record_sensitivities(loaded, theta)
-    median, median_of_one = float(_medians(first).mean()), float(np.median(first[0]))
-    trained = float(_medians(last).mean())
+    before, after = (np.median(norms, axis=1) for norms in (first, last))
+    median, median_of_one = float(before.mean()), float(np.median(first[0]))
+    trained = float(after.mean())
     share = float((first > 3).mean())
     drawn = private_median(first[0], PAID, LONGEST, np.random.default_rng(5))
     numbers = (
-        Number("median norm, first models", median, _spread(_medians(first))),
-        Number("median norm, after 30 steps", trained, _spread(_medians(last))),
+        Number("median norm, first models", median, middle(before)),
+        Number("median norm, after 30 steps", trained, middle(after)),
         Number("share of norms above C = 3, first models", share),
         Number(f"private median at ε = {PAID:g}, of the first model's {median_of_one:.3g}", drawn),
     )
     return Reproduced(
-        f"The median norm is {median:.3g} at first and {trained:.3g} after training, where "
-        "the paper has C = 3 for all data and observes gradients to be usually longer than that: "
+        f"The median norm is {median:.3g} at first and {trained:.3g} after training. The paper has "
+        "C = 3 for all data, and observes that gradients are usually longer: "
         f"{percent(share)} of these are. A median that may be told costs ε = {PAID:g} more, on "
         f"top of the training's (ε, δ = {DELTAS[data]:g}): basic composition.",
         numbers,
-        (
+        [
             Picture(
                 f"norms-{data}",
                 f"Norms of {TITLES[data]}'s unclipped gradients, quantile by quantile.",
                 _drawn(first, last),
-            ),
-        ),
+            )
+        ],
     )
 
 
 def private_median(
     norms: Floats, epsilon: float, longest: float, draw: np.random.Generator
 ) -> float:
-    """Return a median that is epsilon-differentially private for a record that is replaced.
+    """Return a median of norms [n] that is epsilon-DP for a record that is replaced.
 
-    The exponential mechanism over [0, longest] with the utility -|rank - n/2|, which one replaced
-    record changes by at most 1.
-
-    Args:
-        norms: [n], of the records' gradients; longer ones count as the longest.
-        epsilon: > 0.
-        longest: a public bound.
-
-    Source:
-        Smith, "Privacy-preserving statistical estimation with optimal convergence rates", 2011.
+    The exponential mechanism over [0, longest], a public bound, with the utility -|rank - n/2|,
+    which one replaced record changes by at most 1. Source: Smith, "Privacy-preserving statistical
+    estimation with optimal convergence rates", 2011.
     """
     edges = np.concatenate([[0.0], np.sort(np.clip(norms, 0, longest)), [longest]])
     widths, ranks = np.diff(edges), np.arange(len(edges) - 1)
@@ -90,24 +80,11 @@ def private_median(
     return float(draw.uniform(edges[place], edges[place + 1]))
 
 
-def _medians(norms: Floats) -> Floats:
-    return np.asarray(np.median(norms, axis=1))
-
-
-def _spread(values: Floats) -> tuple[float, float]:
-    """Return the range of 95 % of the models' medians."""
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return float(low), float(high)
-
-
 def _drawn(first: Floats, last: Floats) -> str:
     shares = np.linspace(0, 1, 101)
+    curves = {"first models": first, "after 30 steps": last}
+    quantiles = {label: np.quantile(norms, shares) for label, norms in curves.items()}
     with canvas.panel("share of the records", "norm of the gradient") as (figure, axes):
-        for norms, colour, label in (
-            (first, canvas.BLUE, "first models"),
-            (last, canvas.VERMILION, "after 30 steps"),
-        ):
-            axes.plot(shares, np.quantile(norms, shares), color=colour, linewidth=2, label=label)
+        canvas.draw_curves(axes, shares, quantiles, linewidth=2)
         canvas.level_line(axes, 3.0, "C = 3", canvas.INK, "--")
     return canvas.to_svg(figure)

@@ -13,19 +13,17 @@ from scipy.stats import norm
 
 from adversaries.attacks import posterior
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import clopper_pearson
 from fedsim.privacy import calibration, identifiability
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, DELTAS, TITLES
 from fedsim.studies.reproduction.findings import (
-    CONFIDENCE,
     Means,
     Number,
     Picture,
-    Reference,
     Reproduced,
+    advantage_of_wins,
     printed,
 )
 
@@ -40,36 +38,30 @@ def boundary(means: Means) -> Reproduced:
     """Return Figure 1: both densities, the belief in D, and the decision boundary."""
     sigma = _sigma(6.0)
     middle = scipy.optimize.brentq(lambda at: float(_log_odds(np.array([at]), sigma)[0]), -3, 4)
-    number = Number("where the belief is one half", middle, None, 0.5)
     return Reproduced(
         "The belief passes one half midway between the two results: there the adversary's "
         "decision changes.",
-        (number,),
-        (
+        [Number("where the belief is one half", middle, None, 0.5)],
+        [
             Picture(
                 "figure-1",
                 "Densities of what is released with f(D) = 0 and f(D′) = 1 at ε = 6 and δ = 1e-6, "
                 "and the belief in D.",
                 canvas.to_svg(_drawn([6.0], with_errors=False)),
-            ),
-        ),
+            )
+        ],
     )
 
 
 def errors(means: Means) -> Reproduced:
     """Return Figure 2: the regions of error at epsilon 6 and 3."""
-    numbers = tuple(_measured(means, epsilon, 2 + i) for i, epsilon in enumerate((6.0, 3.0)))
+    numbers = [_measured(means, epsilon, 2 + i) for i, epsilon in enumerate((6.0, 3.0))]
+    drawing = canvas.to_svg(_drawn([6.0, 3.0], with_errors=True))
     return Reproduced(
         "Half of ε leaves the boundary where it is and makes the regions of error larger: the "
         f"advantage falls from {numbers[0].ours:.3f} to {numbers[1].ours:.3f}.",
         numbers,
-        (
-            Picture(
-                "figure-2",
-                "Regions of error (shaded) at ε = 6 and ε = 3, δ = 1e-6.",
-                canvas.to_svg(_drawn([6.0, 3.0], with_errors=True)),
-            ),
-        ),
+        [Picture("figure-2", "Regions of error (shaded) at ε = 6 and ε = 3, δ = 1e-6.", drawing)],
     )
 
 
@@ -97,13 +89,9 @@ def _measured(means: Means, epsilon: float, seed: int) -> Number:
     on_d = np.arange(2 * half) < half
     released = np.where(on_d, 0.0, 1.0) + noise
     wins = int(((_log_odds(released, sigma) > 0) == on_d).sum())
-    won = clopper_pearson(wins, 2 * half, CONFIDENCE)
-    return Number(
-        f"advantage at ε = {epsilon:g}, of {2 * half:,} decisions",
-        2 * wins / (2 * half) - 1,
-        (2 * won.low - 1, 2 * won.high - 1),
-        gaussian.advantage(1 / sigma),
-    )
+    won = advantage_of_wins(wins, 2 * half)
+    name = f"advantage at ε = {epsilon:g}, of {2 * half:,} decisions"
+    return Number(name, won.value, won.range, gaussian.advantage(1 / sigma))
 
 
 def _drawn(epsilons: list[float], with_errors: bool) -> Figure:
@@ -138,8 +126,8 @@ def _densities(axes: Axes, sigma: float, with_errors: bool) -> None:
 def _beliefs(axes: Axes, sigma: float) -> None:
     released = np.linspace(0.5 - 4 * sigma, 0.5 + 4 * sigma, 400)
     belief = expit(_log_odds(released, sigma))
-    axes.plot(released, belief, color=canvas.BLUE, linewidth=2, label="belief in D")
-    axes.plot(released, 1 - belief, color=canvas.VERMILION, linewidth=2, label="belief in D′")
+    both = {"belief in D": belief, "belief in D′": 1 - belief}
+    canvas.draw_curves(axes, released, both, linewidth=2)
     axes.axvline(0.5, color=canvas.MUTED, linewidth=1, linestyle="--")
     axes.set_xlabel("what is released")
     canvas.legend_above(axes)
@@ -195,11 +183,11 @@ def curves(means: Means) -> Reproduced:
     )
     return Reproduced(
         "The belief does not depend on δ, the advantage does, as the paper says. Theorem 2 "
-        "as printed presumes the classic noise of Equation 1: noise that is calibrated exactly to "
+        "as printed presumes the classic noise of Equation 1. Noise that is calibrated exactly to "
         f"(ε, δ) lets the adversary have more, by up to {most:.3f}. It is no bound of an "
         "(ε, δ) guarantee.",
-        (Number("advantage above Theorem 2, at most, ε to 10", most),),
-        (
+        [Number("advantage above Theorem 2, at most, ε to 10", most)],
+        [
             Picture("figure-3a", "ρβ against ε.", canvas.to_svg(belief)),
             Picture(
                 "figure-3b",
@@ -207,7 +195,7 @@ def curves(means: Means) -> Reproduced:
                 "(ε, δ)-private Gaussian mechanism allows (dashed).",
                 canvas.to_svg(advantage),
             ),
-        ),
+        ],
     )
 
 
@@ -220,25 +208,22 @@ def settings(means: Means) -> Reproduced:
             epsilon = identifiability.epsilon_of_rho_beta(belief)
             stated = identifiability.theorem2_rho_alpha(epsilon, delta)
             at = f"{TITLES[data]}, ρβ = {belief:g}"
-            numbers.append(Number(f"{at}: ε", epsilon, references=(EPSILONS[belief],)))
-            numbers.append(
-                Number(f"{at}: ρα (Theorem 2)", stated, references=(printed(advantage, 2),))
-            )
-            numbers.append(_multiplier(data, belief, epsilon, delta, at))
+            numbers += [
+                Number(f"{at}: ε", epsilon, references=[EPSILONS[belief]]),
+                Number(f"{at}: ρα (Theorem 2)", stated, references=[printed(advantage, 2)]),
+                _multiplier(data, belief, epsilon, delta, at),
+            ]
     return Reproduced(
-        "Every ε and ρα of the table follows from Equation 10 and Theorem 2; the noise from the "
-        "classic RDP conversion, at one multiplier for all 30 steps.",
-        tuple(numbers),
+        "Every ε and ρα of the table follows from Equation 10 and Theorem 2. The noise follows "
+        "from the classic RDP conversion, at one multiplier for all 30 steps.",
+        numbers,
     )
 
 
 def _multiplier(data: str, belief: float, epsilon: float, delta: float, at: str) -> Number:
     wanted = calibration.epsilon_at_most(epsilon, delta, "rdp-classic")
     multiplier = calibration.noise_multiplier(wanted, ROUNDS, neighbouring=Neighbouring.REPLACE)
-    recorded = MULTIPLIERS.get((data, belief))
-    references: tuple[Reference, ...] = ()
-    if recorded is not None:
-        decimals = 4 if recorded > 100 else 6
-        published = printed(recorded, decimals)
-        references = (Reference(published.value, published.range, "recorded"),)
+    references = []
+    if (recorded := MULTIPLIERS.get((data, belief))) is not None:
+        references.append(printed(recorded, 4 if recorded > 100 else 6, "recorded"))
     return Number(f"{at}: noise multiplier", multiplier, references=references)

@@ -10,22 +10,15 @@ from fedsim.config import Scalar
 from fedsim.report.figures import canvas, training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
-from fedsim.studies.reproduction.findings import (
-    Means,
-    Number,
-    Picture,
-    Reference,
-    Reproduced,
-    averaged,
-)
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, averaged, near
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import Candidate, Study
 
 TRAININGS = {"smoke": 4, "full": 250}
 TOP = {"smoke": 1, "full": 3}
 
-RECORDED = {"mnist": (4.377, 3), "adult": (2.116, 3), "purchase-100": (4.244, 3)}
-"""Recorded RMS local sensitivity of the most dissimilar pair, and its digits."""
+RECORDED = {"mnist": 4.377, "adult": 2.116, "purchase-100": 4.244}
+"""Recorded RMS local sensitivity of the most dissimilar pair, with three decimals."""
 
 WORDS = {"replace": "bounded", "add-remove": "unbounded"}
 
@@ -34,16 +27,14 @@ def followed(means: Means, data: str) -> Reproduced:
     """Return Figures 4 and 5 of a data set."""
     studies = {neighbouring: _study(means, data, neighbouring) for neighbouring in WORDS}
     bounded = studies["replace"]
-    ends = *bounded.of("max"), *bounded.of("min")
-    numbers = [
-        _rms(f"RMS LS, bounded, {_name(one)}", one, data if one.choice == "max" else "")
-        for one in ends
-    ]
-    numbers += [
-        _rms(f"RMS LS, unbounded, {_name(one)}", one)
-        for one in (*studies["add-remove"].of("max"), *studies["add-remove"].of("min"))
-    ]
-    pairs = [Followed(_name(one), one.pair.distance, one.choice, one.course) for one in ends]
+    numbers, pairs = [], []
+    for neighbouring, study in studies.items():
+        for one in (*study.of("max"), *study.of("min")):
+            name = f"{one.choice} {one.place}"
+            recorded = data if study is bounded and one.choice == "max" else ""
+            numbers.append(_rms(f"RMS LS, {WORDS[neighbouring]}, {name}", one, recorded))
+            if study is bounded:
+                pairs.append(Followed(name, one.pair.distance, one.choice, one.course))
     highest, lowest = bounded.of("max")[0], bounded.of("min")[0]
     relations = [
         Relation(WORDS[name], study.of("max")[0].course, _bound(study))
@@ -53,8 +44,8 @@ def followed(means: Means, data: str) -> Reproduced:
         f"Dissimilar pairs move a step more than similar ones do: {_root(highest.course):.3f} "
         f"against {_root(lowest.course):.3f} under bounded privacy, of {_bound(bounded):g} that "
         "clipping allows.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
@@ -67,7 +58,7 @@ def followed(means: Means, data: str) -> Reproduced:
                 "sensitivity, bounded and unbounded.",
                 canvas.to_svg(training_figures.over_training(relations)),
             ),
-        ),
+        ],
     )
 
 
@@ -76,10 +67,6 @@ def _study(means: Means, data: str, neighbouring: str) -> Study:
     means.say(f"{trainings} trainings of {data}, {neighbouring}")
     config = configured(means, data, {"privacy.neighbouring": neighbouring})
     return sensitivity_study.study(config, TOP[means.scale], trainings)
-
-
-def _name(one: Candidate) -> str:
-    return f"{one.choice} {one.place}"
 
 
 def _bound(study: Study) -> float:
@@ -93,17 +80,10 @@ def _root(course: npt.NDArray[np.float64]) -> float:
 
 
 def _rms(name: str, one: Candidate, data: str = "") -> Number:
-    """Return the root mean square of all steps, with its interval over trainings.
-
-    data: data set whose value the authors' code printed; "" for none.
-    """
+    """Return the root mean square of all steps, and the recorded value of a data set ("": none)."""
     low, high = averaged("", np.mean(np.square(one.course), axis=1)).interval or (0.0, 0.0)
     interval = float(np.sqrt(max(0.0, low))), float(np.sqrt(high))
-    references: tuple[Reference, ...] = ()
-    if data:
-        value, decimals = RECORDED[data]
-        digit = 0.5 * 10**-decimals
-        references = (Reference(value, (value - digit, value + digit), "recorded"),)
+    references = [near(RECORDED[data], 0.5 * 10**-3, "recorded")] if data else []
     return Number(name, _root(one.course), interval, None, references)
 
 
@@ -151,15 +131,15 @@ def compared(means: Means, data: str) -> Reproduced:
     return Reproduced(
         f"{better(measures[0], measures[-1], ordered)} Best at the first model is "
         f"{_measure(best)}, worst {_measure(worst)}.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 f"dissimilarities-{data}",
                 f"Spearman's rank correlation of {TITLES[data]}'s dissimilarities with local "
                 "sensitivity at the first model, with intervals of 95 %.",
                 _drawn(ordered),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -171,10 +151,10 @@ def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -
     said = f"The paper finds {_measure(ours)} better than {_measure(other)} at ordering pairs"
     values = f"rank correlations {first.rho:.3f} and {second.rho:.3f}"
     if first.low > second.high:
-        return f"{said}, and so it is here: {values}, intervals apart."
+        return f"{said}. So it is here: {values}, intervals apart."
     if second.low > first.high:
-        return f"{said}; here it is the other way round: {values}, intervals apart."
-    return f"{said}; no difference is seen here: {values}, and their intervals overlap."
+        return f"{said}. Here it is the other way round: {values}, intervals apart."
+    return f"{said}. No difference is seen here: {values}, and their intervals overlap."
 
 
 def _measure(measure: str) -> str:

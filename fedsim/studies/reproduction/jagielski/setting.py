@@ -48,7 +48,6 @@ class Size:
     Attributes:
         records: N, of both classes together.
         batch: b, the expected size of a Poisson sample: every record's rate is b/N.
-        epochs: of N/b steps each.
         trainings: of each world; half of them choose the threshold.
         copies: numbers k of poisoned records to try.
         hidden: units, 0 for logistic regression.
@@ -69,7 +68,6 @@ class Size:
 
     @property
     def steps(self) -> int:
-        """All noisy steps of a training."""
         return round(self.epochs / self.rate)
 
     @property
@@ -83,11 +81,8 @@ class Poison:
     """The records that replace the first records of D.
 
     Attributes:
-        features: [e, F]; the i-th replaces record i, or a single one replaces all k.
-        labels: [e].
-        shown: features [s, F] on which the released model is tested.
-        label: of the shown features.
-        copied: one record replaces k records.
+        features: [e, F]; the i-th replaces record i, or a single one replaces all k if `copied`.
+        shown: features [s, F] on which the released model is tested, with their label.
     """
 
     features: Tensor
@@ -120,11 +115,7 @@ class Setting:
         return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, 2))
 
     def first(self, initialisation: str, trainings: int, draw: torch.Generator) -> Tensor:
-        """Return first models, float32 [T, P]: Glorot's normal weights, zero biases.
-
-        Args:
-            draw: random generator; unused if all models start from one draw.
-        """
+        """Return first models, float32 [T, P]: Glorot's normal weights, zero biases."""
         scale = INITIALISATIONS[initialisation]
         rows = 1 if scale is None else trainings
         source = torch.Generator().manual_seed(SEED) if scale is None else draw
@@ -138,21 +129,13 @@ class Setting:
         return torch.cat(parts, dim=1).expand(trainings, -1).clone()
 
     def scores(self, theta: Tensor, poison: Poison) -> Floats:
-        """Return minus the mean loss of the shown features, [T]; larger means poisoned.
-
-        Args:
-            theta: released models [T, P].
-        """
+        """Return minus the mean loss of the shown features, [T]; larger means poisoned."""
         targets = torch.full((len(poison.shown),), poison.label)
         losses, _ = evaluation.evaluate(self.structure, theta, poison.shown, targets)
         return -np.asarray(losses.mean(1).numpy())
 
     def accuracy(self, theta: Tensor) -> float:
-        """Return the accuracy of released models on held-out records.
-
-        Args:
-            theta: [T, P].
-        """
+        """Return the accuracy of released models [T, P] on held-out records."""
         evaluated = evaluation.evaluate(self.structure, theta, self.held_out, self.held_out_labels)
         return float(evaluated[1].double().mean())
 
@@ -160,8 +143,7 @@ class Setting:
 def clipbkd(setting: Setting) -> Poison:
     """Return the point along the direction that the data use least, with the label least liked.
 
-    Source:
-        Algorithm 4; the baseline f(0) is not subtracted, as in the authors' code.
+    Algorithm 4; the baseline f(0) is not subtracted, as in the authors' code.
     """
     towards = np.random.default_rng(SEED).standard_normal(setting.features.shape[1])
     point = clipbkd_point(setting.features.double().numpy(), towards)
@@ -172,11 +154,7 @@ def clipbkd(setting: Setting) -> Poison:
 
 
 def backdoor(setting: Setting) -> Poison:
-    """Return records of the first class with a bright square in a corner, labelled as the second.
-
-    Source:
-        Algorithm 3.
-    """
+    """Return records with a bright square in a corner, labelled as the second class (Alg. 3)."""
 
     def stamped(features: Tensor) -> Tensor:
         images = features.reshape(-1, *setting.shape).clone()
@@ -201,7 +179,6 @@ ATTACKS: Mapping[str, Callable[[Setting], Poison]] = {
     "backdoor": backdoor,
     "membership inference": membership,
 }
-"""Poison by the name of the attack."""
 
 
 def _two_classes(means: Means, side: int) -> Records:
@@ -228,12 +205,7 @@ SPREAD = 40
 
 @dataclass(frozen=True)
 class Cell:
-    """The settings of a training.
-
-    Attributes:
-        initialisation: a key of `INITIALISATIONS`.
-        attack: a key of `ATTACKS`.
-    """
+    """The settings of a training, with keys of `INITIALISATIONS` and of `ATTACKS`."""
 
     initialisation: str
     clipping_norm: float
@@ -243,12 +215,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """The scores that an adversary sees.
-
-    Attributes:
-        clean: scores of models trained on D, [T].
-        poisoned: scores of models with k poisoned records, [T] each, by k.
-    """
+    """The scores that an adversary sees: clean [T], and with k poisoned records [T] each, by k."""
 
     clean: Floats
     poisoned: Mapping[int, Floats]
@@ -263,12 +230,7 @@ class Played:
         return bound.epsilon
 
     def best(self, paid: bool) -> float:
-        """Return the largest bound over k.
-
-        Args:
-            paid: whether all of them hold together with the confidence, or each alone, as the
-                source has it.
-        """
+        """Return the largest bound over k; paid: all of them hold together with the confidence."""
         missed = (1 - CONFIDENCE) / (len(self.poisoned) if paid else 1)
         return max(self.bound(copies, 1 - missed) for copies in self.poisoned)
 

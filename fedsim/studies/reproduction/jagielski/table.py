@@ -1,10 +1,10 @@
 """Table 2 and Figure 2: lower bounds by ClipBKD and other attacks, by the epsilon of theory."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reference, Reproduced
+from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, near
 from fedsim.studies.reproduction.jagielski.setting import (
     ATTACKS,
     CONFIDENCE,
@@ -81,8 +81,8 @@ def published(means: Means, initialisation: str) -> Reproduced:
         numbers += _numbers(_name(initialisation, norm, epsilon), played, printed)
     return Reproduced(
         f"{WORDS[initialisation].capitalize()}: {_ceiling(size)} {_honest(played_by)}",
-        tuple(numbers),
-        (_picture(f"table-2-{initialisation}", played_by),),
+        numbers,
+        [_picture(f"table-2-{initialisation}", played_by)],
     )
 
 
@@ -102,17 +102,16 @@ def small(means: Means) -> Reproduced:
     order = sorted(best, key=lambda name: -best[name])
     return Reproduced(
         f"Not the published size: {size.records} records, batches of {size.batch}, images of "
-        f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world; rate, steps "
+        f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world. Rate, steps "
         "and noise, and with them ε of theory, are those of the table. Without noise the bound "
-        f"falls in the order {', '.join(WORDS[name] for name in order)}: randomness of the first "
-        f"model hides the poison, as published. {_ceiling(size)} {_honest(played_by)}",
-        tuple(numbers),
-        (_picture("table-2-small", played_by),),
+        f"falls in the order {', '.join(WORDS[name] for name in order)}. So randomness of the "
+        f"first model hides the poison, as published. {_ceiling(size)} {_honest(played_by)}",
+        numbers,
+        [_picture("table-2-small", played_by)],
     )
 
 
 Key = tuple[str, float, float]
-"""Initialisation, clipping norm and epsilon of theory."""
 
 
 def _play(
@@ -135,11 +134,8 @@ def _play(
 
 def _numbers(name: str, played: Played, printed: float | None) -> list[Number]:
     best, (low, high) = played.best(paid=False), played.spread()
-    references: tuple[Reference, ...] = ()
-    if printed is not None:
-        # The source's number varies with its trainings as ours does.
-        half = max(0.005, (high - low) / 2)
-        references = (Reference(printed, (printed - half, printed + half)),)
+    # The source's number varies with its trainings as ours does.
+    references = [] if printed is None else [near(printed, max(0.005, (high - low) / 2))]
     return [
         Number(
             f"{name}: best of k",
@@ -155,8 +151,11 @@ def _numbers(name: str, played: Played, printed: float | None) -> list[Number]:
 
 
 def _name(initialisation: str, norm: float, epsilon: float) -> str:
-    said = "∞" if math.isinf(epsilon) else f"{epsilon:g}"
-    return f"{WORDS[initialisation]}, ε = {said}, C = {norm:g}"
+    return f"{WORDS[initialisation]}, ε = {_epsilon(epsilon)}, C = {norm:g}"
+
+
+def _epsilon(epsilon: float) -> str:
+    return "∞" if math.isinf(epsilon) else f"{epsilon:g}"
 
 
 def ceiling(trainings: int) -> float:
@@ -184,20 +183,20 @@ def _honest(played_by: dict[Key, Played]) -> str:
 
 
 def _picture(name: str, played_by: dict[Key, Played]) -> Picture:
-    colours = (canvas.BLUE, canvas.VERMILION, canvas.GREEN, canvas.PURPLE)
-    lines = list(dict.fromkeys((key[0], key[1]) for key in played_by))
-    epsilons = list(dict.fromkeys(key[2] for key in played_by))
+    epsilons = list(dict.fromkeys(epsilon for _, _, epsilon in played_by))
+    curves: dict[str, list[float]] = {}
+    for (initialisation, norm, _), played in played_by.items():
+        label = f"{WORDS[initialisation]}, C = {norm:g}"
+        curves.setdefault(label, []).append(played.best(paid=False))
+    caption = "What ClipBKD proves of one record at 99 %, best of k, against ε of theory."
+    return Picture(name, caption, _drawn(epsilons, curves))
+
+
+def _drawn(epsilons: Sequence[float], curves: Mapping[str, list[float]]) -> str:
     with canvas.panel("ε of theory", "ε proven") as (figure, axes):
-        for (initialisation, norm), colour in zip(lines, colours, strict=False):
-            values = [played_by[initialisation, norm, one].best(paid=False) for one in epsilons]
-            label = f"{WORDS[initialisation]}, C = {norm:g}"
-            axes.plot(range(len(epsilons)), values, marker="o", color=colour, label=label)
-        ticks = ["∞" if math.isinf(one) else f"{one:g}" for one in epsilons]
-        axes.set_xticks(range(len(epsilons)), ticks)
-    svg = canvas.to_svg(figure)
-    return Picture(
-        name, "What ClipBKD proves of one record at 99 %, best of k, against ε of theory.", svg
-    )
+        canvas.draw_curves(axes, range(len(epsilons)), curves, marker="o")
+        axes.set_xticks(range(len(epsilons)), list(map(_epsilon, epsilons)))
+    return canvas.to_svg(figure)
 
 
 ATTACK_SIZES = {
@@ -207,8 +206,6 @@ ATTACK_SIZES = {
 """Sizes for minutes on two cores; rate, steps and noise are the published ones."""
 
 EPSILONS = (1.0, 4.0, 16.0, math.inf)
-
-COLOURS = (canvas.BLUE, canvas.VERMILION, canvas.GREEN)
 
 
 def compared(means: Means, network: str) -> Reproduced:
@@ -221,53 +218,36 @@ def compared(means: Means, network: str) -> Reproduced:
         for attack in ATTACKS
         for epsilon in epsilons
     }
-    numbers = []
+    numbers, curves = [], dict[str, list[float]]()
     for (attack, epsilon), played in played_by.items():
         best, (low, high) = played.best(paid=True), played.spread()
-        name = f"{attack}, ε = {'∞' if math.isinf(epsilon) else f'{epsilon:g}'}"
+        name = f"{attack}, ε = {_epsilon(epsilon)}"
         numbers.append(Number(name, best, (min(low, best), max(high, best))))
+        curves.setdefault(attack, []).append(best)
     return Reproduced(
-        f"{_order(played_by, epsilons)} Not the published size: {size.records} records, batches of "
+        f"{_order(curves)} Not the published size: {size.records} records, batches of "
         f"{size.batch}, {size.trainings} trainings of a world, which prove "
-        f"{ceiling(size.trainings):.2f} at most; rate, steps and noise, and with them ε of "
+        f"{ceiling(size.trainings):.2f} at most. Rate, steps and noise, and with them ε of "
         "theory, are the published ones. All attacks start from one first model and see the "
-        "released model alone; C = 1; best of k with 99 % for all k together.",
-        tuple(numbers),
-        (
+        "released model alone. C = 1; best of k with 99 % for all k together.",
+        numbers,
+        [
             Picture(
                 f"figure-2-{network}",
                 "ε proven of one record against ε of theory, by attack.",
-                _drawn(played_by, epsilons),
-            ),
-        ),
+                _drawn(epsilons, curves),
+            )
+        ],
     )
 
 
-Found = dict[tuple[str, float], Played]
-
-
-def _order(played_by: Found, epsilons: tuple[float, ...]) -> str:
+def _order(bounds: Mapping[str, list[float]]) -> str:
     """Return whether ClipBKD > backdoor > membership inference for all positive bounds."""
-    strong, middle, weak = ATTACKS
-    held = {True: 0, False: 0}
-    for epsilon in epsilons:
-        bounds = [played_by[attack, epsilon].best(paid=True) for attack in (strong, middle, weak)]
-        if max(bounds) > 0:
-            held[bounds[0] >= bounds[1] >= bounds[2]] += 1
-    total = sum(held.values())
-    if not total:
+    proven = [each for each in zip(*bounds.values(), strict=True) if max(each) > 0]
+    if not proven:
         return "No attack proves anything in this size."
+    held = sum(strong >= middle >= weak for strong, middle, weak in proven)
     return (
-        f"The published order, {strong} before {middle} before {weak}, is seen at {held[True]} of "
-        f"the {total} values of ε at which anything is proven."
+        f"The published order, {' before '.join(ATTACKS)}, is seen at {held} of "
+        f"the {len(proven)} values of ε at which anything is proven."
     )
-
-
-def _drawn(played_by: Found, epsilons: tuple[float, ...]) -> str:
-    with canvas.panel("ε of theory", "ε proven") as (figure, axes):
-        for attack, colour in zip(ATTACKS, COLOURS, strict=True):
-            values = [played_by[attack, epsilon].best(paid=True) for epsilon in epsilons]
-            axes.plot(range(len(epsilons)), values, marker="o", color=colour, label=attack)
-        ticks = ["∞" if math.isinf(one) else f"{one:g}" for one in epsilons]
-        axes.set_xticks(range(len(epsilons)), ticks)
-    return canvas.to_svg(figure)

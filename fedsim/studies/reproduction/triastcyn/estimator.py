@@ -23,21 +23,11 @@ GAMMAS = (1.0, 0.5, 0.05, 0.01, 1e-6, 1e-16, 0.0)
 """Probabilities of failure; the confidence is 1 minus these."""
 
 SIMULATED = 0.05
-"""Probability of failure in the simulation."""
-
 HIGHEST = 0.9
-"""Largest fixed mean at which coverage is measured."""
 
 
 def estimated(ones: npt.ArrayLike, zeros: npt.ArrayLike, gamma: npt.ArrayLike) -> Floats:
-    """Return the mean's posterior quantile at confidence 1 - gamma, under a flat prior.
-
-    Args:
-        gamma: in [0, 1].
-
-    Source:
-        Section 4.3.1: the posterior is Beta(ones + 1, zeros + 1).
-    """
+    """Return the mean's posterior quantile at confidence 1 - gamma, under a flat prior (4.3.1)."""
     first, second = np.asarray(ones) + 1.0, np.asarray(zeros) + 1.0
     return np.asarray(stats.beta.isf(gamma, first, second))
 
@@ -48,7 +38,7 @@ def _zeros() -> Grid:
         for gamma in GAMMAS
     ]
     title = f"What the estimator says of {RECORDS} zeros, by its probability of failure γ."
-    return Grid(title, ("γ", "estimate", f"1 − γ^(1/{RECORDS + 1})"), tuple(rows))
+    return Grid(title, ("γ", "estimate", f"1 − γ^(1/{RECORDS + 1})"), rows)
 
 
 def closed_form(gamma: float) -> float:
@@ -81,18 +71,13 @@ def least_covered() -> tuple[float, float]:
 
 
 DELTA = 1e-5
-
 OWN_SAMPLES = np.unique(np.geomspace(10, 10**6, 40).astype(np.int64))
-"""n in `_own_picture`."""
-
 SHOWN = (50, 1_000, 100_000)
-"""n in `_own_numbers`."""
 
 MOVES = (1.0, 3.0)
 """Distances of the replaced record from the mean, in standard deviations."""
 
 ORDERS: Floats = 1 + np.geomspace(1e-3, 1e7, 1001)
-"""Renyi's alpha."""
 
 
 def epsilon(samples: int, moved: float) -> float:
@@ -100,13 +85,7 @@ def epsilon(samples: int, moved: float) -> float:
 
     mean ~ N(mu, s^2/n) and (n-1) S^2/s^2 ~ chi^2 of n - 1 degrees, independent. A record at the
     mean is replaced by one `moved` deviations away. This moves mu by moved s/n, and the variance by
-    the factor 1 + moved^2 (n-1)/n^2.
-
-    Args:
-        samples: n >= 2.
-
-    Source:
-        Renyi divergences as Gil, Alajaji and Linder, 2013, Table 2.
+    the factor 1 + moved^2 (n-1)/n^2. Source: Gil, Alajaji and Linder, 2013, Table 2.
     """
     factor = 1 + moved**2 * (samples - 1) / samples**2
     shift = (moved / samples) ** 2 * samples
@@ -121,11 +100,7 @@ def epsilon(samples: int, moved: float) -> float:
 
 
 def normal_divergence(squared_shift: float, ratio: float) -> Floats:
-    """Return D_alpha(N(0, 1) | N(shift, ratio)) at `ORDERS`; inf where it does not exist.
-
-    Args:
-        ratio: of the second variance to the first.
-    """
+    """Return D_alpha(N(0, 1) | N(shift, ratio)) at `ORDERS`; inf where it does not exist."""
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
         divergence = ORDERS * squared_shift / (2 * mixed) - (
@@ -135,11 +110,7 @@ def normal_divergence(squared_shift: float, ratio: float) -> Floats:
 
 
 def gamma_divergence(shape: float, ratio: float) -> Floats:
-    """Return D_alpha of Gamma laws of one shape at `ORDERS`; inf where it does not exist.
-
-    Args:
-        ratio: of the second scale to the first.
-    """
+    """Return D_alpha of Gamma laws by the ratio of their scales at `ORDERS`; inf without one."""
     mixed = ORDERS * ratio + (1 - ORDERS)
     with np.errstate(divide="ignore", invalid="ignore"):
         divergence = shape * (ORDERS * np.log(ratio) - np.log(mixed)) / (ORDERS - 1)
@@ -150,19 +121,20 @@ def _own_concluded() -> str:
     few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
     return (
         "The estimator's own leakage falls with the number of samples, as the source says; when "
-        "they are many, like 1/√n. If its statistics are Gaussian and χ², a record "
-        f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]} and {many:.2g} at n = "
+        "they are many, like 1/√n. Let its statistics be Gaussian and χ²: then a record "
+        f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]}, and {many:.2g} at n = "
         f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record. It is no "
         "guarantee of differential privacy, and it is for one step."
     )
 
 
 def _own_picture() -> Picture:
+    curves = {
+        f"record {moved:g} deviations away": [epsilon(int(n), moved) for n in OWN_SAMPLES]
+        for moved in MOVES
+    }
     with canvas.panel("samples n", "ε") as (figure, axes):
-        for moved, colour in zip(MOVES, (canvas.BLUE, canvas.VERMILION), strict=True):
-            curve = [epsilon(int(n), moved) for n in OWN_SAMPLES]
-            label = f"record {moved:g} deviations away"
-            axes.loglog(OWN_SAMPLES, curve, color=colour, linewidth=2, label=label)
+        canvas.draw_curves(axes, OWN_SAMPLES, curves, draw="loglog", linewidth=2)
     return Picture(
         "own-cost",
         f"ε at δ = {DELTA:g} of the estimator's mean and deviation in one step, if they are "
@@ -175,16 +147,12 @@ GAMMA = 0.05
 """Probability of failure in the simulation of Equation 14."""
 
 SAMPLES = (10, 50, 500)
-"""n for the continuous estimator."""
-
 DRAWS = {"smoke": 2_000, "full": 40_000}
-"""Draws of every simulation."""
 
 PERCENTILES = np.array([0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
 """Percentiles, as shares of the records."""
 
 STEPS = {"smoke": 10, "full": 100}
-"""Steps of the percentile curve."""
 
 Law = tuple[Callable[[np.random.Generator, tuple[int, int]], Floats], float]
 """A function that draws log-moments L, and the logarithm of the expectation of e^L."""
@@ -242,7 +210,7 @@ def examined(means: Means) -> Reproduced:
         "even at γ = 1e-16. So γ is no probability of failure unless e^L is bounded or nearly "
         "normal. T steps make its tail T times longer in the exponent. " + _own_concluded(),
         numbers,
-        (
+        [
             Picture(
                 "percentiles",
                 f"ε for each of a share of the records at δ = {growth.DELTA:g}, after "
@@ -251,8 +219,8 @@ def examined(means: Means) -> Reproduced:
                 _drawn(curves),
             ),
             _own_picture(),
-        ),
-        (_zeros(),),
+        ],
+        [_zeros()],
     )
 
 
@@ -286,9 +254,7 @@ def by_percentile(steps: int) -> Mapping[str, Floats]:
 
 def _drawn(curves: Mapping[str, Floats]) -> str:
     with canvas.panel("share of the records that it does not hold for", "ε") as (figure, axes):
-        for (name, curve), colour in zip(
-            curves.items(), (canvas.BLUE, canvas.VERMILION), strict=True
-        ):
-            axes.semilogx(1 - PERCENTILES, curve, "o-", color=colour, linewidth=2, label=name)
+        at = 1 - PERCENTILES
+        canvas.draw_curves(axes, at, curves, draw="semilogx", linewidth=2, marker="o")
         axes.invert_xaxis()
     return canvas.to_svg(figure)

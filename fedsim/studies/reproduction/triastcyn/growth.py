@@ -32,22 +32,13 @@ def norms(vectors: Floats) -> Floats:
 
 
 def clipped(vectors: Floats, bounds: Floats) -> Floats:
-    """Return vectors shortened to at most a bound.
-
-    Args:
-        vectors: [..., n, d].
-        bounds: [...].
-    """
+    """Return vectors [..., n, d] shortened to at most a bound [...]."""
     factors = np.minimum(1.0, bounds[..., None] / norms(vectors))
     return np.asarray(vectors * factors[..., None])
 
 
 def pair_distances(vectors: Floats) -> Floats:
-    """Return |g - g'| of all pairs, [..., n (n - 1)/2].
-
-    Args:
-        vectors: [..., n, d].
-    """
+    """Return |g - g'| of all pairs of vectors [..., n, d], [..., n (n - 1)/2]."""
     products = vectors @ np.swapaxes(vectors, -1, -2)
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     first, second = np.triu_indices(vectors.shape[-2], k=1)
@@ -56,22 +47,13 @@ def pair_distances(vectors: Floats) -> Floats:
 
 
 def moments_epsilon(multiplier: float, steps: int, orders: Ints = ORDERS) -> float:
-    """Return the moments accountant's epsilon at DELTA, of steps alike.
-
-    Args:
-        multiplier: noise over sensitivity.
-    """
+    """Return the moments accountant's epsilon at DELTA of equal steps; noise over sensitivity."""
     moments = bayesian.log_moments(orders, 1.0, multiplier, RATE)
     return float(bayesian.epsilons(steps * moments, orders, DELTA)[0])
 
 
 def epsilons_so_far(costs: Floats, orders: Ints = ORDERS) -> Floats:
-    """Return the Bayesian epsilon at DELTA after each step, [steps].
-
-    Args:
-        costs: [steps, O] of each, under the Hoelder exponent of all.
-        orders: [O].
-    """
+    """Return the Bayesian epsilon at DELTA after each step, [steps], from costs [steps, O]."""
     spent = bayesian.GAMMA * len(costs)
     return bayesian.epsilons(costs.cumsum(axis=0), orders, DELTA, spent)[0]
 
@@ -88,12 +70,7 @@ SIZES = {"smoke": (2, 8), "full": (5, 100)}
 
 @dataclass(frozen=True)
 class Growth:
-    """Epsilon after each step.
-
-    Attributes:
-        fixed: at lambda = `FIXED`, [draws, steps].
-        searched: at the best lambda, [draws, steps].
-    """
+    """Epsilon after each step, [draws, steps]: at lambda = `FIXED`, and at the best lambda."""
 
     fixed: Floats
     searched: Floats
@@ -123,8 +100,8 @@ def followed(means: Means) -> Reproduced:
     numbers += _numbers(f"Bayesian, clipped at the {QUANTILES[0]:g} quantile", clipped)
     return Reproduced(
         _growth_shows(curves, clipped, ours),
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "figure-1",
                 f"ε at δ = {DELTA:g} by step, q = 1/1000, for Weibull(0.5) gradients, by "
@@ -132,21 +109,17 @@ def followed(means: Means) -> Reproduced:
                 "unclipped; dashed: the moments accountant. Left at λ = 16, as in the authors' "
                 "code; right at the best λ.",
                 _drawn(curves, clipped, ours),
-            ),
-        ),
+            )
+        ],
     )
 
 
 def grown(drawn: list[Floats], quantile: float, clip: bool) -> Growth:
     """Return the Bayesian epsilon after each step, by Theorem 3 as printed.
 
-    Args:
-        drawn: gradients [steps, n, d] of each draw.
-        quantile: of each step's norms, C; the noise's standard deviation is 2 C.
-
-    Returns:
-        The two epsilons. Theorem 3 accounts for a replaced record by the distance of the pair; see
-        the item theorem-3 for what that leaves out.
+    Theorem 3 accounts for a replaced record by the distance of the pair; the item theorem-3 shows
+    what that leaves out. C is a quantile of each step's norms; the noise's standard deviation is 2
+    C.
     """
     orders, fixed, searched = ORDERS, [], []
     for gradients in drawn:
@@ -177,12 +150,12 @@ def _growth_shows(curves: dict[float, Growth], clipped: Growth, ours: Growth) ->
     above = [f"{one:g}" for one in QUANTILES if _last(curves[one].searched) > level]
     within = "at none of these" if least is None else f"from the {least:g} quantile on"
     return (
-        f"Holds at λ = {FIXED}, which the authors fixed: ε grows by {rates[0]:.2g} in a step where "
-        f"the noise is twice the {QUANTILES[0]:g} quantile of the norms, and by {rates[-1]:.2g} at "
-        f"the {QUANTILES[-1]:g} quantile. The Bayesian ε is at most the moments accountant's "
-        f"{within}. (The text at hand lacks the quantile of which the source says so.) The growth "
-        f"holds for that fixed λ. At the best λ the moments accountant's ε after all "
-        f"steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}. The "
+        f"Holds at λ = {FIXED}, which the authors fixed. If the noise is twice the "
+        f"{QUANTILES[0]:g} quantile of the norms, ε grows by {rates[0]:.2g} in a step; at the "
+        f"{QUANTILES[-1]:g} quantile, by {rates[-1]:.2g}. The Bayesian ε is at most the moments "
+        f"accountant's {within}. (The text at hand lacks the quantile of which the source says "
+        "so.) The growth holds for that fixed λ. At the best λ the moments accountant's ε after "
+        f"all steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}. The "
         f"Bayesian ε, {_last(first.searched):.3g} at the {QUANTILES[0]:g} quantile and "
         f"{_last(last.searched):.3g} at the {QUANTILES[-1]:g}, is above it without clipping at the "
         f"quantiles {', '.join(above) or 'none'}. Clipping helps as the source says: even at the "
@@ -200,12 +173,14 @@ def _rate(epsilons: Floats) -> float:
     return float((epsilons[:, -1] - epsilons[:, half]).mean() / (epsilons.shape[1] - 1 - half))
 
 
+COLOURS = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
+
+
 def _drawn(curves: dict[float, Growth], clipped: Growth, ours: Growth) -> str:
-    colours = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
     with canvas.page_style():
         figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         for name, axes in zip(("fixed", "searched"), figure.subplots(1, 2), strict=True):
-            for (quantile, growth), colour in zip(curves.items(), colours, strict=True):
+            for (quantile, growth), colour in zip(curves.items(), COLOURS, strict=True):
                 values = getattr(growth, name).mean(axis=0)
                 axes.semilogy(np.arange(1, len(values) + 1), values, color=colour, linewidth=2)
                 axes.plot([], [], color=colour, linewidth=2, label=f"{quantile:g}")
@@ -224,7 +199,6 @@ SIGMAS = {"smoke": np.array([0.55, 0.95, 1.35]), "full": np.arange(0.55, 1.4, 0.
 """Noise over 2 C in the authors' code."""
 
 SHOWN = 0.95
-"""Sigma of the reported numbers."""
 
 DRAWS = {"smoke": 2, "full": 8}
 """Draws of all gradients; the authors have one."""
@@ -250,22 +224,16 @@ def compared(means: Means) -> Reproduced:
     ]
     return Reproduced(
         _clipping_shows(dp, bounded, unbounded),
-        tuple(numbers),
-        (
+        numbers,
+        [
             _picture("figure-3", "Bounded: both clip.", sigmas, dp, bounded),
             _picture("figure-4", "DP bounded, BDP unbounded.", sigmas, dp, unbounded),
-        ),
+        ],
     )
 
 
 def by_sigma(gradients: Floats, sigmas: Floats, quantile: float, clip: bool) -> Floats:
-    """Return the Bayesian epsilon of one step at each sigma, [draws, sigmas].
-
-    Args:
-        gradients: [draws, n, d].
-        sigmas: noise over 2 C, [sigmas].
-        quantile: of the norms, C; the noise's standard deviation is 2 C sigma.
-    """
+    """Return the Bayesian epsilon of one step at each sigma (noise over 2 C), [draws, sigmas]."""
     bounds = np.quantile(norms(gradients), quantile, axis=-1)
     taken = clipped(gradients, bounds) if clip else gradients
     ratios = pair_distances(taken) / (2 * bounds[:, None])
@@ -289,7 +257,7 @@ def _clipping_shows(
         f"with C at the {QUANTILES[-1]:g} quantile and still {gaps[QUANTILES[0]]:.3g} at the "
         f"{QUANTILES[0]:g} quantile. Weibull gradients have no negative entries: clipped "
         "to one length two of them lie at most √2 C apart, not DP's 2 C. Unclipped gradients are "
-        "less consistent, as the source says: BDP's ε is above DP's at "
+        "less consistent, as the source says. BDP's ε is above DP's at "
         f"some σ for C at the quantiles {', '.join(worse) or 'none'}."
     )
 
@@ -297,12 +265,9 @@ def _clipping_shows(
 def _picture(
     name: str, caption: str, sigmas: Floats, dp: Floats, curves: dict[float, Floats]
 ) -> Picture:
-    colours = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MUTED)
+    means = {f"C at {quantile:g}": curve.mean(axis=0) for quantile, curve in curves.items()}
     with canvas.panel("σ", "ε") as (figure, axes):
-        for (quantile, curve), colour in zip(curves.items(), colours, strict=True):
-            axes.plot(
-                sigmas, curve.mean(axis=0), color=colour, linewidth=2, label=f"C at {quantile:g}"
-            )
+        canvas.draw_curves(axes, sigmas, means, COLOURS, linewidth=2)
         axes.plot(sigmas, dp, "--", color=canvas.INK, linewidth=1.6, label="DP")
     return Picture(
         name,

@@ -23,16 +23,11 @@ PAIRS = {"smoke": 90, "full": 1000}
 """Disjoint pairs of each kind: pairs that share a record are not independent."""
 
 LEVEL = 0.05
-"""Level of p below which a difference counts."""
 
 
 @dataclass(frozen=True)
 class Regime:
-    """The length and the noise of a training.
-
-    Attributes:
-        noisy: train with the noise of `trainings.EPSILON`.
-    """
+    """The length of a training, and whether it has the noise of `trainings.EPSILON`."""
 
     title: str
     changes: Mapping[str, Scalar]
@@ -49,21 +44,11 @@ REGIMES = (
     Regime("DP-SGD", {"training.learning-rate": 2.0, "training.clipping-norm": 1.0}, noisy=True),
     Regime(
         "five passes",
-        {
-            **ADAM,
-            "data.records": 10_000,
-            "training.rounds": 200,
-            "training.sampling-rate": 0.0256,
-        },
+        {**ADAM, "data.records": 10_000, "training.rounds": 200, "training.sampling-rate": 0.0256},
     ),
     Regime(
         "150 passes",
-        {
-            **ADAM,
-            "data.records": 2_000,
-            "training.rounds": 600,
-            "training.sampling-rate": 0.256,
-        },
+        {**ADAM, "data.records": 2_000, "training.rounds": 600, "training.sampling-rate": 0.256},
     ),
 )
 """DP-SGD of Table 1; five passes over many records; few records until they are memorised."""
@@ -83,18 +68,19 @@ def compared(means: Means) -> Reproduced:
     for regime in REGIMES:
         means.say(f"trains: {regime.title}")
         distances[regime.title] = _distances(means, regime)
-    numbers = tuple(one for name, of in distances.items() for one in _numbers(name, of))
+    numbers = [one for name, of in distances.items() for one in _numbers(name, of)]
     results = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
         "Welch's t-test and Levene's test compare the distances of members and of held-out "
-        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, five "
-        "passes without noise over 10 000, and 150 passes over 2000, known by heart then. "
+        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, and "
+        "two without noise. These are five passes over 10 000 records, and 150 passes over 2000, "
+        "which the model then knows by heart. "
         f"{'. '.join(results)}. The trainings "
         "share their records, so their p-values are not independent. That no difference is found "
         "is a matter of how little a model has memorised. The statement of the source is one about "
         f"its model. It is, with {PAIRS[means.scale]} pairs no bound of the leakage.",
         numbers,
-        tuple(_picture(name, of) for name, of in distances.items()),
+        [_picture(name, of) for name, of in distances.items()],
     )
 
 

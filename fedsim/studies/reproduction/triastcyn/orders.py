@@ -26,11 +26,7 @@ UNSEARCHED = 32
 
 
 def by_order(distance: float) -> Floats:
-    """Return epsilon of all steps at each of `SEARCHED`.
-
-    Args:
-        distance: of every record, over the noise.
-    """
+    """Return epsilon of all steps at each of `SEARCHED`; the distance is over the noise."""
     moments = STEPS * bayesian.log_moments(SEARCHED, distance, 1.0, RATE)
     return np.asarray((moments - np.log(DELTA)) / SEARCHED)
 
@@ -54,15 +50,15 @@ def searched(means: Means) -> Reproduced:
         "accountant. λ must be searched. For a ratio of 0.1 the least lies at the end of the "
         "figure's axis: a wider search finds less. With equal distances the Bayesian accountant "
         "is the moments accountant, as the source says.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "figure-5",
                 f"ε at δ = {DELTA:g} after {STEPS} steps, q = 64/60000, against λ, for fixed "
                 "distances over the noise; the vertical axis is logarithmic.",
                 _drawn(curves),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -83,7 +79,6 @@ NORMS = np.linspace(0.0, 8.0, 33)
 """|g'| over the noise; g lies beyond it."""
 
 POINTS = 200_001
-"""Number of points of the quadrature."""
 
 
 def shown(means: Means) -> Reproduced:
@@ -92,12 +87,10 @@ def shown(means: Means) -> Reproduced:
     printed = _by(Neighbouring.ADD_REMOVE)
     bound = _by(Neighbouring.REPLACE)
     ratio = float(exact[-1] / printed)
-    numbers = (
-        Number("exact moment, g′ = 0", float(exact[0]), closed_form=printed),
-        Number(f"exact moment, |g′| = {NORMS[-1]:g} σ", float(exact[-1]), closed_form=bound),
-        Number("Theorem 3", printed),
-        Number("bound by convexity", bound),
-    )
+    with canvas.panel("|g′| over the noise", "log-moment") as (figure, axes):
+        axes.semilogy(NORMS, exact, color=canvas.BLUE, linewidth=2, label="exact")
+        canvas.level_line(axes, printed, "Theorem 3", canvas.VERMILION, "--")
+        canvas.level_line(axes, bound, "by convexity", canvas.GREEN, "--")
     return Reproduced(
         "Theorem 3's proof takes g′ = 0 without loss of generality. For one sampled step there is "
         "a loss. The noise of both worlds is a mixture in which the record takes part with "
@@ -107,25 +100,27 @@ def shown(means: Means) -> Reproduced:
         "convexity. Figures 1, 3 and 4 and the authors' code use Theorem 3 as printed. So their "
         "BDP ε of a replaced record is no bound where gradients are longer than the noise. A "
         "record that is added or removed, with its norm as the distance, is accounted soundly.",
-        numbers,
-        (
+        [
+            Number("exact moment, g′ = 0", float(exact[0]), closed_form=printed),
+            Number(f"exact moment, |g′| = {NORMS[-1]:g} σ", float(exact[-1]), closed_form=bound),
+            Number("Theorem 3", printed),
+            Number("bound by convexity", bound),
+        ],
+        [
             Picture(
                 "theorem-3",
                 f"Log-moment at λ = {ORDER} of one step, q = {SAMPLED:g}, |g − g′| = σ, against "
                 "|g′|: by quadrature, as Theorem 3 has it, and bounded by convexity.",
-                _drawn_moments(exact, printed, bound),
-            ),
-        ),
+                canvas.to_svg(figure),
+            )
+        ],
     )
 
 
 def moment(norm: float) -> float:
     """Return log E_Q (P/Q)^(lambda + 1) by quadrature, for g' at `norm` and g beyond it.
 
-    P = (1-q) N(0, 1) + q N(g, 1), and Q the same with g'.
-
-    Args:
-        norm: |g'| over the noise.
+    P = (1-q) N(0, 1) + q N(g, 1), and Q the same with g'; norms are over the noise.
     """
     ends = -14.0, norm + DISTANCE * (ORDER + 2) + 14.0
     at = np.linspace(*ends, POINTS)
@@ -145,11 +140,3 @@ def _log_mixture(at: Floats, mean: float) -> Floats:
 def _by(neighbouring: Neighbouring) -> float:
     moments = bayesian.log_moments([ORDER], DISTANCE, 1.0, SAMPLED, neighbouring)
     return float(moments[0])
-
-
-def _drawn_moments(exact: Floats, printed: float, bound: float) -> str:
-    with canvas.panel("|g′| over the noise", "log-moment") as (figure, axes):
-        axes.semilogy(NORMS, exact, color=canvas.BLUE, linewidth=2, label="exact")
-        canvas.level_line(axes, printed, "Theorem 3", canvas.VERMILION, "--")
-        canvas.level_line(axes, bound, "by convexity", canvas.GREEN, "--")
-    return canvas.to_svg(figure)

@@ -13,7 +13,6 @@ from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Epsilons of differential privacy, which scale the noise."""
 
 MEDIAN, SPREAD = 36_000.0, 0.6
 """Parameters of the residents' log-normal incomes."""
@@ -22,9 +21,7 @@ TIMES = 1000
 """The outlier's income over the median, and the clipped range."""
 
 DELTA = 1e-5
-
 SAMPLES = {"smoke": 2_000, "full": 100_000}
-"""Number of residents in the compared pairs."""
 
 ORDERS = np.unique(np.geomspace(1, 10**6, 400).astype(np.int64))
 """Orders to search; small distances need large ones."""
@@ -39,10 +36,7 @@ def attacked(means: Means) -> Reproduced:
         Number(f"Equation 1 at ε = {one:g}: accuracy at most", accuracy(one)) for one in EPSILONS
     ]
     numbers += [
-        Number(
-            f"BDP ε of a resident, noise for DP ε = {one:g}",
-            epsilon,
-        )
+        Number(f"BDP ε of a resident, noise for DP ε = {one:g}", epsilon)
         for one, epsilon in zip(EPSILONS, bdp, strict=True)
     ]
     exact = exact_rest(distances, multiplier(EPSILONS[2]))
@@ -69,19 +63,19 @@ def attacked(means: Means) -> Reproduced:
         f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. The bound "
         "is of the posterior of one unlikely answer. Over all answers a Laplace mean lets him be "
         f"right with {laplace_accuracy(2):.3f} at ε = 2. The same noise that leaves the outlier "
-        f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} (δ = {DELTA:g}; "
-        f"{exact:.3g} without the accountant's slack). "
+        f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} at δ = {DELTA:g}. "
+        f"Without the accountant's slack it is {exact:.3g}. "
         "The guarantee says nothing of the outlier, who was not drawn from their distribution.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "outlier",
                 "Left: Equation 1, and an attacker's accuracy on a Laplace mean. Right: Bayesian ε "
                 "of the residents against the DP ε that the noise, scaled to the outlier, has.",
                 _drawn(dp, bdp),
-            ),
-        ),
-        (Grid("An attacker's accuracy at equal noise.", headings, tuple(rows)),),
+            )
+        ],
+        [Grid("An attacker's accuracy at equal noise.", headings, rows)],
     )
 
 
@@ -108,25 +102,15 @@ def resident_distances(count: int) -> Floats:
 
 
 def rest(distances: Floats, noise: float) -> float:
-    """Return the Bayesian epsilon at DELTA of one release.
-
-    Args:
-        distances: [n], over the range.
-        noise: its standard deviation, over the range.
-    """
+    """Return the Bayesian epsilon at DELTA of one release; both arguments are over the range."""
     costs = bayesian.step_costs(ORDERS, distances, noise, 1)
     return float(bayesian.epsilons(costs, ORDERS, DELTA, bayesian.GAMMA)[0])
 
 
 def exact_rest(distances: Floats, noise: float) -> float:
-    """Return the epsilon with Pr[L > epsilon] = DELTA over the noise and these pairs.
+    """Return the epsilon with Pr[L > epsilon] = DELTA over the noise and these pairs [n].
 
-    Args:
-        distances: [n], over the range.
-        noise: its standard deviation, over the range.
-
-    Source:
-        Definition 1, with the normal law of the loss, N(mu^2/2, mu^2) at mu = distance/noise.
+    By Definition 1, with the normal law of the loss, N(mu^2/2, mu^2) at mu = distance/noise.
     """
     ratios = np.maximum(distances / noise, 1e-300)
 

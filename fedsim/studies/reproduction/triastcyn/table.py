@@ -48,9 +48,8 @@ def made(means: Means, data: str) -> Reproduced:
         rows.append((*cells, *(f"{one:.3f}" for one in attacks)))
     return Reproduced(
         _concluded(setting.title, accuracies, results) + _remembered(data),
-        tuple(numbers),
-        (),
-        (Grid(f"Table 1, {setting.title}.", HEADINGS, tuple(rows)),),
+        numbers,
+        grids=[Grid(f"Table 1, {setting.title}.", HEADINGS, rows)],
     )
 
 

@@ -23,7 +23,6 @@ EPSILON, DELTA = 2.0, 1e-5
 """Target epsilon of the noise's calibration, and delta of all experiments."""
 
 TRIALS = {"smoke": 2, "full": 4}
-"""Number of trainings of each kind."""
 
 SMOKE: Mapping[str, Scalar] = {
     "data.name": "digits",
@@ -35,18 +34,11 @@ SMOKE: Mapping[str, Scalar] = {
     "audit.bayesian-pairs": 16,
     "model.name": "mlp",
 }
-"""Changes of a smoke run."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The training on a data set.
-
-    Attributes:
-        records: |D|.
-        rate: q.
-        steps: clipping norms, each with its learning rate.
-    """
+    """The training on a data set: |D|, q, and clipping norms, each with its learning rate."""
 
     title: str
     records: int
@@ -66,7 +58,6 @@ SETTINGS = {
     "adult": Setting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
     "abalone": Setting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
 }
-"""Settings by the name of the data."""
 
 
 def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config:
@@ -112,12 +103,9 @@ def play(means: Means, data: str, norm: float, rate: float) -> Run:
 
 
 def trained(rules: GameRules, loaded: Federation, multiplier: float = 0.0) -> Tensor:
-    """Return the models [T, P] after the configured rounds.
+    """Return the models [T, P] after the configured rounds; the noise is over the clipping norm.
 
     All trials take the same sample in a round, and differ by their first models and their noise.
-
-    Args:
-        multiplier: of the noise, over the clipping norm; 0 for none.
     """
     theta = federation.initial_parameters(rules, loaded, range(rules.scheme.trial_count))
     theta, draw = theta.to(loaded.device), np.random.default_rng(rules.seed)

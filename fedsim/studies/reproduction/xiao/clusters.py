@@ -1,5 +1,6 @@
 """K-means on MNIST: the noise that hides the choice of clustered records, as a black box."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -37,13 +38,16 @@ PRINTED = {
 
 SMOKE = ((200, 2), (200, 5))
 
+Setting = tuple[int, int]
+"""Records n and clusters K."""
+
 SIMULATIONS = {"smoke": 64, "full": 100}
 
 BUDGET = 1.0
 """Nats."""
 
 WHY = (
-    "the slide does not say what its noise was computed from; at K = 2 it is below the deviation "
+    "the slide does not say what its noise was computed from. At K = 2 it is below the deviation "
     "of a single clustering's centroids over √2, under which the theorem allows no noise"
 )
 
@@ -53,32 +57,33 @@ def clustered(means: Means) -> Reproduced:
     images = all_images(means)
     pool: np.ndarray = np.asarray(images.features.reshape(len(images), -1), dtype=np.float32)
     numbers, apart = [], []
-    for records, clusters in SMOKE if means.smoke else PRINTED:
+    settings = SMOKE if means.smoke else tuple(PRINTED)
+    for records, clusters in settings:
         means.say(f"K-means of {records} records, K = {clusters}")
         results = _simulated(pool, records, clusters, SIMULATIONS[means.scale])
         numbers.append(_relative_noise(results, records, clusters))
         length = float(np.linalg.norm(results.mean(0)))
         apart.append(float(np.sqrt(results.var(0).sum() / (2 * BUDGET))) / length)
-    falls, grows = _directions(numbers)
+    falls, grows = _directions(settings, numbers)
     return Reproduced(
         "Read as clusters, K moves the noise as published: more of it for more clusters "
         f"({'always' if grows else 'not always'}), less for more records "
-        f"({'always' if falls else 'not always'}); read as clusterings that are averaged it would "
-        "fall with K. Its size is another: the noise here is √E|B|² of Algorithm I along all "
-        f"directions that {SIMULATIONS[means.scale] // 2} simulations show, of a single K-means++ "
-        "start, whose centroids are put in the order of public ones. What the slide's noise was "
-        "computed from (number of simulations, order of centroids, starts that are averaged) it "
-        "does not say.",
-        tuple(numbers),
-        (
+        f"({'always' if falls else 'not always'}). Read as clusterings that are averaged, it would "
+        "fall with K. Its size is another: the noise here is √E|B|² of Algorithm I, along all "
+        f"directions that {SIMULATIONS[means.scale] // 2} simulations show. A simulation is a "
+        "single K-means++ start, with its centroids in the order of public ones. What the slide's "
+        "noise was computed from (number of simulations, order of centroids, starts that are "
+        "averaged) it does not say.",
+        numbers,
+        [
             Picture(
                 "k-means",
                 f"Noise over the norm of the centroids, at {BUDGET:g} nat: here and as printed "
                 "(dashed); dotted, the deviation of the centroids over √2, below which no noise "
                 "of the theorem can be.",
-                _drawn(numbers, apart),
-            ),
-        ),
+                _drawn(settings, numbers, apart),
+            )
+        ],
     )
 
 
@@ -91,12 +96,7 @@ def all_images(means: Means) -> Records:
 def centroids(
     pool: Floats, start: Floats, inside: np.ndarray, coins: np.random.Generator
 ) -> Floats:
-    """Return the centroids of some records, in the order of the nearest centroids of `start`.
-
-    Args:
-        pool: [N, pixels].
-        start: public centroids, [K, pixels].
-    """
+    """Return the centroids of some records, in the order of the nearest public ones, `start`."""
     seed = int(coins.integers(2**31))
     centres = KMeans(len(start), n_init=1, random_state=seed).fit(pool[inside]).cluster_centers_
     distances = ((start[:, None] - centres[None]) ** 2).sum(-1)
@@ -125,7 +125,7 @@ def _relative_noise(results: Floats, records: int, clusters: int) -> Number:
         f"n = {records}, K = {clusters}: noise over centroids",
         whole,
         (min(float(low), whole), max(float(high), whole)),
-        references=() if published is None else (printed(published, 3),),
+        references=[] if published is None else [printed(published, 3)],
         departs=WHY,
     )
 
@@ -135,9 +135,8 @@ def _size(results: Floats) -> float:
     return noise.size / float(np.linalg.norm(results.mean(0)))
 
 
-def _directions(numbers: list[Number]) -> tuple[bool, bool]:
+def _directions(settings: Sequence[Setting], numbers: list[Number]) -> tuple[bool, bool]:
     """Return whether noise falls with records, and grows with clusters."""
-    settings = list(PRINTED if len(numbers) == len(PRINTED) else SMOKE)
     by = {setting: number.ours for setting, number in zip(settings, numbers, strict=True)}
     pairs = list(product(by, by))
     falls = all(by[a] > by[b] for a, b in pairs if a[1] == b[1] and a[0] < b[0])
@@ -145,8 +144,7 @@ def _directions(numbers: list[Number]) -> tuple[bool, bool]:
     return falls, grows
 
 
-def _drawn(numbers: list[Number], apart: list[float]) -> str:
-    settings = list(PRINTED if len(numbers) == len(PRINTED) else SMOKE)
+def _drawn(settings: Sequence[Setting], numbers: list[Number], apart: list[float]) -> str:
     colours = (canvas.BLUE, canvas.VERMILION, canvas.GREEN)
     with canvas.panel("clusters K", "noise over centroids") as (figure, axes):
         counts = dict.fromkeys(records for records, _ in settings)

@@ -13,15 +13,14 @@ from fedsim.studies.reproduction.findings import (
     Means,
     Number,
     Picture,
-    Reference,
     Reproduced,
+    near,
 )
 
 RECORDS = (2, 5, 10, 100)
 """Numbers n of records; one of them is the secret."""
 
 DRAWS = {"smoke": 20_000, "full": 1_000_000}
-"""Number of means drawn for each n."""
 
 LogDensity = Callable[[Floats, int], Floats]
 """log f_k(s) of the sum s of k records."""
@@ -55,18 +54,18 @@ def estimated(means: Means) -> Reproduced:
     ]
     return Reproduced(
         "Without any noise the mean of n Gaussian records tells ½ log(1 + 1/(n − 1)) nats about "
-        "each, as published; the mean of Laplace records a little more while n is small "
+        "each, as published. The mean of Laplace records tells a little more while n is small "
         f"({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and as much "
         "when n is large.",
-        tuple(numbers),
-        (
+        numbers,
+        [
             Picture(
                 "means",
                 "Information about one record in the mean of n, in nats: theory as lines, "
                 "simulation as points.",
                 _drawn(numbers),
-            ),
-        ),
+            )
+        ],
     )
 
 
@@ -99,12 +98,7 @@ def _log_laplace(sums: Floats, count: int) -> Floats:
 
 
 def _number(
-    name: str,
-    log_density: LogDensity,
-    draw: Draw,
-    theory: float,
-    records: int,
-    draws: int,
+    name: str, log_density: LogDensity, draw: Draw, theory: float, records: int, draws: int
 ) -> Number:
     """Return the mean of log f(mean | x) - log f(mean) over draws, with its interval."""
     generator, sums = np.random.default_rng(records), np.zeros(draws)
@@ -116,7 +110,7 @@ def _number(
     mean = float(ratios.mean())
     interval = (mean - float(half), mean + float(half))
     # The source prints a formula for Gaussian records, and none for others.
-    published = (Reference(theory, (theory, theory)),) if name.startswith("Gaussian") else ()
+    published = [near(theory, 0.0)] * name.startswith("Gaussian")
     return Number(f"{name}: nats", mean, interval, theory, published)
 
 

@@ -61,16 +61,16 @@ def released(means: Means) -> Reproduced:
         Number(
             "noise √E|B|², as if the spread were known",
             estimated.size,
-            references=(Reference(3.7, (3.65, 3.75)),),
-            departs="the slides state neither the network nor the training, whose results vary as "
-            "much as those let them; and of a few simulations only as many directions are known",
+            references=[Reference(3.7, (3.65, 3.75))],
+            departs="the slides state neither the network nor the training, and results vary with "
+            "both. Of a few simulations only as many directions are known",
         ),
         Number("noise √E|B|², with 95 % confidence", noise.size),
-        averaged("accuracy without noise", plain, (printed(0.948, 3),), "the network is another"),
+        averaged("accuracy without noise", plain, [printed(0.948, 3)], "the network is another"),
         averaged(
             "accuracy with noise, as if the spread were known",
             hidden,
-            (printed(0.935, 3),),
+            [printed(0.935, 3)],
             "the network is another",
         ),
         averaged("accuracy with noise of 95 % confidence", sure),
@@ -82,12 +82,12 @@ def released(means: Means) -> Reproduced:
     )
     return Reproduced(
         "The noise for one nat leaves a working model, as published, and costs more: "
-        f"{numbers[2].ours:.1%} becomes {numbers[3].ours:.1%} (published: 94.8 % and 93.5 %), and "
-        f"{numbers[4].ours:.1%} where the noise must hold with 95 % confidence. It is no "
-        "protection of a single person: one nat exceeds ln 2, so that the theorem bounds no guess "
-        "about one chosen record, only the average over all records. And "
-        "the mean of the simulated networks, which tells nothing of the secret half at all, "
-        f"classifies {numbers[5].ours:.1%} of the held-out records: under a public pool, the "
+        f"{numbers[2].ours:.1%} becomes {numbers[3].ours:.1%} (published: 94.8 % and 93.5 %). It "
+        f"becomes {numbers[4].ours:.1%} where the noise must hold with 95 % confidence. It is no "
+        "protection of a single person: one nat exceeds ln 2. So the theorem bounds no guess "
+        "about one chosen record, only the average over all records. "
+        "The mean of the simulated networks tells nothing of the secret half at all, and "
+        f"classifies {numbers[5].ours:.1%} of the held-out records. Under a public pool, the "
         "release is worth little more than what anybody can simulate.",
         numbers,
     )

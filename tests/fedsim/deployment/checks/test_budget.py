@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.deployment.checks import machines
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.client import client_ledger
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol.consent import Terms

@@ -11,7 +11,7 @@ import pytest
 
 from fedsim.deployment import kit, wheel
 from fedsim.deployment.checks import machines
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]

@@ -11,7 +11,7 @@ import pytest
 from fedsim.config import Config, to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.client import seen_models
 from fedsim.federation.protocol import consent
 

@@ -10,7 +10,7 @@ import pytest
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import connection, machines
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.runtimes import ports
 
 Found = Callable[[str], dict[str, str]]

@@ -10,8 +10,8 @@ import pytest
 
 from fedsim.deployment import kit
 from fedsim.deployment.checks import connection as connection_checks
-from fedsim.deployment.checks import supernode as supernode_checks
-from fedsim.deployment.checks.findings import NOTE, OK, WRONG
+from fedsim.deployment.checks import node as supernode_checks
+from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
 Found = Callable[[str], dict[str, str]]
 Change = Callable[[Path, str, object], None]

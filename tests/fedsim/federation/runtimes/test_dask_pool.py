@@ -12,7 +12,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim import worker
-from fedsim.cli.deploying.cluster import certificates
+from fedsim.cli.deploying.kit import certificates
 from fedsim.config import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -12,8 +12,7 @@ import pytest
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import binomial_high, binomial_low
-from fedsim.studies.auditors.auditor_check import Validity, check_auditor
-from fedsim.studies.auditors.known_games import GAMES, KnownGame
+from fedsim.studies.auditors.auditor_check import GAMES, KnownGame, Validity, check_auditor
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

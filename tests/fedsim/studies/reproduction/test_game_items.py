@@ -118,7 +118,7 @@ def test_what_takes_days_is_made_only_when_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = replace(next(one for one in ITEMS if not one.needs), minutes=1700.0, make=_never)
-    monkeypatch.setattr("fedsim.studies.reproduction.making.ITEMS", (item,))
+    monkeypatch.setattr("fedsim.studies.reproduction.session.ITEMS", (item,))
     unnamed = CliRunner().invoke(app, ["reproduce", item.source, "--out", str(tmp_path)])
     assert "takes about 28 hours: name it to make it" in " ".join(unnamed.output.split())
     arguments = ["reproduce", item.source, item.name, "--out", str(tmp_path)]
@@ -134,7 +134,7 @@ def test_the_page_is_there_before_the_last_item_is(
 
     first, second = (one for one in ITEMS if one.name in ("figure-3", "table-1"))
     changed = (first, replace(second, make=interrupted))
-    monkeypatch.setattr("fedsim.studies.reproduction.making.ITEMS", changed)
+    monkeypatch.setattr("fedsim.studies.reproduction.session.ITEMS", changed)
     result = CliRunner().invoke(app, ["reproduce", "--scale", "smoke", "--out", str(tmp_path)])
     assert result.exit_code != 0
     assert "1 items with" in (tmp_path / page.PAGE).read_text(encoding="utf-8")

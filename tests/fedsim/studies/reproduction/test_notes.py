@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from fedsim.studies.reproduction import notes
-from fedsim.studies.reproduction.findings import Number, Reference, Reproduced
-from fedsim.studies.reproduction.session import Made
+from fedsim.studies.reproduction.findings import Made, Number, Reference, Reproduced
 
 
 def _made(name: str, *numbers: Number) -> Made:

@@ -24,12 +24,12 @@ from fedsim.learning.training.tasks import per_example
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import gradient_sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
+    BINS,
     largest,
     pair_sensitivities,
     record_sensitivities,
     sensitivity_matrix,
 )
-from fedsim.studies.sensitivity.pair_counts import BINS
 
 ADD_REMOVE, REPLACE = Neighbouring.ADD_REMOVE, Neighbouring.REPLACE
 Floats = npt.NDArray[np.float64]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from fedsim.config import Config
 from fedsim.studies.sensitivity.sensitivity_report import (
+    assemble,
     headings,
     render_html,
     rows,
@@ -20,7 +21,6 @@ from fedsim.studies.sensitivity.sensitivity_report import (
     write,
 )
 from fedsim.studies.sensitivity.sensitivity_study import LABEL, Study, study
-from fedsim.studies.sensitivity.sensitivity_values import assemble
 
 CASES = [
     pytest.param(("digits", "add-remove"), marks=pytest.mark.slow),

@@ -14,8 +14,7 @@ from fedsim.config import Config, Scalar
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models
-from fedsim.studies.sensitivity.gradient_sensitivity import pair_sensitivities
-from fedsim.studies.sensitivity.pair_counts import ROUNDING
+from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, pair_sensitivities
 from fedsim.studies.sensitivity.sensitivity_study import Study, study
 
 TRIALS, TOP = 4, 2
