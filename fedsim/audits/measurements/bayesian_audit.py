@@ -34,8 +34,7 @@ def bayesian_report(
 
     Reads `bayesian_distances` [E, k, m] and the `noise_stds` of the same trials towards the audited
     vantage. A step costs what `bayesian.estimate` returns, and at most the cost of the longest
-    distance that clipping allows. An epsilon that cannot be stated is None; the note says why. One
-    reason is that more rounds were released than have distances, as after an interrupted attempt.
+    distance that clipping allows. The note says why an epsilon is not stated.
     """
     distances = transcript.get("bayesian_distances")
     if distances is None:
@@ -43,20 +42,7 @@ def bayesian_report(
     check_positive_delta(delta)
     trials, rounds, pairs = distances.shape
     gamma = bayesian.GAMMA * rounds
-    stated = Bayesian(
-        delta=delta,
-        gamma=gamma,
-        pairs=pairs,
-        percentile=bayesian.PERCENTILE,
-        trials=trials,
-        epsilon=None,
-        epsilon_at_percentile=None,
-        orders=None,
-        dp_epsilon=PLD.epsilon(releases.towards(vantage), delta),
-        worst_case_epsilon=None,
-        by_round=None,
-        note="",
-    )
+    stated = _unstated(delta, gamma, pairs, trials, PLD.epsilon(releases.towards(vantage), delta))
     if note := _why_unstated(releases.count - rounds, delta, gamma, pairs):
         return replace(stated, note=note)
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
@@ -71,6 +57,7 @@ def bayesian_report(
     # Rounds at which epsilon is drawn; the last one, whose epsilon is stated, is among them.
     count = min(rounds, 200 if training.sampling_rate == 1 else SAMPLED_ROUNDS)
     drawn = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
+    after = [releases.first(int(some)).towards(vantage) for some in drawn]
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
@@ -81,11 +68,26 @@ def bayesian_report(
             rounds=drawn.tolist(),
             epsilon=mean[:, drawn - 1].mean(axis=0).tolist(),
             epsilon_at_percentile=each[:, drawn - 1].mean(axis=0).tolist(),
-            dp_epsilon=[
-                PLD.epsilon(releases.first(int(count)).towards(vantage), delta) for count in drawn
-            ],
+            dp_epsilon=[PLD.epsilon(mechanism, delta) for mechanism in after],
         ),
         note=_note(neighbouring, training.sampling_rate, last, last_orders),
+    )
+
+
+def _unstated(delta: float, gamma: float, pairs: int, trials: int, dp_epsilon: float) -> Bayesian:
+    return Bayesian(
+        delta=delta,
+        gamma=gamma,
+        pairs=pairs,
+        percentile=bayesian.PERCENTILE,
+        trials=trials,
+        epsilon=None,
+        epsilon_at_percentile=None,
+        orders=None,
+        dp_epsilon=dp_epsilon,
+        worst_case_epsilon=None,
+        by_round=None,
+        note="",
     )
 
 

@@ -10,7 +10,8 @@ from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
-from fedsim.audits.results.measured import CanaryScores, LowerBound, OneRun, Spread
+from fedsim.audits.results.canaries import CanaryScores, OneRun, Spread
+from fedsim.audits.results.measured import LowerBound
 from fedsim.audits.results.verdicts import Check
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays

@@ -440,8 +440,7 @@ def _append(
     recorder: str,
     observed: Callable[[], ObservedRound],
 ) -> None:
-    run = str(context.run_id)
-    append(path, lambda: node_of(context), run, app, recorder, observed)
+    append(path, lambda: node_of(context), str(context.run_id), app, recorder, observed)
 
 
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:

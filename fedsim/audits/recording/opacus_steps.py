@@ -61,8 +61,7 @@ def opacus(
         resume: whether to continue a transcript. If an engine is built anew in every round of a
             federation, all of its steps belong to one training.
         parameters: approximate number that a step keeps of a larger model; None for all.
-        size_public: whether N is public. Neighbours then differ in a record that is present or adds
-            nothing, so that a divisor computed from N reveals nothing.
+        size_public: whether N is public, so that a divisor computed from N reveals nothing.
 
     Returns:
         The same optimizer or engine. The transcript ends with the optimizer, or with the process.

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 
 from fedsim.audits.results import measured, theory
-from fedsim.audits.results.measured import OneRun
+from fedsim.audits.results.canaries import OneRun
 from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.theory import Residuals
 from fedsim.audits.results.verdicts import Change, VantageVerdict

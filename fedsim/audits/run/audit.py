@@ -21,7 +21,7 @@ from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bounds, Budget, Pac, VantageBounds
+from fedsim.audits.results.theory import Bayesian, Bounds, Budget, Pac, VantageBounds
 from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
 from fedsim.audits.run.audited_run import AuditedRun
@@ -185,14 +185,7 @@ def _measured(run: AuditedRun) -> Report:
             **membership_audit.attacks(*attacked, confidence, run.played),
         },
         membership_missing=membership_audit.why_none(*attacked),
-        bayesian=bayesian_report(
-            config.training,
-            config.privacy.neighbouring,
-            config.federation.vantage,
-            transcript,
-            delta,
-            run.releases,
-        ),
+        bayesian=_bayesian(run),
         # A canary is one record, even where the target is a group of records.
         one_run=one_run_report.report(config.game, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
@@ -209,6 +202,18 @@ def _measured(run: AuditedRun) -> Report:
         chance_alarms=0,
         warnings=[],
         trade_offs=_trade_offs(run),
+    )
+
+
+def _bayesian(run: AuditedRun) -> Bayesian | None:
+    config = run.config
+    return bayesian_report(
+        config.training,
+        config.privacy.neighbouring,
+        config.federation.vantage,
+        run.transcript,
+        run.delta,
+        run.releases,
     )
 
 

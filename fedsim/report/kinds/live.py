@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import RenderableType
 from scipy.special import expit
 
-from fedsim.audits.live.live_report import CANARIES, NOISE, TEXTS, LiveBounds
-from fedsim.audits.live.live_report import LiveReport as Report
+from fedsim.audits.live.live_results import CANARIES, NOISE, TEXTS, LiveBounds
+from fedsim.audits.live.live_results import LiveReport as Report
 from fedsim.audits.live.live_rounds import Belief, CanaryFindings, Look, TextFindings
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
@@ -24,27 +24,8 @@ from fedsim.audits.results.verdicts import (
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Cell,
-    Document,
-    Figure,
-    FirstScreen,
-    Group,
-    Heading,
-    Label,
-    Line,
-    Listing,
-    Mark,
-    Part,
-    Prose,
-    Table,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_noticed
@@ -125,7 +106,7 @@ def table(rounds: Sequence[Seen]) -> RenderableType:
     if beliefs := [each for each in rounds if isinstance(each, Belief)]:
         rows = [_belief_cells(belief) for belief in beliefs[-SHOWN:]]
         headings = ("trials", "round", "so far", "mean", "highest", "ρβ", "ε so far", "missed")
-        return terminal.table(tabulated(headings, rows), "belief that D was used")
+        return terminal.table(doc.tabulated(headings, rows), "belief that D was used")
     # Of a run that is audited without its records.
     looks = [each for each in rounds if isinstance(each, Look)][-SHOWN:]
     series = list(looks[-1].noise_at_most) if looks else []
@@ -145,7 +126,7 @@ def table(rounds: Sequence[Seen]) -> RenderableType:
         names.append("texts' ε ≥")
         for row, look in zip(cells, looks, strict=True):
             row.append(number(None if look.texts is None else look.texts.epsilon_at_least))
-    block = tabulated(names, cells)
+    block = doc.tabulated(names, cells)
     return terminal.table(block, "noise divided by the claimed noise, at most")
 
 
@@ -171,36 +152,36 @@ def _belief_cells(belief: Belief) -> list[str]:
 
 
 def summary(report: Report) -> RenderableType:
-    alarms = [Label("Alarm:", text, alarming=True) for text in report.contradictions]
-    return terminal.shown(Prose(verdict(report)), Listing(_rows(report)), *alarms)
+    alarms = [doc.Label("Alarm:", text, alarming=True) for text in report.contradictions]
+    return terminal.shown(doc.Prose(verdict(report)), doc.Listing(_rows(report)), *alarms)
 
 
 def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
-    drawn: list[Block] = []
+    drawn: list[doc.Block] = []
     if report.belief is not None:
         rounds = np.array(report.belief.rounds)
         series = {"mean": np.array(report.belief.mean_by_round)}
         series["highest trial"] = np.array(report.belief.highest_by_round)
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = run_figures.client_beliefs(rounds, series)
-        drawn.append(Figure("beliefs", figure, "", caption))
+        drawn.append(doc.Figure("beliefs", figure, "", caption))
     drawn += _drawn_looks([each for each in course if isinstance(each, Look)])
     if len(course) > MOST:
-        every = Part("Every round", [_by_round(course)], folded=True, heads=False)
+        every = doc.Part("Every round", [_by_round(course)], folded=True, heads=False)
         drawn.append(every)
     noted = ((report.noise, NOISE), (report.canaries, CANARIES), (report.texts, TEXTS))
-    notes = [Prose(note) for measured, note in noted if measured is not None]
+    notes = [doc.Prose(note) for measured, note in noted if measured is not None]
     return render(
-        Document(
+        doc.Document(
             title=f"Live audit of run {report.facts.run}",
             kind="Live audit",
             heading=f"Run {report.facts.run}",
             first=first(report, course),
             blocks=[
-                *(Label("", text, alarming=True) for text in report.contradictions),
+                *(doc.Label("", text, alarming=True) for text in report.contradictions),
                 *drawn,
-                Heading("Observations"),
-                Listing(_rows(report), several=True),
+                doc.Heading("Observations"),
+                doc.Listing(_rows(report), several=True),
                 *notes,
             ],
         )
@@ -210,7 +191,7 @@ def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
 MOST = 5
 
 
-def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
+def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
     words, facts = state(report), report.facts
     document = report.as_json()
     checks = [
@@ -245,10 +226,10 @@ def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
             )
             unknown = "The total ε of everything released is not known."
             checks.append(check(text, limit, document, failed=failed, unknown=unknown))
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[verdict(report)],
         alarming=bool(report.alarms),
-        figure=Bars(
+        figure=doc.Bars(
             _bars(report),
             f"How often the auditor is right ({percent(report.confidence)} intervals).",
         ),
@@ -266,11 +247,11 @@ def first(report: Report, rounds: Sequence[Seen]) -> FirstScreen:
     )
 
 
-def _steps(report: Report, words: StateWords) -> list[Words]:
+def _steps(report: Report, words: StateWords) -> list[doc.Words]:
     """Return what to do next; what would tell, if the audit cannot tell."""
     if words is not CANNOT_TELL:
         return [f"{words.advice.capitalize()}."]
-    steps: list[Words] = []
+    steps: list[doc.Words] = []
     if report.empirical is None and report.trials:
         steps.append(
             'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
@@ -283,17 +264,20 @@ def _steps(report: Report, words: StateWords) -> list[Words]:
     return steps or ["Watch more rounds, or more trials."]
 
 
-def _bars(report: Report) -> list[Bar]:
+def _bars(report: Report) -> list[doc.Bar]:
     words, bounds, empirical = state(report), report.bounds, report.empirical
-    mark, limit = Mark(words.kind, words.text), None if bounds is None else share(bounds.rho_alpha)
+    mark, limit = (
+        doc.Mark(words.kind, words.text),
+        None if bounds is None else share(bounds.rho_alpha),
+    )
     bars = []
     if empirical is not None:
         right, ends = share(empirical.advantage), shares(empirical.advantage_interval)
-        bars.append(Bar("Auditor, about the target", mark, right, ends, limit))
+        bars.append(doc.Bar("Auditor, about the target", mark, right, ends, limit))
     if (canaries := report.canaries) is not None and canaries.advantage is not None:
         right, ends = share(canaries.advantage), shares(canaries.advantage_interval)
-        bars.append(Bar("Auditor, about canaries", mark, right, ends, limit))
-    return bars or [Bar("Auditor", mark, limit=limit)]
+        bars.append(doc.Bar("Auditor, about canaries", mark, right, ends, limit))
+    return bars or [doc.Bar("Auditor", mark, limit=limit)]
 
 
 def so_far(each: Seen) -> StateWords:
@@ -311,7 +295,7 @@ def _beyond(belief: Belief) -> int:
     return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
 
 
-def _by_round(rounds: Sequence[Seen]) -> Table:
+def _by_round(rounds: Sequence[Seen]) -> doc.Table:
     lines = []
     for each in rounds:
         words = so_far(each)
@@ -323,9 +307,11 @@ def _by_round(rounds: Sequence[Seen]) -> Table:
         else:
             least = min(each.noise_at_most.values(), default=None)
             measured, limit = f"noise at most {number(least)}", "the claimed noise is 1"
-        cells = [Cell("", mark=Mark(words.kind, words.text), style="")]
-        lines.append(Line(Cell(str(each.round)), [*cells, Cell(measured), Cell(limit)]))
-    return Table(("Round", "So far", "Measured", "Limit"), [Group("", lines)])
+        cells = [doc.Cell("", mark=doc.Mark(words.kind, words.text), style="")]
+        lines.append(
+            doc.Line(doc.Cell(str(each.round)), [*cells, doc.Cell(measured), doc.Cell(limit)])
+        )
+    return doc.Table(("Round", "So far", "Measured", "Limit"), [doc.Group("", lines)])
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -435,12 +421,12 @@ def _whose(series: str) -> str:
     return "the sums" if series == SUM else f"{series}'s messages"
 
 
-def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
+def _drawn_looks(looks: Sequence[Look]) -> list[doc.Block]:
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])
     names = list(looks[-1].noise_at_most)
-    drawn: list[Block] = []
+    drawn: list[doc.Block] = []
     if names:
         limits = {
             name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
@@ -448,12 +434,12 @@ def _drawn_looks(looks: Sequence[Look]) -> list[Block]:
         }
         caption = "Noise divided by the claimed noise, at most, after every round."
         figure = training_figures.noise_limits(rounds, limits)
-        drawn.append(Figure("noise", figure, "", caption))
+        drawn.append(doc.Figure("noise", figure, "", caption))
     if looks[-1].canaries is not None:
         beliefs = np.array([look.canaries.belief if look.canaries else 0.5 for look in looks])
         caption = "The auditor's belief in the true coin of a canary, after every round."
         figure = run_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
-        drawn.append(Figure("canaries", figure, "", caption))
+        drawn.append(doc.Figure("canaries", figure, "", caption))
     return drawn
 
 

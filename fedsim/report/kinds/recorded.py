@@ -29,24 +29,8 @@ from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.identifiability import advantage_of_epsilon
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Bullets,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Label,
-    Listing,
-    Mark,
-    Prose,
-    Table,
-    tabulated,
-)
 from fedsim.report.document.first_screen import FAILED, OPEN, check, power, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_noticed
@@ -215,14 +199,14 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def summary(report: Report) -> RenderableType:
-    parts: list[Block | RenderableType] = [Prose(verdict(report))]
+    parts: list[doc.Block | RenderableType] = [doc.Prose(verdict(report))]
     if rows := _client_rows(report):
         title = f"epsilon at delta {report.delta:g}"
-        parts.append(terminal.table(tabulated(CLIENT_HEADINGS, rows), title))
+        parts.append(terminal.table(doc.tabulated(CLIENT_HEADINGS, rows), title))
     if measured := [*_noise_rows(report), *_canary_rows(report)]:
         level = percent(report.confidence)
         caption = f"intervals and bounds at {level}"
-        parts.append(terminal.listing(Listing(measured), caption))
+        parts.append(terminal.listing(doc.Listing(measured), caption))
     for finding in report.findings:
         parts.append(Text(_sentence(finding), terminal.COLOURS[finding.severity]))
     return terminal.shown(*parts)
@@ -239,7 +223,7 @@ def render_html(report: Report) -> str:
     facts = report.facts
     length = f"{report.rounds} {'steps' if isinstance(report.release, StepRelease) else 'rounds'}"
     return render(
-        Document(
+        doc.Document(
             title=f"{facts.app or 'Flower app'} – audit of a transcript",
             kind="Audit of a transcript",
             heading=facts.app or "A Flower app",
@@ -253,15 +237,15 @@ def render_html(report: Report) -> str:
 MOST = 5
 
 
-def first(report: Report) -> FirstScreen:
+def first(report: Report) -> doc.FirstScreen:
     words, facts = state(report), report.facts
     mends = [one.mend for one in report.findings if one.mend]
     app = facts.app or "a Flower app"
     versions = "".join(f", {name} {version}" for name, version in facts.versions.items())
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[verdict(report)],
         alarming=words.kind == "alarm",
-        figure=Bars(
+        figure=doc.Bars(
             _bars(report),
             "Largest share of right answers about one "
             f"{_unit(report)}, of an adversary who knows everything else: by the measured noise "
@@ -288,12 +272,12 @@ def _unit(report: Report) -> str:
     return release.unit if isinstance(release, StepRelease) else "client's update"
 
 
-def _bars(report: Report) -> list[Bar]:
+def _bars(report: Report) -> list[doc.Bar]:
     words, release, canary = state(report), report.release, report.canary
-    mark, bars = Mark(words.kind, words.text), list[Bar]()
+    mark, bars = doc.Mark(words.kind, words.text), list[doc.Bar]()
     if release is not None and release.towards == TOWARDS:
         open_ = verdicts.NO_PROTECTION
-        bars.append(Bar("Server", Mark(open_.kind, open_.text), limit=1.0, remark=UNSEEN))
+        bars.append(doc.Bar("Server", doc.Mark(open_.kind, open_.text), limit=1.0, remark=UNSEEN))
     if release is not None:
         bars += [_client_bar(one, release, mark) for one in release.least_protected[:MOST]]
     if isinstance(release, StepRelease):
@@ -302,20 +286,20 @@ def _bars(report: Report) -> list[Bar]:
             share(advantage_of_epsilon(value, report.delta))
             for value in (ends.point, ends.low, ends.high)
         )
-        bars.append(Bar(f"A {release.unit}", mark, right, (low, high), how=AT_MOST))
+        bars.append(doc.Bar(f"A {release.unit}", mark, right, (low, high), how=AT_MOST))
     if canary is not None and (mu := canary.mu.point) is not None:
-        bars.append(Bar("Canary, one round", mark, _right(mu), _between(canary.mu)))
-    return bars or [Bar("From this vantage point", mark)]
+        bars.append(doc.Bar("Canary, one round", mark, _right(mu), _between(canary.mu)))
+    return bars or [doc.Bar("From this vantage point", mark)]
 
 
-def _client_bar(one: ClientPrivacy, release: ReleaseReport, mark: Mark) -> Bar:
+def _client_bar(one: ClientPrivacy, release: ReleaseReport, mark: doc.Mark) -> doc.Bar:
     mu, ends = one.mu, release.noise_multiplier
     claimed, limit = release.claimed_noise_multiplier, None
     if claimed and ends and math.isfinite(mu.point):
         # The configured noise would allow the same node this much.
         limit = share(gaussian.advantage(mu.point * ends.point / claimed))
     name = f"Node {one.node}"
-    return Bar(name, mark, _right(mu.point), _between(mu), limit, how=AT_MOST, by=CONFIGURED)
+    return doc.Bar(name, mark, _right(mu.point), _between(mu), limit, how=AT_MOST, by=CONFIGURED)
 
 
 def _right(mu: float) -> float:
@@ -339,7 +323,7 @@ NOISE = {
 }
 
 
-def _least_protected(report: Report) -> Table | None:
+def _least_protected(report: Report) -> doc.Table | None:
     release = report.release
     if release is None or not (clients := release.least_protected[:MOST]):
         return None
@@ -352,12 +336,12 @@ def _least_protected(report: Report) -> Table | None:
         ]
         for one in clients
     ]
-    return tabulated(
+    return doc.tabulated(
         ("Clients", f"ε at δ = {report.delta:g}", "Belief in this recording alone", "ρβ"), rows
     )
 
 
-def _checks(report: Report) -> list[Check]:
+def _checks(report: Report) -> list[doc.Check]:
     document = report.as_json()
     checks = [
         check(
@@ -386,10 +370,10 @@ def _checks(report: Report) -> list[Check]:
     release = report.release
     if release is not None and release.towards == TOWARDS:
         text = "No noise that was recorded protects a client's update from the server."
-        checks.append(Check(FAILED, text))
+        checks.append(doc.Check(FAILED, text))
     if (claim := report.claim) is None:
         text = "No ε is claimed: give --claimed-epsilon to have it checked."
-        checks.append(Check(OPEN, text))
+        checks.append(doc.Check(OPEN, text))
     else:
         limit = f"{claim.epsilon:g}"
         checks.append(
@@ -405,36 +389,36 @@ def _checks(report: Report) -> list[Check]:
     return checks
 
 
-def _blocks(report: Report) -> Iterator[Block]:
+def _blocks(report: Report) -> Iterator[doc.Block]:
     for one in report.findings:
-        yield Label("", _sentence(one), alarming=one.severity == "alarm")
+        yield doc.Label("", _sentence(one), alarming=one.severity == "alarm")
     if clients := _client_rows(report):
-        yield Heading("How identifiable is each client?")
-        yield Prose(
+        yield doc.Heading("How identifiable is each client?")
+        yield doc.Prose(
             f"Epsilon of all recorded rounds at delta {report.delta}, under the measured noise. "
             "The belief is the adversary's in this run. ρβ is the limit that epsilon sets for it. "
             "A small share of trainings exceeds it."
         )
-        yield tabulated(CLIENT_HEADINGS, clients)
+        yield doc.tabulated(CLIENT_HEADINGS, clients)
     if noise := _noise_rows(report):
-        yield Heading("The measured noise")
+        yield doc.Heading("The measured noise")
         confidence = percent(report.confidence)
-        yield Prose(f"Intervals and lower bounds hold with {confidence} confidence.")
-        yield Listing(noise, several=True)
+        yield doc.Prose(f"Intervals and lower bounds hold with {confidence} confidence.")
+        yield doc.Listing(noise, several=True)
     if canary := _canary_rows(report):
-        yield Heading("Measurements by canaries")
-        yield Listing(canary, several=True)
+        yield doc.Heading("Measurements by canaries")
+        yield doc.Listing(canary, several=True)
     yield from _figures(report)
     measured = [one for one in (report.release, report.canary) if one is not None]
     if assumptions := [text for one in measured for text in one.assumptions]:
-        yield Heading("Assumptions")
-        yield Bullets(assumptions)
-    yield Heading("The recording")
+        yield doc.Heading("Assumptions")
+        yield doc.Bullets(assumptions)
+    yield doc.Heading("The recording")
     for recorded in (asdict(report.facts), report.mechanism):
-        yield Listing([(key, plain(value)) for key, value in recorded.items()], several=True)
+        yield doc.Listing([(key, plain(value)) for key, value in recorded.items()], several=True)
 
 
-def _figures(report: Report) -> list[Block]:
+def _figures(report: Report) -> list[doc.Block]:
     drawn = []
     release, canary = report.release, report.canary
     if release is not None:
@@ -458,6 +442,6 @@ def _figures(report: Report) -> list[Block]:
         caption = "Belief in the true coin of the canary, from earlier rounds alone."
         drawn.append((caption, run_figures.client_beliefs(rounds, {"the canary": right})))
     return [
-        Figure(f"figure-{place}", figure, "", caption)
+        doc.Figure(f"figure-{place}", figure, "", caption)
         for place, (caption, figure) in enumerate(drawn)
     ]

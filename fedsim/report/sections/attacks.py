@@ -8,7 +8,8 @@ import numpy as np
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.statistics.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
-from fedsim.audits.results.measured import LowerBound, MembershipAttack, OneRun
+from fedsim.audits.results.canaries import OneRun
+from fedsim.audits.results.measured import LowerBound, MembershipAttack
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.report.document.blocks import (

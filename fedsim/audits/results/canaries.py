@@ -1,0 +1,81 @@
+"""What the canaries of a single training prove."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from adversaries.statistics.one_run import CanaryEstimate
+from fedsim.audits.results.measured import Bound
+from fedsim.audits.results.numbers import REALS, Real
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Quantiles of an epsilon over the trials, and the share above one canary's epsilon."""
+
+    low: Real
+    """5% quantile."""
+    median: Real
+    """50% quantile."""
+    high: Real
+    """95% quantile."""
+    above: Real
+    """Share of trials above canary_epsilon, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class CanaryScores:
+    """Histograms of the scores of included and of excluded canaries."""
+
+    edges: list[Real]
+    """Edges of the bins, rising: one more than there are bins."""
+    included: list[int]
+    """Included canaries in each bin."""
+    excluded: list[int]
+    """Excluded canaries in each bin."""
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What the canaries of a single training prove."""
+
+    kind: str
+    """Kind of canary, as in `canaries.kind`."""
+    known_data: bool
+    """Whether the scores subtract the contribution of the data."""
+    unit: str
+    """Unit that a canary stands for: "record" or "client"."""
+    count: int
+    """Canaries of a trial, included and excluded."""
+    clients: list[int]
+    """Clients at which they were planted."""
+    included: int
+    """Canaries included in the headline's trial."""
+    trials: int
+    """Trials with canaries."""
+    headline_trial: int
+    """Trial that leads, from 0; chosen in advance."""
+    delta: Real
+    """Delta of every epsilon here."""
+    confidence: Real
+    """Confidence of every bound here, in (0, 1)."""
+    claimed_epsilon: Real
+    """Epsilon of the guarantee towards a participant."""
+    canary_mu: Real
+    """Mu of one canary under the claimed noise, towards an observer of the aggregates alone."""
+    canary_epsilon: Real
+    """Epsilon of canary_mu at delta."""
+    bounds: Mapping[str, Bound]
+    """Lower bounds from the headline's trial."""
+    estimate: Annotated[CanaryEstimate, REALS]
+    """Estimate from the headline's trial."""
+    spread: Mapping[str, Spread] | None
+    """Over all trials; None for a single trial."""
+    scores: CanaryScores
+    """Scores of the canaries in the headline's trial."""
+    alarm: str | None
+    """Alarm that contradicts the claim; None without one."""
+    note: str
+    """Caution about the canaries; "" for none."""
+    score: str = "sums"
+    """Where canaries are scored, as in `canaries.score`."""
