@@ -53,7 +53,7 @@ def registry(
             f"'{directory}' is not a training; the registry has released models: name a directory "
             "of fedsim train"
         )
-    alarms = training_report.assemble(run)["alarms"]
+    alarms = training_report.assemble(run).alarms
     facts = {}
     for text in fact or []:
         key, _, facts[key] = text.partition("=")

@@ -257,9 +257,9 @@ def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | No
     """Write the two pages of a finished run or training, and return where they are."""
     if directory.config.run.job == "training":
         card, report = model_card.read(directory), training_report.assemble(directory)
-        before = [doc.Label("", text, alarming=True) for text in report["contradictions"]]
+        before = [doc.Label("", text, alarming=True) for text in report.contradictions]
         state = training_report.state(report, card)
-        page = _document(report["name"], training_report.first(report, card), before, [state])
+        page = _document(report.name, training_report.first(report, card), before, [state])
     else:
         page = _of_run(directory, limits)
     directory.write_text(FILE, html.render(page))

@@ -5,8 +5,9 @@ confidential: which client was missing when and why, and properties of each clie
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,7 +29,68 @@ from fedsim.report.document.wording import number
 from fedsim.report.figures import training_figures
 
 KIND = "training"
-Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as the server noted it; None for a number that it did not compute.
+
+    Attributes:
+        time: seconds since the training began.
+        epsilon: of all rounds so far.
+        noise_at_most: largest noise over the claimed, of the sums and of each client's messages.
+        noise_accused: names of those with surely less noise than claimed.
+    """
+
+    round: int
+    time: float | None = None
+    loss: float | None = None
+    accuracy: float | None = None
+    epsilon: float | None = None
+    noise_at_most: Mapping[str, float] | None = None
+    noise_accused: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        kept = {each.name: event[each.name] for each in fields(cls) if each.name in event}
+        if limits := kept.get("noise_at_most"):
+            # An event has null for infinity.
+            kept["noise_at_most"] = {
+                name: math.inf if limit is None else limit for name, limit in limits.items()
+            }
+        return cls(**kept)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A client that did not answer. `client`: its number; None if unknown. `of`: the messages."""
+
+    client: int | None
+    of: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What the server noted about a training. `contradictions`: alarms, in sentences."""
+
+    name: str
+    author: str
+    contradictions: Sequence[str]
+    rounds: Sequence[Round]
+    missing: Sequence[Missing]
+
+    @property
+    def alarms(self) -> int:
+        return len(self.contradictions)
+
+    def as_json(self) -> dict[str, Any]:
+        rounds = [
+            {name: value for name, value in vars(each).items() if value is not None}
+            for each in self.rounds
+        ]
+        return asdict(self) | {"kind": KIND, "alarms": self.alarms, "rounds": rounds}
+
 
 PUBLIC = (
     "The folder public/ may be handed on: the model, its description and its card. All of it "
@@ -41,66 +103,46 @@ CONFIDENTIAL = (
 )
 
 
-def write(directory: RunDirectory) -> Report:
+def write(directory: RunDirectory) -> TrainingReport:
     card, report = model_card.read(directory), assemble(directory)
     with report_directory.refusing(directory.path):
         page = render_html(report, card)
-        report_directory.write_report(directory.path, report_json(report), page)
+        report_directory.write_report(directory.path, report_json(report.as_json()), page)
     return report
 
 
-def assemble(directory: RunDirectory) -> Report:
-    rounds: dict[int, Report] = {}
+def assemble(directory: RunDirectory) -> TrainingReport:
+    rounds: dict[int, Round] = {}
     missing = []
     for event, _ in directory.events():
         if "round" in event:
-            rounds[event["round"]] = event  # of a round that was repeated, the last
+            rounds[event["round"]] = Round.of(event)  # of a round that was repeated, the last
         if "dropped" in event or "silent" in event:
             who = event.get("dropped", event.get("silent"))
-            missing.append({"client": who, "of": event["of"], "reason": event["reason"]})
-    course = [_of_round(event) for _, event in sorted(rounds.items())]
+            missing.append(Missing(who, event["of"], event["reason"]))
+    course = [one for _, one in sorted(rounds.items())]
     contradictions = []
     if course:  # its last round has all alarms; early runs noted the limits alone
-        limits = course[-1].get("noise_at_most", {})
+        limits, accused = course[-1].noise_at_most or {}, course[-1].noise_accused
         beyond = [name for name, limit in limits.items() if limit <= 1]
-        contradictions = alarms(course[-1].get("noise_accused", beyond), limits)
-    return {
-        "kind": KIND,
-        "name": directory.config.run.name,
-        "author": directory.config.run.author,
-        "alarms": len(contradictions),
-        "contradictions": contradictions,
-        "rounds": course,
-        "missing": missing,
-    }
+        contradictions = alarms(beyond if accused is None else accused, limits)
+    run = directory.config.run
+    return TrainingReport(run.name, run.author, contradictions, course, missing)
 
 
-def _of_round(event: Report) -> Report:
-    kept = ("round", "time", "loss", "accuracy", "epsilon", "noise_at_most", "noise_accused")
-    numbers = {name: event[name] for name in kept if name in event}
-    if limits := numbers.get("noise_at_most"):
-        # An event has null for infinity.
-        numbers["noise_at_most"] = {
-            name: math.inf if limit is None else limit for name, limit in limits.items()
-        }
-    return numbers
-
-
-def render_html(report: Report, card: ModelCard) -> str:
-    blocks: list[doc.Block] = [
-        doc.Label("", text, alarming=True) for text in report["contradictions"]
-    ]
+def render_html(report: TrainingReport, card: ModelCard) -> str:
+    blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
     blocks += [doc.Prose(PUBLIC), doc.Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
-    if report["missing"]:
+    if report.missing:
         missing = [
             [
-                "unknown" if one["client"] is None else f"client-{one['client']}",
-                str(one["of"]),
-                one["reason"],
+                "unknown" if one.client is None else f"client-{one.client}",
+                str(one.of),
+                one.reason,
             ]
-            for one in report["missing"]
+            for one in report.missing
         ]
         blocks += [
             doc.Heading("Missing clients"),
@@ -108,12 +150,12 @@ def render_html(report: Report, card: ModelCard) -> str:
         ]
     return render(
         doc.Document(
-            f"Training {report['name']}", "Training", report["name"], first(report, card), blocks
+            f"Training {report.name}", "Training", report.name, first(report, card), blocks
         )
     )
 
 
-def first(report: Report, card: ModelCard) -> doc.FirstScreen:
+def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
     words, privacy = state(report, card), card.privacy
     bars = [_bar(report, card, towards) for towards in privacy.towards]
     states: list[str | doc.Mark] = []
@@ -135,7 +177,7 @@ def first(report: Report, card: ModelCard) -> doc.FirstScreen:
     ]
     return doc.FirstScreen(
         answer=answer,
-        alarming=bool(report["alarms"]),
+        alarming=bool(report.alarms),
         figure=doc.Bars(
             bars,
             f"Largest share of right answers about whether one {of} was used.",
@@ -146,7 +188,7 @@ def first(report: Report, card: ModelCard) -> doc.FirstScreen:
         sign_off=first_screen.sign_off(
             purpose=card.purpose,
             data=f"{card.data}, {card.records} records of {card.clients} clients",
-            author=report["author"],
+            author=report.author,
             date=card.created[:10],
             limits=(
                 f"The guarantee is for each {privacy.unit} by itself, and about what the rounds "
@@ -175,18 +217,18 @@ def _costs(card: ModelCard) -> str:
     return " ".join(sentences)
 
 
-def _steps(report: Report, card: ModelCard, words: StateWords) -> list[doc.Words]:
+def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[doc.Words]:
     steps: list[doc.Words] = []
     if words is not verdicts.NOT_CONTRADICTED:
         steps.append(f"{words.advice[:1].upper()}{words.advice[1:]}.")
     if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
         steps.append("Decide whether you trust the observers without protection.")
-    if not report["alarms"]:
+    if not report.alarms:
         steps.append("Hand on the folder public/ only, and keep the rest of this directory.")
     return steps
 
 
-def _bar(report: Report, card: ModelCard, towards: Towards) -> doc.Bar:
+def _bar(report: TrainingReport, card: ModelCard, towards: Towards) -> doc.Bar:
     words, rehearsal = state(report, card), card.rehearsal
     limit = _limit(card, towards)
     if card.privacy.guaranteed and limit >= 1:
@@ -211,26 +253,27 @@ def _limit(card: ModelCard, towards: Towards) -> float:
         return share(advantage_of_epsilon(epsilon, card.privacy.delta))
 
 
-def _checks(report: Report, card: ModelCard) -> list[doc.Check]:
+def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
+    document = report.as_json()
     checks = [
         check(
             "Nothing contradicts the noise that is claimed.",
             "alarms > 0",
-            report,
+            document,
             failed="What was released contradicts the noise that is claimed.",
         ),
         check(
             "The noise was measured.",
             "rounds.-1.noise_at_most.# < 1",
-            report,
+            document,
             fails="",
             unknown="The noise of this training was not measured.",
         ),
         check(
             "Every client answered in every round.",
             "missing.# > 0",
-            report,
+            document,
             failed="Clients were missing in some rounds.",
         ),
     ]
@@ -245,40 +288,39 @@ def _checks(report: Report, card: ModelCard) -> list[doc.Check]:
     if card.privacy.guaranteed and math.isfinite(epsilon):
         text = "The rounds cost no more than the card of the model states."
         failed = "The rounds cost more than the card of the model states."
-        checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", report, failed=failed))
+        checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", document, failed=failed))
     if card.utility is not None and card.task == "classification":
         text = "The model is right more often than the most frequent class."
         failed = "The model is right no more often than the most frequent class."
         shuts = f"accuracy <= {card.utility.majority:.4g}"
-        checks.append(check(text, shuts, report, failed=failed))
+        checks.append(check(text, shuts, document, failed=failed))
     return checks
 
 
-def state(report: Report, card: ModelCard) -> StateWords:
-    if report["alarms"]:
+def state(report: TrainingReport, card: ModelCard) -> StateWords:
+    if report.alarms:
         return verdicts.CONTRADICTS
     if not card.privacy.guaranteed:
         return verdicts.NO_GUARANTEE
-    watched = bool(report["rounds"]) and bool(report["rounds"][-1].get("noise_at_most"))
+    watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
     return verdicts.NOT_CONTRADICTED if watched else verdicts.NOT_MEASURED
 
 
-def _figures(report: Report) -> Iterator[doc.Figure]:
-    rounds = report["rounds"]
-    numbers = np.array([each["round"] for each in rounds], dtype=np.int64)
-    if rounds and "accuracy" in rounds[-1]:
+def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
+    rounds = report.rounds
+    numbers = np.array([each.round for each in rounds], dtype=np.int64)
+    if rounds and rounds[-1].accuracy is not None:
         curves = [
-            {end: [each.get(name) for each in rounds] for end in ("mean", "low", "high")}
-            for name in ("accuracy", "loss")
+            dict.fromkeys(("mean", "low", "high"), values)
+            for values in ([one.accuracy for one in rounds], [one.loss for one in rounds])
         ]
         caption = "Accuracy and loss (nats) on held-out records, after every round."
         figure = training_figures.utility(numbers.tolist(), *curves)
         yield doc.Figure("utility", figure, "", caption)
-    if rounds and rounds[-1].get("noise_at_most"):
-        names = rounds[-1]["noise_at_most"]
+    if rounds and rounds[-1].noise_at_most:
         limits = {
-            name: np.array([each.get("noise_at_most", {}).get(name, math.inf) for each in rounds])
-            for name in names
+            name: np.array([(each.noise_at_most or {}).get(name, math.inf) for each in rounds])
+            for name in rounds[-1].noise_at_most
         }
         caption = "Noise divided by the claimed noise, at most, of released sums and messages."
         yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

@@ -205,7 +205,7 @@ def _report_training(run: RunDirectory, stated: bool, as_json: bool) -> dict[str
             "run; a training states epsilon at its configured delta (fedsim account computes it "
             "for others)"
         )
-    document: dict[str, Any] = report_json(training_report.write(run))
+    document: dict[str, Any] = report_json(training_report.write(run).as_json())
     if as_json:
         print_json(document)
         return document

@@ -172,7 +172,7 @@ def _of_training(root: Path, _: Report) -> Made:
         model_card.PAGE: [model_card.as_markdown(card).encode()],
         **_live_page(directory),
     }
-    return Made(report_json(made), pages)
+    return Made(report_json(made.as_json()), pages)
 
 
 def _of_transcript(path: Path, report: Report) -> Made:

@@ -10,16 +10,8 @@ from .test_model_card import CARD, PRIVACY
 
 SERVER = Towards("server", "every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
 OTHERS = [Towards("participant", "the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
-ROUND = {"round": 3, "time": 0.0, "epsilon": 2.0, "noise_at_most": {"sum": 1.2}}
-REPORT = {
-    "kind": "training",
-    "name": "digits",
-    "author": "A. Engineer",
-    "alarms": 0,
-    "contradictions": [],
-    "rounds": [ROUND],
-    "missing": [],
-}
+ROUND = training_report.Round(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
+REPORT = training_report.TrainingReport("digits", "A. Engineer", [], [ROUND], [])
 
 
 def card(**changes):
@@ -64,8 +56,8 @@ def test_what_was_rehearsed_stands_as_measured_at_its_vantage():
 
 
 def test_an_alarm_and_a_silent_client_fail_their_checks():
-    gone = [{"client": 1, "of": "round", "reason": "timeout"}]
-    report = REPORT | {"alarms": 1, "contradictions": ["too little noise"], "missing": gone}
+    gone = [training_report.Missing(1, "round", "timeout")]
+    report = replace(REPORT, contradictions=["too little noise"], missing=gone)
     page = training_report.render_html(report, card())
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", page)
     assert failed == ["alarms &gt; 0", "missing.# &gt; 0"]

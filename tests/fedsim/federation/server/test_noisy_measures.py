@@ -108,10 +108,10 @@ def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(
     for name in ("identify", "data", "measures"):
         app.query(name)(getattr(client_app, name))
     directory = _train(training(), app)
-    missing = training_report.assemble(directory)["missing"]
-    named = {one["client"] for one in missing}
+    missing = training_report.assemble(directory).missing
+    named = {one.client for one in missing}
     assert named
-    assert {one["of"] for one in missing} == {"measures"}
+    assert {one.of for one in missing} == {"measures"}
     card = model_card.read(directory)
     assert named.isdisjoint(one.client for one in card.client_measures)
 
