@@ -7,6 +7,7 @@ them.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,12 +15,14 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import config as configuration
-from fedsim.config import Config, Scalar
+from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
-from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runs.run_directory import LAST_FILE, SUMMARY, RunDirectory
 from fedsim.report.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
+    from fedsim.federation.runtimes.places import Workers
+    from fedsim.federation.runtimes.whole_runs import WholeRun
     from fedsim.federation.server.batch_run import Trainer
     from fedsim.federation.server.plan import Plan
 
@@ -56,41 +59,68 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
 
 @contextmanager
 def several(
-    plans: "Sequence[Plan]", workers: int | None, console: Console
+    plans: "Sequence[Plan]", workers: "Workers | None", console: Console
 ) -> "Iterator[Callable[[Plan], RunDirectory]]":
     """Yield a function that returns the directory of one of several runs when it is finished.
 
     Args:
         plans: the runs, in the order in which they are begun.
-        workers: number of processes that carry them out; None: this process, one after the other.
+        workers: the workers that carry them out; None: this process, one after the other.
         console: the console for the progress.
     """
     if workers is None:
         yield lambda plan: in_process(plan, console)
         return
-    from fedsim.federation.runtimes.pools import LocalPool  # noqa: PLC0415
-    from fedsim.federation.runtimes.whole_runs import WholeRuns  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
+    from fedsim.federation.runtimes.whole_runs import LEAVES, WholeRuns  # noqa: PLC0415
 
-    pool = LocalPool(workers, pinned=True)
-    try:
-        runs = WholeRuns(
-            pool,
-            _in_worker,
-            lambda text: console.print(text, highlight=False, markup=False),
-        )
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
+    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole, say) as runs:
         runs.begin(plans)
         yield runs.finish
-    finally:
-        pool.stop()
 
 
-def _in_worker(task: tuple[dict[str, Scalar], int]) -> None:
-    """Carry out a run in one of several processes, with its share of the memory."""
-    from fedsim.common import memory  # noqa: PLC0415  (torch)
+def check_several(plans: "Sequence[Plan]", workers: "Workers | None") -> None:
+    """Raise InputError for runs that these workers cannot carry out, before any is begun.
 
-    run_config, share = task
-    memory.grant(share)
-    in_process(prepare(configuration.from_run_config(run_config)), Console(quiet=True))
+    A process of this machine charges each round in the run directory before it draws the noise. A
+    run that a cluster loses leaves no charge, so that it must draw the same noise again.
+    """
+    if workers is None or isinstance(workers, int):
+        return
+    from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
+
+    for plan in plans:
+        dispatch.check(plan.config.privacy.noise_source, 0)
+
+
+def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
+    """Carry out a run in a worker, with its share of its machine.
+
+    Returns:
+        The files of the run directory; None if the worker writes the command's directory itself.
+    """
+    from fedsim.common import device, memory  # noqa: PLC0415  (torch)
+    from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Program  # noqa: PLC0415
+    from fedsim.federation.runtimes.whole_runs import read_files, write_files  # noqa: PLC0415
+    from fedsim.federation.server.plan import Plan  # noqa: PLC0415
+
+    config, quiet = configuration.from_run_config(task.run_config), Console(quiet=True)
+    own = configuration.from_run_config(task.run_config | task.own).run
+    with ONE_AT_A_TIME, TemporaryDirectory() as folder:
+        memory.grant(own.memory_limit)
+        device.grant(own.threads)
+        if task.files is None:
+            in_process(prepare(config), quiet)
+            return None
+        Program.here(Plan(config, 0.0, 0, ())).check(task.program)
+        place = Path(folder) / "run"
+        (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
+        write_files(place, task.files)
+        in_process(prepare(config.placed_at(str(place))), quiet)
+        return read_files(place)
 
 
 def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":

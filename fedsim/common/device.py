@@ -38,14 +38,24 @@ def _repeatable() -> None:
     _allow_tf32(False)
 
 
+_GRANTED: list[int] = []
+
+
+def grant(threads: int) -> None:
+    """Let this process use so many threads, its share of a machine, if none are requested."""
+    _GRANTED[:] = [threads]
+
+
 def threads(requested: int) -> int:
     """Return the number of threads that share the trials of a batch.
 
     requested: run.threads; 0: one thread for each core that this process may use.
     """
+    if requested or _GRANTED:
+        return requested or _GRANTED[0]
     if hasattr(os, "sched_getaffinity"):  # the cores of this process, if the system has such limits
-        return requested or len(os.sched_getaffinity(0))
-    return requested or os.cpu_count() or 1
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def single_threaded_kernels() -> None:

@@ -1,6 +1,6 @@
-"""Options of campaigns whose batches other processes train: `--workers` and `--cluster`."""
+"""Options of work that other processes do: `--workers` and `--cluster`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ from fedsim.cli.experiments.options import Runtime
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.dask_pool import Address
-    from fedsim.federation.runtimes.pools import Pool
     from fedsim.federation.server.batch_run import Trainer
     from fedsim.federation.server.plan import Plan
 
@@ -24,13 +23,11 @@ Workers = Annotated[
 ]
 Settings = Annotated[
     int | None,
-    typer.Option(
-        min=1, metavar="N", help="Try N settings at once, each in a process of this machine."
-    ),
+    typer.Option(metavar="N", help="Try N settings at once, each in a process of this machine."),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Train them with the workers of this Dask scheduler."),
+    typer.Option(metavar="ADDRESS", help="Do the same with the workers of this Dask scheduler."),
 ]
 ClusterTls = Annotated[
     Path | None,
@@ -41,18 +38,42 @@ Insecure = Annotated[
     typer.Option("--insecure", help="Reach a scheduler on another machine without TLS."),
 ]
 
+LEAVES = (
+    "get the configuration with its seed, the position of the target, and the paths of the data. "
+    "They read the data themselves and send their measurements back."
+)
+"""What the workers of a cluster get of a campaign."""
+
+
+def named(
+    workers: int | None, cluster: str | None, certificates: Path | None, insecure: bool
+) -> "int | Address | None":
+    """Return the workers that the options name: processes of this machine, a cluster, or None.
+
+    Raises InputError for conflicting options.
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
+    if cluster is None and (certificates is not None or insecure):
+        raise InputError("--cluster-tls and --insecure need --cluster; add it, or drop them")
+    if cluster is None:
+        return workers
+    if workers is not None:
+        raise InputError("--workers and --cluster exclude each other; give only one")
+    from fedsim.federation.runtimes.dask_pool import Address  # noqa: PLC0415  (torch)
+
+    return Address.of(cluster, certificates, insecure)
+
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The place where the batches of a campaign are trained: by default, this process.
+    """The workers that train the batches of a campaign; by default, this process does.
 
     Attributes:
-        workers: number of processes of this machine, or None.
-        cluster: scheduler of a Dask cluster, or None.
+        workers: number of processes of this machine, or a cluster, or None.
     """
 
-    workers: int | None = None
-    cluster: "Address | None" = None
+    workers: "int | Address | None" = None
 
     @classmethod
     def parsed(
@@ -64,33 +85,21 @@ class Elsewhere:
         insecure: bool,
     ) -> "Elsewhere":
         """Return the place that the options name. Raises InputError for conflicting options."""
-        if workers is not None and workers < 1:
-            raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
-        if cluster is None and (certificates is not None or insecure):
-            raise InputError("--cluster-tls and --insecure need --cluster; add it, or drop them")
-        places = [workers is not None, cluster is not None, runtime is Runtime.SIMULATION]
-        if sum(places) > 1:
+        placed = cls(named(workers, cluster, certificates, insecure))
+        if placed.workers is not None and runtime is Runtime.SIMULATION:
             raise InputError(
                 "--workers, --cluster and --runtime simulation exclude each other; give only one"
             )
-        if cluster is None:
-            return cls(workers)
-        from fedsim.federation.runtimes.dask_pool import Address  # noqa: PLC0415  (torch)
-
-        return cls(cluster=Address.of(cluster, certificates, insecure))
+        return placed
 
     @property
     def processes(self) -> int:
         """Number of processes that share the memory of this machine."""
-        return self.workers or 1
-
-    @property
-    def _is_this_process(self) -> bool:
-        return self.workers is None and self.cluster is None
+        return self.workers if isinstance(self.workers, int) else 1
 
     def check(self, plan: "Plan") -> None:
         """Raise InputError if the batches of a run cannot be trained there."""
-        if not self._is_this_process:
+        if self.workers is not None:
             from fedsim.federation.runtimes import dispatch  # noqa: PLC0415  (Flower)
 
             dispatch.check(
@@ -100,39 +109,18 @@ class Elsewhere:
     @contextmanager
     def trainer(self, console: Console) -> "Iterator[Trainer | None]":
         """Yield the trainer of the batches, while the block runs; None for this process."""
-        if self._is_this_process:
+        if self.workers is None:
             yield None
             return
         from fedsim import worker  # noqa: PLC0415  (Flower)
         from fedsim.federation.runtimes.dispatch import Dispatcher  # noqa: PLC0415
+        from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
 
         def say(line: str) -> None:
             console.print(line, highlight=False, markup=False)
 
-        pool = self._pool(say)
-        try:
+        with opened(self.workers, say, LEAVES) as pool:
             yield Dispatcher(pool, worker.train_batch, say)
-        finally:
-            pool.stop()
-
-    def _pool(self, say: Callable[[str], None]) -> "Pool":
-        """Start or reach the workers. Raises InputError if the cluster does not answer."""
-        if self.cluster is None:
-            from fedsim.federation.runtimes.pools import LocalPool  # noqa: PLC0415
-
-            assert self.workers is not None
-            return LocalPool(self.workers)
-        from fedsim.federation.runtimes.dask_pool import DaskPool  # noqa: PLC0415
-
-        # The user must know what leaves this machine before it does.
-        say(
-            f"The workers at {self.cluster.url} get the configuration with its seed, the position "
-            "of the target, and the paths of the data. They read the data themselves and send "
-            "their measurements back."
-        )
-        pool = DaskPool(self.cluster)
-        say(f"{pool.workers} worker{'s' * (pool.workers != 1)} at {self.cluster.url}")
-        return pool
 
 
 HERE = Elsewhere()

@@ -40,6 +40,8 @@ SUMMARY = "summary.csv"
 
 CARD = "public/model_card.json"
 
+LOCK = "lock"
+
 LAST_FILE = "report.json"
 """The file that a run writes last. A run with this file has finished."""
 
@@ -110,7 +112,7 @@ class RunDirectory:
 
         Raises InputError if another process holds it.
         """
-        with os.fdopen(private_files.opened_own(self.path / "lock"), "ab") as file:
+        with os.fdopen(private_files.opened_own(self.path / LOCK), "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -26,6 +27,10 @@ HOW_TO_MEND = {
     "data": "put the same files at the same paths",
     "device": "use workers with one kind of device, since results differ between kinds",
 }
+
+
+ONE_AT_A_TIME = threading.Lock()
+"""A Dask worker may have several threads, but Flower's task and torch's settings are global."""
 
 
 @dataclass(frozen=True)
