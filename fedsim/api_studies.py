@@ -6,6 +6,7 @@ Each function does the same as the command of its name, and returns values.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -325,7 +326,12 @@ def tune(config: Given, *, models: int = 8, overrides: Overrides = None) -> "Tun
 
 
 def membership(
-    config: Given, *, models: int = 128, overrides: Overrides = None, progress: bool | None = None
+    config: Given,
+    *,
+    models: int = 128,
+    overrides: Overrides = None,
+    progress: bool | None = None,
+    workers: "Workers | None" = None,
 ) -> Membership:
     """Run membership inference attacks on a federation's models, as `fedsim membership` does.
 
@@ -335,21 +341,35 @@ def membership(
         models: number of models to train. Half are shadow models, the others are attacked.
         overrides: other dotted keys.
         progress: whether to show a bar; None: only in a terminal or a notebook.
+        workers: number of processes that train batches of models (trials.batch), or
+            `fedsim.cluster(...)`; None for this process.
 
     Raises:
         InputError: there is no attack, or the configuration cannot be run.
     """
+    return attacked(config, models, overrides or {}, console(progress), workers)
+
+
+def attacked(
+    config: Given,
+    models: int,
+    overrides: Mapping[str, Any],
+    shown: "Console",
+    workers: "Workers | None" = None,
+) -> Membership:
+    """Do the same as `membership`, with progress on a console."""
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.membership import membership_game, membership_report  # noqa: PLC0415
 
-    chosen = configured(config, overrides or {})
+    chosen = configured(config, overrides)
     attacks = membership_attacks.chosen(chosen.audit.attacks)
     if not attacks:
         raise InputError('audit.attacks is "none"; name one or more attacks, or "all"')
     start = time.perf_counter()
-    with measuring(console(progress), "training") as bar:
-        game = membership_game.play(chosen, models, bar)
+    say = partial(shown.print, highlight=False, markup=False)
+    with measuring(shown, "training") as bar:
+        game = membership_game.play(chosen, models, bar, workers, say)
     seconds = time.perf_counter() - start
     return Membership(membership_report.assemble(chosen, game, attacks, seconds))
 

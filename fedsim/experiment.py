@@ -83,10 +83,17 @@ def several(
 
 
 def check_several(plans: "Sequence[Plan]", workers: "Workers | None") -> None:
-    """Raise InputError for runs that these workers cannot carry out, before any is begun.
+    """Check that workers can carry out several runs, before any is begun.
 
     A process of this machine charges each round in the run directory before it draws the noise. A
     run that a cluster loses leaves no charge, so that it must draw the same noise again.
+
+    Args:
+        plans: the runs.
+        workers: the workers; None: this process.
+
+    Raises:
+        InputError: a run draws noise from the operating system, and the workers are a cluster's.
     """
     if workers is None or isinstance(workers, int):
         return

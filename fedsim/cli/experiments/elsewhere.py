@@ -25,6 +25,13 @@ Settings = Annotated[
     int | None,
     typer.Option(metavar="N", help="Try N settings at once, each in a process of this machine."),
 ]
+Models = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Train batches of models [trials.batch] in N processes of this machine.",
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Do the same with the workers of this Dask scheduler."),
