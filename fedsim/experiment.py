@@ -109,16 +109,18 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
     Returns:
         The files of the run directory; None if the worker writes the command's directory itself.
     """
-    from fedsim.common import device, memory  # noqa: PLC0415  (torch)
-    from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Program  # noqa: PLC0415
+    from fedsim.federation.runtimes.batch_task import (  # noqa: PLC0415  (torch)
+        ONE_AT_A_TIME,
+        Program,
+        take_share,
+    )
     from fedsim.federation.runtimes.whole_runs import read_files, write_files  # noqa: PLC0415
     from fedsim.federation.server.plan import Plan  # noqa: PLC0415
 
     config, quiet = configuration.from_run_config(task.run_config), Console(quiet=True)
     own = configuration.from_run_config(task.run_config | task.own).run
     with ONE_AT_A_TIME, TemporaryDirectory() as folder:
-        memory.grant(own.memory_limit)
-        device.grant(own.threads)
+        take_share(own)
         if task.files is None:
             in_process(prepare(config), quiet)
             return None

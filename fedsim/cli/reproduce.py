@@ -8,6 +8,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
+from fedsim.cli import elsewhere
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.studies.reproduction.findings import Scale
@@ -54,6 +55,10 @@ def reproduce(
         bool,
         typer.Option("--list", help="List the items with their cost and needs, and make none."),
     ] = False,
+    workers: elsewhere.Items = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     json_: AsJson = False,
 ) -> None:
     """Reproduce the tables and figures of the papers behind fedsim, and compare the values.
@@ -74,6 +79,7 @@ def reproduce(
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
     chosen = making.chosen(source, items or [])
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
     console = Terminal(stderr=True, quiet=json_)
     if markdown is not None:
         making.folder(markdown.absolute().parent, "--markdown")
@@ -90,7 +96,7 @@ def reproduce(
     skipped = making.skipped(chosen, means, named=bool(items))
     possible = [item for item in chosen if item.title not in skipped]
     _announce(console, possible, skipped, means)
-    made = list(making.make(possible, means, skipped))[-1]
+    made = list(making.make(possible, means, skipped, placed))[-1]
     if markdown is not None:
         notes.write(markdown, made)
     if json_:

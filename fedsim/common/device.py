@@ -42,7 +42,10 @@ _GRANTED: list[int] = []
 
 
 def grant(threads: int) -> None:
-    """Let this process use so many threads, its share of a machine, if none are requested."""
+    """Let this process use so many threads, its share of a machine, if none are requested.
+
+    threads: their number; 0: one for each core.
+    """
     _GRANTED[:] = [threads]
 
 
@@ -51,7 +54,7 @@ def threads(requested: int) -> int:
 
     requested: run.threads; 0: one thread for each core that this process may use.
     """
-    if requested or _GRANTED:
+    if requested or any(_GRANTED):
         return requested or _GRANTED[0]
     if hasattr(os, "sched_getaffinity"):  # the cores of this process, if the system has such limits
         return len(os.sched_getaffinity(0))

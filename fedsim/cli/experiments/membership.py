@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedsim import config as configuration
-from fedsim.cli.experiments import elsewhere
+from fedsim.cli import elsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.cli import gate
-from fedsim.cli.experiments import elsewhere, options
-from fedsim.cli.experiments.elsewhere import HERE, Elsewhere
+from fedsim.cli import elsewhere, gate
+from fedsim.cli.elsewhere import HERE, Elsewhere
+from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
     AcceptEpsilon,
@@ -85,7 +85,9 @@ def run(
             "such as 0.1, or leave it out"
         )
     check_runtime(runtime)
-    placed = Elsewhere.parsed(runtime, workers, cluster, cluster_tls, insecure)
+    placed = Elsewhere.parsed(
+        runtime is Runtime.SIMULATION, workers, cluster, cluster_tls, insecure
+    )
     onlookers = Onlookers.asked(watch, track)
     values: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,

@@ -7,7 +7,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli.experiments import elsewhere
+from fedsim.cli import elsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading

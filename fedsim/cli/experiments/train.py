@@ -5,9 +5,9 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli import gate
-from fedsim.cli.experiments import elsewhere, options
-from fedsim.cli.experiments.elsewhere import Elsewhere
+from fedsim.cli import elsewhere, gate
+from fedsim.cli.elsewhere import Elsewhere
+from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
 from fedsim.cli.options import (
@@ -118,7 +118,9 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
-    placed = Elsewhere.parsed(runtime, workers, cluster, cluster_tls, insecure)
+    placed = Elsewhere.parsed(
+        runtime is Runtime.SIMULATION, workers, cluster, cluster_tls, insecure
+    )
     checked = gate.parsed(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}

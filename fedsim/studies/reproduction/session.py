@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import fedsim
 from fedsim.common import private_files, reading
+from fedsim.common.device import one_thread
 from fedsim.studies.reproduction.findings import Item, Means, Reproduced
 
 FOLDER = "items"
@@ -52,7 +53,8 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
             continue
         means.say(item.title)
         begun = time.perf_counter()
-        finding = item.make(means)
+        with one_thread():  # the same bits on machines of any number of cores
+            finding = item.make(means)
         if item.needs and means.smoke:
             # The source's numbers are for other data and more trials.
             numbers = tuple(replace(one, references=()) for one in finding.numbers)

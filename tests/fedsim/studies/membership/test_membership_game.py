@@ -381,8 +381,8 @@ def test_a_worker_trains_what_one_process_trains_and_refuses_another_program(sma
     game, program = play(config, 40), asdict(Program.here(Plan(config, 0.0, 0, ())))
     task = Task(to_run_config(config), program, game.noise_multiplier, 16, 32)
     trained = train_models(task)
-    assert game.observations.along is not None and game.observations.population is not None
-    assert np.array_equal(trained.along, game.observations.along[16:32])
+    assert game.observations.trajectory is not None and game.observations.population is not None
+    assert np.array_equal(trained.along, game.observations.trajectory[16:32])
     assert np.array_equal(trained.population, game.observations.population[16:32])
     assert np.array_equal(trained.accuracy, game.accuracy[16:32])
     with pytest.raises(InputError, match="has torch"):

@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.cli.experiments.options import Runtime
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.dask_pool import Address
@@ -30,6 +29,14 @@ Models = Annotated[
     typer.Option(
         metavar="N",
         help="Train batches of models [trials.batch] in N processes of this machine.",
+    ),
+]
+Items = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Make N items at once, each in a process of this machine. Those of the core paper "
+        "that share a data set share one process.",
     ),
 ]
 Cluster = Annotated[
@@ -85,15 +92,19 @@ class Elsewhere:
     @classmethod
     def parsed(
         cls,
-        runtime: Runtime,
+        simulated: bool,
         workers: int | None,
         cluster: str | None,
         certificates: Path | None,
         insecure: bool,
     ) -> "Elsewhere":
-        """Return the place that the options name. Raises InputError for conflicting options."""
+        """Return the workers that the options name.
+
+        simulated: whether Flower's simulation carries the messages.
+        Raises InputError for conflicting options.
+        """
         placed = cls(named(workers, cluster, certificates, insecure))
-        if placed.workers is not None and runtime is Runtime.SIMULATION:
+        if placed.workers is not None and simulated:
             raise InputError(
                 "--workers, --cluster and --runtime simulation exclude each other; give only one"
             )
