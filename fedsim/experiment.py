@@ -6,6 +6,7 @@ them.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -74,9 +75,7 @@ def several(
     from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
     from fedsim.federation.runtimes.whole_runs import LEAVES, WholeRuns  # noqa: PLC0415
 
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False)
-
+    say = partial(console.print, highlight=False, markup=False)
     with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole, say) as runs:
         runs.begin(plans)
         yield runs.finish
@@ -101,6 +100,43 @@ def check_several(plans: "Sequence[Plan]", workers: "Workers | None") -> None:
 
     for plan in plans:
         dispatch.check(plan.config.privacy.noise_source, 0)
+
+
+def check_batches(plan: "Plan", workers: "Workers | None") -> None:
+    """Check that workers can train the batches of a run.
+
+    Args:
+        plan: the plan of the run.
+        workers: the workers; None: this process.
+
+    Raises:
+        InputError: the batches cannot be charged in advance, or trained again.
+    """
+    if workers is not None:
+        from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
+
+        federation = plan.config.federation
+        dispatch.check(plan.config.privacy.noise_source, federation.tolerated_dropouts)
+
+
+@contextmanager
+def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trainer | None]":
+    """Yield the trainer of a run's batches while the block runs; None: this process trains them.
+
+    Args:
+        workers: the workers that train batches.
+        console: the console for lost workers, and for what leaves this machine.
+    """
+    if workers is None:
+        yield None
+        return
+    from fedsim import worker  # noqa: PLC0415  (Flower)
+    from fedsim.federation.runtimes.dispatch import LEAVES, Dispatcher  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
+
+    say = partial(console.print, highlight=False, markup=False)
+    with opened(workers, say, LEAVES) as pool:
+        yield Dispatcher(pool, worker.train_batch, say)
 
 
 def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":

@@ -6,7 +6,6 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli import elsewhere, gate
-from fedsim.cli.elsewhere import Elsewhere
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
@@ -93,7 +92,7 @@ def rehearse(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
-    workers: elsewhere.Workers = None,
+    workers: elsewhere.Batches = None,
     cluster: elsewhere.Cluster = None,
     cluster_tls: elsewhere.ClusterTls = None,
     insecure: elsewhere.Insecure = False,
@@ -118,9 +117,8 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
-    placed = Elsewhere.parsed(
-        runtime is Runtime.SIMULATION, workers, cluster, cluster_tls, insecure
-    )
+    simulated = runtime is Runtime.SIMULATION
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure, simulated)
     checked = gate.parsed(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}

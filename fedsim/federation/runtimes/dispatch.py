@@ -20,6 +20,12 @@ from fedsim.federation.runtimes.spread import LostWorkersError, spread
 from fedsim.federation.server.batch_run import Campaign
 from fedsim.game.mechanisms.composition import adds_up
 
+LEAVES = (
+    "get the configuration with its seed, the position of the target, and the paths of the data. "
+    "They read the data themselves and send their measurements back."
+)
+"""What the workers of a cluster get."""
+
 
 def check(noise_source: str, tolerated_dropouts: int) -> None:
     """Raise InputError for a campaign whose batches cannot be charged in advance."""
