@@ -55,7 +55,8 @@ def spread(
     def collect(until: str) -> tuple[list[tuple[str, Future[Result]]], list[str]]:
         """Return the finished and the lost tasks among those that are away."""
         finished, lost = [], []
-        for future in wait(sent, PAUSE, until).done:
+        done = wait(sent, PAUSE, until).done
+        for future in [each for each in sent if each in done]:  # as they were handed out
             name, _ = sent.pop(future)
             if future.cancelled() or isinstance(future.exception(), pool.broken):
                 lost.append(name)

@@ -102,7 +102,10 @@ class WholeRuns:
             RuntimeError: workers were lost too often with this run.
         """
         while plan.path.name not in self._finished:
-            name, future = next(self._results)
+            arrived = next(self._results, None)
+            if arrived is None:  # an earlier error ended the results
+                raise RuntimeError("the workers are lost; give the same command again to continue")
+            name, future = arrived
             self._finished[name] = future
             if future.exception() is None and (files := future.result()) is not None:
                 write_files(self._paths[name], files)

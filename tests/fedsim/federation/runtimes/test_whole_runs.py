@@ -115,6 +115,25 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
     assert (there / "rho-beta=0.7" / "identity").read_text() == before
 
 
+def test_runs_of_a_cluster_that_does_not_come_back_fail_one_by_one(
+    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(Elsewhere):
+        def restart(self) -> None:
+            raise RuntimeError("no scheduler answers")
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[Elsewhere]:
+        yield Gone(lost=1)
+
+    monkeypatch.setattr(places, "opened", opened)
+    over, cluster = {"privacy.rho-beta": [0.7, 0.8]}, Address("tcp://127.0.0.1:1", None)
+    made = swept(small(), over, tmp_path / "out", {}, Console(quiet=True), cluster)
+    failures = [outcome.failure for outcome in made.outcomes]
+    assert failures[0] == "no scheduler answers"
+    assert failures[1] == "the workers are lost; give the same command again to continue"
+
+
 def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
     small: Callable[..., Config], tmp_path: Path
 ) -> None:
