@@ -13,7 +13,7 @@ from functools import partial
 
 from adversaries.errors import InputError
 from fedsim.common.strict_json import strict_json
-from fedsim.config import to_run_config
+from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runtimes.batch_task import Done, Program, Task
 from fedsim.federation.runtimes.pools import Pool
 from fedsim.federation.runtimes.spread import LostWorkersError, spread
@@ -59,6 +59,7 @@ class Dispatcher:
     _batches: dict[str, range] = field(default_factory=dict)
     _epsilons: dict[str, list[float]] = field(default_factory=dict)
     _program: dict[str, str] = field(default_factory=dict)
+    _run_config: dict[str, Scalar] = field(default_factory=dict)
 
     def __call__(self, campaign: Campaign, trials: range) -> None:
         """Wait until the findings of a batch are in the run directory.
@@ -84,6 +85,8 @@ class Dispatcher:
     def _begin(self, campaign: Campaign) -> None:
         left = [trials for trials in campaign.plan.batches if not campaign.is_finished(trials)]
         self._batches = {f"trials-{trials.start}": trials for trials in left}
+        config = campaign.plan.config
+        self._run_config = to_run_config(config) | self.pool.settings(config.run)
         self._program = asdict(Program.here(campaign.plan))
         tasks = {name: partial(self._charged, campaign, name) for name in self._batches}
         note = partial(self._note, campaign)
@@ -99,7 +102,7 @@ class Dispatcher:
             epsilons.append(attempt.epsilon)
         batch = campaign.batch(trials)
         return Task(
-            to_run_config(plan.config) | self.pool.settings(plan.config.run),
+            self._run_config,
             self._program,
             asdict(batch.challenge),
             dict(batch.nodes),

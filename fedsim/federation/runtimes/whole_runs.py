@@ -91,7 +91,12 @@ class WholeRuns:
             for plan in plans:
                 directory = RunDirectory.create(plan.path, plan.config)
                 self._locks.enter_context(directory.lock())
-        tasks = {plan.path.name: partial(self._task, plan) for plan in plans}
+        # Each share is that of the free memory before any run takes some.
+        shares = [self._pool.settings(plan.config.run) for plan in plans]
+        tasks = {
+            plan.path.name: partial(self._task, plan, share)
+            for plan, share in zip(plans, shares, strict=True)
+        }
         self._results = spread(self._pool, self._carry_out, tasks, self._repeated)
 
     def finish(self, plan: Plan) -> RunDirectory:
@@ -112,8 +117,8 @@ class WholeRuns:
         self._finished[plan.path.name].result()
         return RunDirectory.open(plan.path)
 
-    def _task(self, plan: Plan) -> WholeRun:
-        own, run_config = self._pool.settings(plan.config.run), to_run_config(plan.config)
+    def _task(self, plan: Plan, own: dict[str, Scalar]) -> WholeRun:
+        run_config = to_run_config(plan.config)
         if not self._pool.remote:
             return WholeRun(run_config, own, {}, None)
         return WholeRun(run_config, own, asdict(Program.here(plan)), read_files(plan.path))

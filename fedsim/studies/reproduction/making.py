@@ -153,13 +153,14 @@ def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterato
         means.say(f"a worker was lost; these are made again: {', '.join(names)}")
 
     with opened(workers, means.say, LEAVES) as pool:
+        share = pool.settings(RunConfig())
 
         def task(group: str) -> Task:
             for item in groups[group]:
                 means.say(item.title)
             return Task(
                 program,
-                pool.settings(RunConfig()),
+                share,
                 groups[group][0].source,
                 tuple(item.name for item in groups[group]),
                 means.scale.value,
