@@ -34,6 +34,7 @@ API = {
     ),
     **dict.fromkeys(
         (
+            "cluster",
             "train",
             "load_model",
             "rehearse",

@@ -13,6 +13,7 @@ from fedsim.api_answers import reconstruct as reconstruct
 from fedsim.api_answers import reproduce as reproduce
 from fedsim.api_answers import sensitivity as sensitivity
 from fedsim.api_answers import trials as trials
+from fedsim.api_studies import cluster as cluster
 from fedsim.api_studies import compare as compare
 from fedsim.api_studies import load_model as load_model
 from fedsim.api_studies import membership as membership

@@ -267,6 +267,7 @@ def audit(
     data: str | None = None,
     records: int | None = None,
     target: Literal["crafted", "real"] | None = None,
+    workers: int | None = None,
     data_root: Path | str | None = None,
     weights: Path | str | None = None,
     canary_seed_file: Path | str | None = None,
@@ -295,6 +296,7 @@ def audit(
         data: loop: training data.
         records: loop: number of records in D.
         target: loop: the worst of three crafted pairs, or a record of the data.
+        workers: loop: number of processes that run it at once; None for one.
         data_root: auditor's transcript: the run's data on this machine.
         weights: auditor's transcript: local copy of the run's model.weights.
         canary_seed_file: auditor's transcript: seeds of the clients' canaries.
@@ -321,6 +323,7 @@ def audit(
         data=data,
         records=records,
         target=target,
+        workers=workers,
         data_root=None if data_root is None else Path(data_root),
         weights=None if weights is None else Path(weights),
         canary_seed_file=None if canary_seed_file is None else Path(canary_seed_file),

@@ -20,6 +20,7 @@ from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.federation.runtimes.places import Workers
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
     from fedsim.studies.reproduction.findings import Made
@@ -350,6 +351,7 @@ def reproduce(
     scale: Literal["full", "smoke"] = "full",
     out: Path | str = "fedsim-runs/reproduction",
     progress: bool | None = None,
+    workers: "Workers | None" = None,
 ) -> Reproduction:
     """Reproduce tables and figures of the papers behind fedsim, as `fedsim reproduce` does.
 
@@ -362,11 +364,13 @@ def reproduce(
         scale: "full" as published; "smoke" takes seconds, to see that it works.
         out: directory of the items, runs and page.
         progress: whether to print the current item; None: only in a terminal or a notebook.
+        workers: number of processes that make items, or `fedsim.cluster(...)`; None for this
+            process.
 
     Raises:
         InputError: the source, an item or the folder does not exist.
     """
-    from fedsim.studies.reproduction import page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, page, session  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means, Scale  # noqa: PLC0415
 
     chosen, shown = session.chosen(source, items), console(progress)
@@ -377,7 +381,7 @@ def reproduce(
         say=partial(shown.print, highlight=False),
     )
     skipped = session.skipped(chosen, means, named=bool(items))
-    kept = list(session.publish(chosen, means, skipped))[-1]
+    kept = list(making.publish(chosen, means, skipped, workers))[-1]
     wanted = {(item.source, item.name) for item in chosen}
     made = tuple(each for each in kept if (each.source, each.name) in wanted)
     return Reproduction(means.folder / page.PAGE, made, skipped)

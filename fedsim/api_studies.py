@@ -6,6 +6,7 @@ Each function does the same as the command of its name, and returns values.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch.nn import Module
 
     from fedsim.audits.one_run import OneRun
+    from fedsim.federation.runtimes.dask_pool import Address
+    from fedsim.federation.runtimes.places import Workers
     from fedsim.learning.training.predictions import Likelihoods, Numbers, Predictions
     from fedsim.report.evidence.verification import Verification
     from fedsim.studies.choose.grid import Outcome
@@ -140,6 +143,26 @@ def train(
     return experiment.in_process(plan, console(progress)).path
 
 
+def cluster(
+    address: str, *, certificates: Path | str | None = None, insecure: bool = False
+) -> "Address":
+    """Return a running Dask cluster, for the argument `workers` of other functions.
+
+    Every holder of its keys can run code on its machines, so use your own.
+
+    Args:
+        address: of the scheduler, as "HOST:PORT".
+        certificates: folder with ca.pem, cert.pem and key.pem; None without TLS.
+        insecure: whether to reach a scheduler on another machine without TLS.
+
+    Raises:
+        InputError: the address is invalid, or a certificate or TLS is missing.
+    """
+    from fedsim.federation.runtimes.dask_pool import Address  # noqa: PLC0415  (torch)
+
+    return Address.of(address, None if certificates is None else Path(certificates), insecure)
+
+
 def load_model(path: Path | str, *, model: "Builder | None" = None) -> "Module":
     """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
 
@@ -215,7 +238,7 @@ def sweep(
     *,
     overrides: Overrides = None,
     progress: bool | None = None,
-    workers: int | None = None,
+    workers: "Workers | None" = None,
 ) -> Sweep:
     """Run an experiment for every combination of settings, as `fedsim sweep` does.
 
@@ -227,7 +250,8 @@ def sweep(
         out: directory, with a folder for each run.
         overrides: other dotted keys, for all runs.
         progress: whether to show progress; None: only in a terminal or a notebook.
-        workers: number of processes that carry out the settings; None for this one.
+        workers: number of processes that carry out the settings, or `fedsim.cluster(...)`;
+            None for this process.
 
     Returns:
         The outcome of every run; a failed run has its `failure`.
@@ -244,10 +268,11 @@ def swept(
     out: Path,
     common: Mapping[str, Scalar],
     shown: "Console",
-    workers: int | None = None,
+    workers: "Workers | None" = None,
 ) -> Sweep:
     """Do the same as `sweep`, with progress on a console."""
     from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
 
@@ -262,9 +287,10 @@ def swept(
         own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
         try:
             setting = configured(config, {**common, **point.values, **own})
-            plans.append(experiment.prepare(setting, processes=workers or 1))
+            plans.append(experiment.prepare(setting, processes=processes(workers)))
         except InputError as error:
             raise InputError(f"{point.name}: {error}") from None
+    experiment.check_several(plans, workers)
     report_directory.create(out)
     outcomes = grids.carry_out(
         points,
@@ -300,7 +326,12 @@ def tune(config: Given, *, models: int = 8, overrides: Overrides = None) -> "Tun
 
 
 def membership(
-    config: Given, *, models: int = 128, overrides: Overrides = None, progress: bool | None = None
+    config: Given,
+    *,
+    models: int = 128,
+    overrides: Overrides = None,
+    progress: bool | None = None,
+    workers: "Workers | None" = None,
 ) -> Membership:
     """Run membership inference attacks on a federation's models, as `fedsim membership` does.
 
@@ -310,21 +341,35 @@ def membership(
         models: number of models to train. Half are shadow models, the others are attacked.
         overrides: other dotted keys.
         progress: whether to show a bar; None: only in a terminal or a notebook.
+        workers: number of processes that train batches of models (trials.batch), or
+            `fedsim.cluster(...)`; None for this process.
 
     Raises:
         InputError: there is no attack, or the configuration cannot be run.
     """
+    return attacked(config, models, overrides or {}, console(progress), workers)
+
+
+def attacked(
+    config: Given,
+    models: int,
+    overrides: Mapping[str, Any],
+    shown: "Console",
+    workers: "Workers | None" = None,
+) -> Membership:
+    """Do the same as `membership`, with progress on a console."""
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.membership import membership_game, membership_report  # noqa: PLC0415
 
-    chosen = configured(config, overrides or {})
+    chosen = configured(config, overrides)
     attacks = membership_attacks.chosen(chosen.audit.attacks)
     if not attacks:
         raise InputError('audit.attacks is "none"; name one or more attacks, or "all"')
     start = time.perf_counter()
-    with measuring(console(progress), "training") as bar:
-        game = membership_game.play(chosen, models, bar)
+    say = partial(shown.print, highlight=False, markup=False)
+    with measuring(shown, "training") as bar:
+        game = membership_game.play(chosen, models, bar, workers, say)
     seconds = time.perf_counter() - start
     return Membership(membership_report.assemble(chosen, game, attacks, seconds))
 

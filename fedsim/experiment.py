@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,12 +12,14 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import config as configuration
-from fedsim.config import Config, Scalar
+from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
-from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runs.run_directory import LAST_FILE, SUMMARY, RunDirectory
 from fedsim.report.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
+    from fedsim.federation.runtimes.places import Workers
+    from fedsim.federation.runtimes.whole_runs import WholeRun
     from fedsim.federation.server.batch_run import Trainer
     from fedsim.federation.server.plan import Plan
 
@@ -52,39 +56,112 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
 
 @contextmanager
 def several(
-    plans: "Sequence[Plan]", workers: int | None, console: Console
+    plans: "Sequence[Plan]", workers: "Workers | None", console: Console
 ) -> "Iterator[Callable[[Plan], RunDirectory]]":
     """Yield a function that returns the directory of one of several runs when it is finished.
 
     Args:
         plans: the runs, in the order in which they are begun.
-        workers: number of processes that carry them out; None: this process, one after the other.
+        workers: the workers that carry them out; None: this process, one after the other.
         console: the console for the progress.
     """
     if workers is None:
         yield lambda plan: in_process(plan, console)
         return
-    from fedsim.federation.runtimes.pools import LocalPool  # noqa: PLC0415
-    from fedsim.federation.runtimes.whole_runs import WholeRuns  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
+    from fedsim.federation.runtimes.whole_runs import LEAVES, WholeRuns  # noqa: PLC0415
 
-    pool = LocalPool(workers, pinned=True)
-    try:
-        runs = WholeRuns(
-            pool, _in_worker, lambda text: console.print(text, highlight=False, markup=False)
-        )
+    say = partial(console.print, highlight=False, markup=False)
+    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole, say) as runs:
         runs.begin(plans)
         yield runs.finish
-    finally:
-        pool.stop()
 
 
-def _in_worker(task: tuple[dict[str, Scalar], int]) -> None:
-    """Carry out a run in one of several processes, with its share of the memory."""
-    from fedsim.common import memory  # noqa: PLC0415  (torch)
+def check_several(plans: "Sequence[Plan]", workers: "Workers | None") -> None:
+    """Check that workers can carry out several runs, before any is begun.
 
-    run_config, share = task
-    memory.grant(share)
-    in_process(prepare(configuration.from_run_config(run_config)), Console(quiet=True))
+    A process of this machine charges each round in the run directory before it draws the noise. A
+    run that a cluster loses leaves no charge, so that it must draw the same noise again.
+
+    Args:
+        plans: the runs.
+        workers: the workers; None: this process.
+
+    Raises:
+        InputError: a run draws noise from the operating system, and the workers are a cluster's.
+    """
+    if workers is None or isinstance(workers, int):
+        return
+    from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
+
+    for plan in plans:
+        dispatch.check(plan.config.privacy.noise_source, 0)
+
+
+def check_batches(plan: "Plan", workers: "Workers | None") -> None:
+    """Check that workers can train the batches of a run.
+
+    Args:
+        plan: the plan of the run.
+        workers: the workers; None: this process.
+
+    Raises:
+        InputError: the batches cannot be charged in advance, or trained again.
+    """
+    if workers is not None:
+        from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
+
+        federation = plan.config.federation
+        dispatch.check(plan.config.privacy.noise_source, federation.tolerated_dropouts)
+
+
+@contextmanager
+def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trainer | None]":
+    """Yield the trainer of a run's batches while the block runs; None: this process trains them.
+
+    Args:
+        workers: the workers that train batches.
+        console: the console for lost workers, and for what leaves this machine.
+    """
+    if workers is None:
+        yield None
+        return
+    from fedsim import worker  # noqa: PLC0415  (Flower)
+    from fedsim.federation.runtimes.dispatch import LEAVES, Dispatcher  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
+
+    say = partial(console.print, highlight=False, markup=False)
+    with opened(workers, say, LEAVES) as pool:
+        yield Dispatcher(pool, worker.train_batch, say)
+
+
+def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
+    """Carry out a run in a worker, with its share of its machine.
+
+    Returns:
+        The files of the run directory; None if the worker writes the command's directory itself.
+    """
+    from fedsim.federation.runtimes.batch_task import (  # noqa: PLC0415  (torch)
+        ONE_AT_A_TIME,
+        Program,
+        take_share,
+    )
+    from fedsim.federation.runtimes.whole_runs import read_files, write_files  # noqa: PLC0415
+    from fedsim.federation.server.plan import Plan  # noqa: PLC0415
+
+    config, quiet = configuration.from_run_config(task.run_config), Console(quiet=True)
+    own = configuration.from_run_config(task.run_config | task.own).run
+    with ONE_AT_A_TIME, TemporaryDirectory() as folder:
+        take_share(own)
+        if task.files is None:
+            in_process(prepare(config), quiet)
+            return None
+        Program.here(Plan(config, 0.0, 0, ())).check(task.program)
+        place = Path(folder) / "run"
+        (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
+        write_files(place, task.files)
+        in_process(prepare(config.placed_at(str(place))), quiet)
+        return read_files(place)
 
 
 def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":

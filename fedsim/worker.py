@@ -1,22 +1,18 @@
 """The worker of a campaign: it trains one batch of trials in its own in-process federation."""
 
 import logging
-import threading
 from typing import Any
 
 from fedsim import client_app
 from fedsim.common import device
 from fedsim.config import from_run_config
-from fedsim.federation.runtimes.batch_task import Done, Program, Task
+from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Done, Program, Task
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import batch_run
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.challenge import Challenge
-
-_ONE_AT_A_TIME = threading.Lock()
-"""A Dask worker may have several threads, but Flower's task and torch's settings are global."""
 
 
 def train_batch(task: Task) -> Done:
@@ -28,7 +24,7 @@ def train_batch(task: Task) -> Done:
     Raises:
         InputError: the worker has another program, another kind of device or other data.
     """
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         logging.getLogger("flwr").setLevel(logging.WARNING)
         config = from_run_config(task.run_config)
         plan = Plan(config, task.noise_multiplier, task.rounds, (task.trials,))

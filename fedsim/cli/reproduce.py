@@ -8,6 +8,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
+from fedsim.cli import elsewhere
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.studies.reproduction.findings import Scale
@@ -54,6 +55,10 @@ def reproduce(
         bool,
         typer.Option("--list", help="List the items with their cost and needs, and make none."),
     ] = False,
+    workers: elsewhere.Items = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     json_: AsJson = False,
 ) -> None:
     """Reproduce the tables and figures of the papers behind fedsim, and compare the values.
@@ -70,10 +75,11 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.studies.reproduction import notes, page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, notes, page, session  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
     chosen = session.chosen(source, items or [])
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
     console = Terminal(stderr=True, quiet=json_)
     if markdown is not None:
         session.folder(markdown.absolute().parent, "--markdown")
@@ -90,7 +96,7 @@ def reproduce(
     skipped = session.skipped(chosen, means, named=bool(items))
     possible = [item for item in chosen if item.title not in skipped]
     _announce(console, possible, skipped, means)
-    made = list(session.publish(possible, means, skipped))[-1]
+    made = list(making.publish(possible, means, skipped, placed))[-1]
     if markdown is not None:
         notes.write(markdown, made)
     if json_:

@@ -32,11 +32,11 @@ def spare(device: torch.device) -> int:
     return max(0, left) * 3 // 4
 
 
-_GRANTED: list[int] = []
+_GRANTED: list[int | None] = []
 
 
-def grant(size: int) -> None:
-    """Let this process use so many bytes, its share of a machine, whatever else is free."""
+def grant(size: int | None) -> None:
+    """Let this process use so many bytes, its share of a machine; None: what is free."""
     _GRANTED[:] = [size]
 
 

@@ -15,12 +15,18 @@ OTHER_DEVICES = {
 """Devices of PyTorch that a run refuses, with the reason."""
 
 
+BATCH, BATCH_ON_GPU = 100, 1000
+"""Trials of a batch, where memory allows it. A GPU took 31 s for 1000 at once, and 35 to 42 s for
+ten batches of 100 (docs/lab-notes/device.md)."""
+
+
 class TrialsConfig(Table):
     """Repetitions of the whole training. Each message holds `batch` of them.
 
     Attributes:
         count: Number of trials (T). Each repeats the whole training.
-        batch: Number of trials that are trained together.
+        batch: Number of trials that are trained together. 0: 1000 on a GPU and 100 on a CPU, or as
+            many as memory allows.
         worlds: Worlds of the trials. "both": half with D, half with D'; "d-only": all with D.
         pairing: Relation between trials. "independent": each has its own random numbers; "common":
             trials 2i and 2i + 1 are in opposite worlds and share all other random numbers.
@@ -30,11 +36,15 @@ class TrialsConfig(Table):
     """
 
     count: PositiveInt = 200
-    batch: PositiveInt = 100
+    batch: Annotated[int, Field(ge=0)] = BATCH
     worlds: Literal["both", "d-only"] = "both"
     pairing: Literal["independent", "common"] = "independent"
     until_halfwidth: Annotated[float, Field(ge=0, lt=1)] = 0.0
     first: Annotated[int, Field(ge=0)] = 0
+
+    def together(self, on_gpu: bool) -> int:
+        """Return the number of trials that are trained together if memory allows it."""
+        return self.batch or (BATCH_ON_GPU if on_gpu else BATCH)
 
     @property
     def in_pairs(self) -> bool:

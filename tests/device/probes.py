@@ -104,7 +104,20 @@ def first_models() -> Found:
     return found
 
 
+def batches() -> Found:
+    """Return the trials of a batch of 10,000, of the size that memory allows, and of none."""
+    from fedsim.config import from_run_config  # noqa: PLC0415
+    from fedsim.federation.server import plan  # noqa: PLC0415
+
+    found: Found = {}
+    for batch, memory in ((0, ""), (0, "256MiB"), (100, "")):
+        changes = {"trials.count": 10_000, "trials.batch": batch, "run.max-memory": memory}
+        fitted = plan.fit_batch(from_run_config({"privacy.delta": 0.001, **changes}))
+        found[f"{batch} {memory}".strip()] = fitted.trials.batch
+    return found
+
+
 if __name__ == "__main__":
     runs.prepare()
-    probes = (refusals, counts, footprints, first_models)
+    probes = (refusals, counts, footprints, first_models, batches)
     print(json.dumps({probe.__name__: probe() for probe in probes}))

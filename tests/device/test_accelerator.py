@@ -56,3 +56,11 @@ def test_a_first_model_and_a_target_that_all_parties_compute_are_computed_on_the
     for kind, (place, launches) in found["first_models"].items():
         assert place == "gpu"
         assert launches <= MOVING, kind
+
+
+def test_a_batch_without_a_size_is_as_large_as_the_devices_memory_allows(
+    found: dict[str, Any],
+) -> None:
+    assert found["batches"]["0"] == 1000
+    assert 100 < found["batches"]["0 256MiB"] < 1000
+    assert found["batches"]["100"] == 100

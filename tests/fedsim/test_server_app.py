@@ -13,7 +13,7 @@ from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import nodes
-from fedsim.federation.server.plan import preflight, prepare
+from fedsim.federation.server.plan import fit_batch, preflight, prepare
 from fedsim.federation.server.strategy import DPSGD
 
 Run = Callable[[Config], Arrays]
@@ -131,6 +131,16 @@ def test_too_few_clients_are_named_and_not_waited_for_without_end(small: Make) -
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
     with pytest.raises(Exception, match=r"2 of 3 clients connected within 0\.1 s"):
         nodes.connect(grid, 3, timeout=0.1)
+
+
+def test_a_batch_without_a_size_takes_what_memory_allows(small: Make, tmp_path: Path) -> None:
+    place = {"run.out": str(tmp_path / "run"), "trials.batch": 0}
+    assert fit_batch(small(place)).trials.batch == 100  # on a CPU
+    tight = small(place | {"run.max-memory": "1MB", "trials.count": 400})
+    plan = prepare(tight)
+    assert 1 < plan.config.trials.batch < 100
+    plan.begin()
+    assert prepare(tight).batches == plan.batches
 
 
 def test_batches_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 CODE = ("trials", "neighbouring", "seed", "time_limit")
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
-    "a training loop": (*CODE, "data", "records", "target"),
+    "a training loop": (*CODE, "data", "records", "target", "workers"),
     "a recorded transcript": ("delta",),
     "an auditor's transcript": (
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
@@ -43,6 +43,7 @@ class AuditOptions:
         data: data that a loop trains on.
         records: number of records in D, for a loop.
         target: target of a loop, "crafted" or "real".
+        workers: number of processes that run a loop.
         data_root: directory of the run's dataset on this machine, for an auditor's transcript.
         weights: this machine's copy of the run's model.weights, for an auditor's transcript.
         canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
@@ -63,6 +64,7 @@ class AuditOptions:
     data: str | None = None
     records: int | None = None
     target: str | None = None
+    workers: int | None = None
     data_root: Path | None = None
     weights: Path | None = None
     canary_seed_file: Path | None = None

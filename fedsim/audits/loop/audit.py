@@ -1,8 +1,11 @@
 """The audit of a training loop: its claim, what theory says about it, and what an attack proves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, jud
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.guarantee import Observation
-from fedsim.audits.loop.measurement import FEATURES, Features, Learnt, LoopProcess, Order
+from fedsim.audits.loop.measurement import FEATURES, Features, Learnt, LoopProcess, NoiseSums, Order
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.support import MeasuredNoise, Power, measured, not_judged, power
 from fedsim.audits.measurements.bounds_audit import noise_family
@@ -245,6 +248,7 @@ def audit_loop(
     confidence: float = 0.95,
     seed: int = 0,
     time_limit: float = 3600.0,
+    workers: int = 1,
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
@@ -255,15 +259,20 @@ def audit_loop(
         raise InputError(
             f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
         )
+    if workers < 1:
+        raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
     order = Order(function, data, records, target, neighbouring.value, seed)
-    with started("fedsim.audits.loop.running", "loop", time_limit, show) as channel:
-        return audited(
-            LoopProcess(order, channel), order, trials, claim, neighbouring, confidence, progress
-        )
+    with ExitStack() as processes:
+        channels = [
+            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, show))
+            for _ in range(workers)
+        ]
+        loops = [LoopProcess(order, channel) for channel in channels]
+        return audited(loops, order, trials, claim, neighbouring, confidence, progress)
 
 
 def audited(
-    loop: LoopProcess,
+    loops: Sequence[LoopProcess],
     order: Order,
     trials: int,
     claim: Claim | None,
@@ -271,15 +280,17 @@ def audited(
     confidence: float,
     progress: Callable[[int], None],
 ) -> LoopAudit:
-    seeds = _Seeds(order.seed)
+    loop, seeds = loops[0], _Seeds(order.seed)
     pair, learnt = _betraying(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    pilots = _measured(loop, pair, max(40, trials // 4), seeds, lambda done: None)
-    judged = _measured(loop, pair, trials, seeds, progress)
+    for other in loops[1:]:
+        other.take(pair, loop)
+    pilots = _measured(loops, pair, max(40, trials // 4), seeds, lambda done: None)
+    judged = _measured(loops, pair, trials, seeds, progress)
     while not loop.noise.enough:  # these runs only measure the noise
-        _measured(loop, pair, BATCH, seeds, lambda done: None)
+        _measured(loops, pair, BATCH, seeds, lambda done: None)
     varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=loop.noise, varies=varies)
     score = best_score(*pilots, delta)
@@ -318,7 +329,7 @@ def audited(
         pair=loop.pairs[pair],
         score=score.name,
         trials=trials,
-        runs=loop.runs,
+        runs=sum(each.runs for each in loops),
         seed=order.seed,
     )
 
@@ -381,21 +392,45 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
         learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
         if len(loop.pairs) == 1:
             return pair, learnt[0]
-        measured = separation(*_measured(loop, pair, CHOOSING, seeds, lambda _: None))
+        measured = separation(*_measured([loop], pair, CHOOSING, seeds, lambda _: None))
         apart.append(max(learnt[-1].distance, measured - CHANCE))
     best = int(np.argmax(apart))
     return best, learnt[best]
 
 
 def _measured(
-    loop: LoopProcess, pair: int, count: int, seeds: _Seeds, progress: Callable[[int], None]
+    loops: Sequence[LoopProcess],
+    pair: int,
+    count: int,
+    seeds: _Seeds,
+    progress: Callable[[int], None],
 ) -> Runs:
+    """Return the worlds and features of runs, and add their noise to that of the first process.
+
+    The processes take turns at the requests, and their answers count in the order of the runs.
+    """
     rows: list[Features] = []
     worlds, numbers = seeds.worlds(count), seeds.next(count)
-    for start in range(0, count, BATCH):
-        part = slice(start, start + BATCH)
-        rows += loop.features(pair, list(worlds[part]), numbers[part])
-        progress(min(start + BATCH, count))
+    idle = SimpleQueue[LoopProcess]()
+    for loop in loops:
+        idle.put(loop)
+
+    def features(start: int) -> tuple[tuple[Features, ...], NoiseSums]:
+        loop, part = idle.get(), slice(start, start + BATCH)
+        try:
+            return loop.features(pair, list(worlds[part]), numbers[part])
+        finally:
+            idle.put(loop)
+
+    threads = ThreadPoolExecutor(len(loops))
+    starts = range(0, count, BATCH)
+    try:
+        for start, (answered, noise) in zip(starts, threads.map(features, starts), strict=True):
+            rows += answered
+            loops[0].noise += noise
+            progress(min(start + BATCH, count))
+    finally:  # an interrupted audit does not wait for answers
+        threads.shutdown(wait=False, cancel_futures=True)
     return worlds, np.array(rows)
 
 

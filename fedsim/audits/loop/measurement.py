@@ -304,17 +304,20 @@ class Request:
     """A request after the order was answered.
 
     Attributes:
-        kind: "observe" a run for each seed, "replay" one, learn from "pilots", or "measure" runs.
+        kind: "observe" a run for each seed, "replay" one, learn from "pilots", or "measure" runs;
+            "share" what the pilots showed, or "take" it from another process.
         pair: index of the pair of worlds.
         world: world of observed runs.
         worlds: whether the target is in the data, for each measured run.
+        direction: what another process shared.
     """
 
-    kind: Literal["observe", "replay", "pilots", "measure"]
+    kind: Literal["observe", "replay", "pilots", "measure", "share", "take"]
     pair: int
     seeds: tuple[int, ...]
     world: World = "present"
     worlds: tuple[bool, ...] = ()
+    direction: str = ""
 
 
 @dataclass(frozen=True)
@@ -326,6 +329,7 @@ class Answer(Reply):
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
     changed: tuple[str, ...] | None = ()
+    direction: str = ""
 
 
 ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
@@ -357,13 +361,18 @@ class LoopProcess:
             raise self._channel.no_measurement()
         return learnt
 
+    def take(self, pair: int, other: "LoopProcess") -> None:
+        """Make the process measure as another one does, whose pilots it does not repeat."""
+        shared = other._channel.ask(Request("share", pair, ()), ANSWER).direction
+        self._channel.ask(Request("take", pair, (), direction=shared), ANSWER)
+
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
-    ) -> tuple[Features, ...]:
+    ) -> tuple[tuple[Features, ...], NoiseSums]:
+        """Return the features of each run, and the noise of their steps."""
         self.runs += len(seeds)
         request = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
         answer = self._channel.ask(request, ANSWER)
         if len(answer.features) != len(seeds):
             raise self._channel.no_measurement()
-        self.noise += answer.noise
-        return answer.features
+        return answer.features, answer.noise

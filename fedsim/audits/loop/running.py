@@ -8,11 +8,13 @@ decisions about other runs are valid for any direction.
 talks over a socket to `fedsim.audits.loop.measurement`.
 """
 
+import base64
+import io
 import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +73,21 @@ class Direction:
     influence: float
     rate: float
     scales: Floats | None = None
+
+    def packed(self) -> str:
+        """Return the direction as text, from which `unpacked` makes an equal one."""
+        arrays = {name: array for name, array in vars(self).items() if array is not None}
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        return base64.b64encode(file.getvalue()).decode("ascii")
+
+    @classmethod
+    def unpacked(cls, text: str) -> Self:
+        arrays = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+        values: dict[str, Any] = {
+            name: array if array.ndim else float(array) for name, array in arrays.items()
+        }
+        return cls(**values)
 
     @property
     def distance(self) -> float:
@@ -336,6 +353,11 @@ def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ..
     if request.kind == "replay":
         (seed,) = request.seeds
         return Answer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))
+    if request.kind == "share":
+        return Answer(direction=trials.directions[request.pair].packed())
+    if request.kind == "take":
+        trials.directions[request.pair] = Direction.unpacked(request.direction)
+        return Answer()
     if request.kind == "pilots":
         trials.pilot(request.pair, request.seeds)
         return Answer(learnt=trials.learnt[request.pair])

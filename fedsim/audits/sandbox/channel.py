@@ -149,6 +149,8 @@ def started(
         try:
             yield Channel(kind, channel, process, time_limit)
         finally:
+            with contextlib.suppress(OSError):  # the process has ended
+                channel.shutdown(socket.SHUT_RDWR)  # ends a thread that waits for an answer
             channel.close()  # ends the process, unless its code delays it
             relay.join(GRACE)
             with contextlib.suppress(ProcessLookupError):  # the whole group has ended already

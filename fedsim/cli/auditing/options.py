@@ -106,6 +106,12 @@ NeighbouringOfLoop = Annotated[
         show_default="add-remove",
     ),
 ]
+WorkersOfLoop = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Run it in N processes at once. Its code stays on this machine."
+    ),
+]
 
 Once = Annotated[bool, typer.Option("--once", help="Exit after one run.")]
 Patience = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedsim import config as configuration
-from fedsim.cli.experiments.elsewhere import Settings
+from fedsim.cli import elsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory.options import BaselineRisk, MaxRisk
@@ -50,7 +50,10 @@ def choose(
         int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
     ] = None,
     set_: SetOption = None,
-    workers: Settings = None,
+    workers: elsewhere.Settings = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -81,6 +84,7 @@ def choose(
     from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
 
     console = Terminal(stderr=True, quiet=quiet)
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
     request = Request(
         limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
@@ -93,7 +97,7 @@ def choose(
     def load(values: Mapping[str, Scalar]) -> Config:
         return configuration.load(config_file, values, "experiment")
 
-    result, directory = choosing.carry_out(request, out, load, console, workers)
+    result, directory = choosing.carry_out(request, out, load, console, placed)
     if json_:
         print_json(choose_report.document(result))
     else:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedsim import config as configuration
+from fedsim.cli import elsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
@@ -25,6 +26,10 @@ def membership(
     ] = None,
     seed: Seed = None,
     set_: SetOption = None,
+    workers: elsewhere.Models = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     json_: AsJson = False,
     out: Annotated[
         Path | None,
@@ -49,6 +54,7 @@ def membership(
 
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
     overrides = configuration.parse_overrides(set_)
     options = {"run.seed": seed, "audit.attacks": attacks}
     overrides |= {key: value for key, value in options.items() if value is not None}
@@ -59,11 +65,11 @@ def membership(
     from fedsim.studies.membership import membership_report  # noqa: PLC0415
 
     report_directory.check_new(directory)
-    report = api_studies.membership(config_file, models=models, overrides=overrides).report
+    console = Terminal(stderr=True)
+    report = api_studies.attacked(config_file, models, overrides, console, placed).report
     with report_directory.refusing(directory):
         page = membership_report.write(report, directory)
     if json_:
         print_json(report)
-    console = Terminal(stderr=True)
     console.print(membership_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)

@@ -8,9 +8,8 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.cli import gate
-from fedsim.cli.experiments import elsewhere, options
-from fedsim.cli.experiments.elsewhere import HERE, Elsewhere
+from fedsim.cli import elsewhere, gate
+from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
     AcceptEpsilon,
@@ -26,6 +25,8 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
 from fedsim.config.campaign import TrialsConfig
 from fedsim.experiment import (
+    batch_trainer,
+    check_batches,
     check_ledger,
     prepare,
     run_in_process,
@@ -35,6 +36,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.progress import Onlookers, conclude, preparing, progress
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.federation.runtimes.places import Workers
     from fedsim.federation.server.plan import Plan
 
 
@@ -49,7 +51,7 @@ def run(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
-    workers: elsewhere.Workers = None,
+    workers: elsewhere.Batches = None,
     cluster: elsewhere.Cluster = None,
     cluster_tls: elsewhere.ClusterTls = None,
     insecure: elsewhere.Insecure = False,
@@ -85,7 +87,8 @@ def run(
             "such as 0.1, or leave it out"
         )
     check_runtime(runtime)
-    placed = Elsewhere.parsed(runtime, workers, cluster, cluster_tls, insecure)
+    simulated = runtime is Runtime.SIMULATION
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure, simulated)
     onlookers = Onlookers.asked(watch, track)
     values: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
@@ -123,22 +126,24 @@ def run(
     else:
         if plan is None:
             plan = prepare(directory.config)
-            placed.check(plan)
+            check_batches(plan, placed)
         carry_out(plan, directory, runtime, accept_epsilon, console, onlookers, placed)
         conclude(directory, start, console, verbose)
     conclude_with(directory, json_, checked)
 
 
 def begin(
-    config: Config, runtime: Runtime, console: Console, placed: Elsewhere = HERE
+    config: Config, runtime: Runtime, console: Console, placed: "Workers | None" = None
 ) -> "tuple[Plan, RunDirectory]":
     """Prepare a run, and return its plan and directory."""
     if runtime is Runtime.SIMULATION and not config.run.threads:
         # Use as many threads as Ray gives a client, unless the configuration sets a number.
         update = {"threads": config.run.client_cpus}
         config = config.model_copy(update={"run": config.run.model_copy(update=update)})
-    plan = prepare(config, processes=placed.processes)
-    placed.check(plan)
+    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
+
+    plan = prepare(config, processes=processes(placed))
+    check_batches(plan, placed)
     options.print_delta(plan.config.privacy.delta, plan.config.data.records, console)
     with preparing(console) as searched:
         return plan, plan.begin(searched)
@@ -167,7 +172,7 @@ def carry_out(
     accept_epsilon: float | None,
     console: Console,
     onlookers: Onlookers,
-    placed: Elsewhere = HERE,
+    placed: "Workers | None" = None,
 ) -> None:
     """Train the remaining part of a run.
 
@@ -179,7 +184,7 @@ def carry_out(
     try:
         watchers = onlookers.watchers(directory, console)
         with (
-            placed.trainer(console) as trainer,
+            batch_trainer(placed, console) as trainer,
             progress(directory, plan.config, console, watchers),
         ):
             if runtime is Runtime.SIMULATION:

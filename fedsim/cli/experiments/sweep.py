@@ -7,7 +7,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli.experiments.elsewhere import Settings
+from fedsim.cli import elsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading
@@ -35,7 +35,10 @@ def sweep(
         ),
     ] = None,
     set_: SetOption = None,
-    workers: Settings = None,
+    workers: elsewhere.Settings = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -57,13 +60,14 @@ def sweep(
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
     console = Terminal(stderr=True, quiet=quiet)
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
     if not axes:
         raise InputError(
             "fedsim sweep needs --over KEY=V1,V2,..., for example --over run.seed=0,1,2"
         )
     varied, common = grids.axes(axes), configuration.parse_overrides(set_)
-    outcomes = api_studies.swept(config_file, varied, out, common, console, workers).outcomes
+    outcomes = api_studies.swept(config_file, varied, out, common, console, placed).outcomes
     console.print(sweeps.table(outcomes))
     for sentence in recommendation.sentences(outcomes):
         console.print(sentence, highlight=False)

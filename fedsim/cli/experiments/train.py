@@ -5,9 +5,8 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli import gate
-from fedsim.cli.experiments import elsewhere, options
-from fedsim.cli.experiments.elsewhere import Elsewhere
+from fedsim.cli import elsewhere, gate
+from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
 from fedsim.cli.options import (
@@ -93,7 +92,7 @@ def rehearse(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
-    workers: elsewhere.Workers = None,
+    workers: elsewhere.Batches = None,
     cluster: elsewhere.Cluster = None,
     cluster_tls: elsewhere.ClusterTls = None,
     insecure: elsewhere.Insecure = False,
@@ -118,7 +117,8 @@ def rehearse(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
-    placed = Elsewhere.parsed(runtime, workers, cluster, cluster_tls, insecure)
+    simulated = runtime is Runtime.SIMULATION
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure, simulated)
     checked = gate.parsed(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}

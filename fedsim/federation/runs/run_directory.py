@@ -40,6 +40,8 @@ SUMMARY = "summary.csv"
 
 CARD = "public/model_card.json"
 
+LOCK = "lock"
+
 LAST_FILE = "report.json"
 """The file that a run writes last. A run with this file has finished."""
 
@@ -91,7 +93,7 @@ class RunDirectory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run's lock, which a killed process releases. Raises InputError if it is held."""
-        with os.fdopen(private_files.opened_own(self.path / "lock"), "ab") as file:
+        with os.fdopen(private_files.opened_own(self.path / LOCK), "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

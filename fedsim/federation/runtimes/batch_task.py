@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -17,7 +18,9 @@ import torch
 import adversaries
 import fedsim
 from adversaries.errors import InputError
+from fedsim.common import device, memory
 from fedsim.config import Scalar
+from fedsim.config.campaign import RunConfig
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server.plan import Plan
 from fedsim.game import federation
@@ -26,6 +29,10 @@ HOW_TO_MEND = {
     "data": "put the same files at the same paths",
     "device": "use workers with one kind of device, since results differ between kinds",
 }
+
+
+ONE_AT_A_TIME = threading.Lock()
+"""A Dask worker may have several threads, but Flower's task and torch's settings are global."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +54,18 @@ class Program:
     data: str
 
     @classmethod
-    def here(cls, plan: Plan) -> Self:
-        """Return the program of this process, and its data for a run."""
-        config = plan.config
-        digest = hashlib.sha256()
-        for client in range(config.federation.clients):
-            digest.update(federation.digest(config, client).encode())
+    def here(cls, plan: Plan | None = None) -> Self:
+        """Return the program of this process, with the data of a run, or with none."""
+        digest, where = hashlib.sha256(), device.resolve("auto")
+        if plan is not None:
+            where = federation.load(plan.config).device
+            for client in range(plan.config.federation.clients):
+                digest.update(federation.digest(plan.config, client).encode())
         return cls(
             f"{fedsim.__version__} ({_sources()[:8]})",
             torch.__version__,
             np.__version__,
-            _kind(federation.load(config).device),
+            _kind(where),
             digest.hexdigest()[:16],
         )
 
@@ -114,6 +122,12 @@ class Done:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
+def take_share(run: RunConfig) -> None:
+    """Let this process use the threads and the memory that a worker's settings name."""
+    device.grant(run.threads)
+    memory.grant(run.memory_limit)
+
+
 def worker() -> str:
     """Return the name of this process: its machine and process number."""
     return f"{socket.gethostname()}:{os.getpid()}"
@@ -129,9 +143,9 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def _kind(device: torch.device) -> str:
-    if device.type == "cuda":
-        return f"cuda ({torch.cuda.get_device_name(device)})"
+def _kind(where: torch.device) -> str:
+    if where.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(where)})"
     # A CPU's instructions decide its kernels, and so the order of sums.
     capability = torch.backends.cpu.get_cpu_capability()
-    return f"{device.type} ({platform.machine()}, {capability})"
+    return f"{where.type} ({platform.machine()}, {capability})"

@@ -81,10 +81,12 @@ class Address:
 
 
 class DaskPool:
-    """The workers of a scheduler. Each trains one batch at a time.
+    """The workers of a scheduler. Each carries out one task at a time.
 
     Raises InputError if Dask is not installed, no scheduler answers, or no worker joins.
     """
+
+    remote = True
 
     def __init__(self, address: Address) -> None:
         try:

@@ -31,6 +31,9 @@ class Pool(Protocol):
     broken: tuple[type[Exception], ...]
     """Errors of a task whose worker is lost."""
 
+    remote: bool
+    """Whether the workers may lack the files of this machine."""
+
     @property
     def width(self) -> int:
         """The number of tasks that keep all workers busy."""
@@ -55,15 +58,11 @@ class LocalPool:
     """Processes of this machine, each with its share of the cores, the memory or the GPUs."""
 
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
+    remote = False
 
-    def __init__(self, workers: int, pinned: bool = False) -> None:
-        """Start the processes.
-
-        Args:
-            workers: their number, at least 1.
-            pinned: whether each keeps to its own cores, if their number is not in its tasks.
-        """
-        self.workers, self._pinned = workers, pinned
+    def __init__(self, workers: int) -> None:
+        """Start the processes, at least 1."""
+        self.workers = workers
         # One more task waits, so that no worker does.
         self.width = workers + 1
         self._others = set(multiprocessing.active_children())
@@ -72,19 +71,13 @@ class LocalPool:
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         threads = run.threads or max(1, device.threads(0) // self.workers)
         own: dict[str, Scalar] = {"run.threads": threads}
-        if self._sharing(run) > 1:
-            own["run.max-memory"] = f"{self.memory_share(run)}B"
+        where, sharing = device.resolve(run.device), self.workers
+        if where.type == "cuda":
+            sharing = -(-self.workers // torch.cuda.device_count())
+        if sharing > 1:
+            limit = memory_limit(run.memory_limit, where)
+            own["run.max-memory"] = f"{limit // sharing}B"
         return own
-
-    def memory_share(self, run: RunConfig) -> int:
-        """Return the bytes that each worker may use."""
-        return memory_limit(run.memory_limit, device.resolve(run.device)) // self._sharing(run)
-
-    def _sharing(self, run: RunConfig) -> int:
-        """Return the number of workers that share a device."""
-        if device.resolve(run.device).type == "cuda":
-            return -(-self.workers // torch.cuda.device_count())
-        return self.workers
 
     def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
         try:
@@ -114,18 +107,8 @@ class LocalPool:
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
-        cores = _cores(self.workers) if self._pinned else []
-        return ProcessPoolExecutor(
-            self.workers, context, _begin, (context.Value("i", 0), _visible_gpus(), cores)
-        )
-
-
-def _cores(workers: int) -> list[list[int]]:
-    """Return each worker's share of the cores; nothing where the system cannot limit a process."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    cores = sorted(os.sched_getaffinity(0))
-    return [cores[turn::workers] or [cores[turn % len(cores)]] for turn in range(workers)]
+        arguments = context.Value("i", 0), _visible_gpus()
+        return ProcessPoolExecutor(self.workers, context, _begin, arguments)
 
 
 def _visible_gpus() -> list[str]:
@@ -134,16 +117,14 @@ def _visible_gpus() -> list[str]:
     return list(map(str, range(torch.cuda.device_count())))
 
 
-def _begin(counter: Any, gpus: list[str], cores: list[list[int]]) -> None:
-    """Make a process a worker with its GPU or cores, which ends with its parent, not by Ctrl-C."""
+def _begin(counter: Any, gpus: list[str]) -> None:
+    """Make a process a worker with its own GPU, which ends with its parent, not by Ctrl-C."""
     # The command handles Ctrl-C, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with counter.get_lock():
         turn, counter.value = counter.value, counter.value + 1
     if gpus:  # CUDA reads the variable at its first use
         os.environ[VISIBLE] = gpus[turn % len(gpus)]
-    if cores:  # before torch starts its threads
-        os.sched_setaffinity(0, cores[turn % len(cores)])
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -1,91 +1,145 @@
-"""Several runs at once: a process of this machine carries out each as a whole.
+"""Several runs at once: a worker carries out each as a whole.
 
 A campaign of many trials hands out batches (`dispatch`). A search has few trials for each setting,
 so that the report takes most of the time, and a whole run is the better task.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from fedsim.common import private_files
 from fedsim.config import Scalar, to_run_config
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.dispatch import MOST_REPEATS
-from fedsim.federation.runtimes.pools import LocalPool
+from fedsim.federation.runs.run_directory import LAST_FILE, LOCK, RunDirectory
+from fedsim.federation.runtimes.batch_task import Program
+from fedsim.federation.runtimes.pools import Pool
+from fedsim.federation.runtimes.spread import spread
 from fedsim.federation.server.plan import Plan
 
-Task = tuple[dict[str, Scalar], int]
-"""A configuration, and the bytes that its process may use."""
+LEAVES = (
+    "get each configuration with its seed, the paths of the data, and the files of runs that began "
+    "earlier. They read the data themselves and send the files of each finished run back."
+)
+"""What the workers of a cluster get."""
+
+Files = dict[str, bytes]
+"""The files of a run directory by their paths in it."""
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """A run for a worker.
+
+    Attributes:
+        run_config: the configuration, as Flower's run config.
+        own: keys that differ for this worker, its share of its machine. The run keeps its own.
+        program: the program of the process that searches; {} on the same machine.
+        files: the files of the run so far; None: the worker writes the run directory itself.
+    """
+
+    run_config: dict[str, Scalar]
+    own: dict[str, Scalar]
+    program: dict[str, str]
+    files: Files | None
 
 
 class WholeRuns:
-    """Runs that processes of a pool carry out.
+    """Runs that workers carry out.
 
-    The pool must be able to start processes: a script that is not guarded by
-    `if __name__ == "__main__":` starts itself again in each of them, which ends them.
+    Processes of this machine write the run directories: if one dies, its run goes on in another
+    from the last finished batch. A worker of a cluster sends the files of its finished run, and
+    this process writes them.
 
-    Only the process of a run writes its directory. If a process dies, its run goes on in another
-    one from the last finished batch.
+    A script that starts processes must guard its start by `if __name__ == "__main__":`. Otherwise
+    it starts again in each of them, which ends them.
 
     Args:
-        pool: the processes.
-        carry_out: carries out the experiment of a configuration, or its remaining trials.
+        pool: the workers.
+        carry_out: carries out a run, or its remaining trials; returns its files, if it has any.
         say: shows a line to the user.
     """
 
     def __init__(
-        self, pool: LocalPool, carry_out: Callable[[Task], None], say: Callable[[str], None]
+        self, pool: Pool, carry_out: Callable[[WholeRun], Files | None], say: Callable[[str], None]
     ) -> None:
         self._pool, self._carry_out, self._say = pool, carry_out, say
-        self._tasks: dict[Path, Task] = {}
-        self._sent: dict[Path, Future[None]] = {}
+        self._locks = ExitStack()
+        self._finished: dict[str, Future[Files | None]] = {}
+        self._results: Iterator[tuple[str, Future[Files | None]]] = iter(())
+        self._paths: dict[str, Path] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self._locks.close()
 
     def begin(self, plans: Sequence[Plan]) -> None:
-        """Hand out the runs, in order."""
-        self._tasks = {
-            plan.path: (to_run_config(plan.config), self._pool.memory_share(plan.config.run))
-            for plan in plans
+        """Take runs, in order. `finish` hands them out.
+
+        Raises InputError if another process writes one of them.
+        """
+        self._paths = {plan.path.name: plan.path for plan in plans}
+        if self._pool.remote:
+            for plan in plans:
+                directory = RunDirectory.create(plan.path, plan.config)
+                self._locks.enter_context(directory.lock())
+        # Each share is that of the free memory before any run takes some.
+        shares = [self._pool.settings(plan.config.run) for plan in plans]
+        tasks = {
+            plan.path.name: partial(self._task, plan, share)
+            for plan, share in zip(plans, shares, strict=True)
         }
-        self._send(self._tasks)
+        self._results = spread(self._pool, self._carry_out, tasks, self._repeated)
 
     def finish(self, plan: Plan) -> RunDirectory:
         """Return the directory of a run when it is finished.
 
         Raises:
             InputError: the run cannot be carried out.
-            RuntimeError: processes were lost too often while this run was awaited.
+            RuntimeError: workers were lost too often with this run.
         """
-        for _ in range(MOST_REPEATS + 1):
-            try:
-                self._sent[plan.path].result()
-            except self._pool.broken:
-                self._replace()
-            else:
-                return RunDirectory.open(plan.path)
-        # It may be this run that its process does not survive: the others go on without it.
-        del self._tasks[plan.path]
-        self._replace()
-        raise RuntimeError(
-            f"processes were lost {MOST_REPEATS + 1} times while this run was awaited; look for "
-            "lack of memory (run.max-memory), give fewer --workers, or carry it out alone"
-        )
+        while plan.path.name not in self._finished:
+            arrived = next(self._results, None)
+            if arrived is None:  # an earlier error ended the results
+                raise RuntimeError("the workers are lost; give the same command again to continue")
+            name, future = arrived
+            self._finished[name] = future
+            if future.exception() is None and (files := future.result()) is not None:
+                write_files(self._paths[name], files)
+        self._finished[plan.path.name].result()
+        return RunDirectory.open(plan.path)
 
-    def _send(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            task = self._tasks[path]
-            self._sent[path] = self._pool.submit(self._carry_out, task, path.name)
+    def _task(self, plan: Plan, own: dict[str, Scalar]) -> WholeRun:
+        run_config = to_run_config(plan.config)
+        if not self._pool.remote:
+            return WholeRun(run_config, own, {}, None)
+        return WholeRun(run_config, own, asdict(Program.here(plan)), read_files(plan.path))
 
-    def _replace(self) -> None:
-        """Start new processes, which go on with every run that is not finished."""
-        self._pool.restart()
-        left = [path for path in self._tasks if self._is_lost(self._sent[path])]
-        self._send(left)
-        if not left:
-            return
-        names = ", ".join(path.name for path in left)
-        self._say(f"a process was lost; these runs go on from their last finished batch: {names}")
+    def _repeated(self, names: list[str]) -> None:
+        go_on = "are carried out again" if self._pool.remote else "go on from their last batch"
+        self._say(f"a worker was lost; these runs {go_on}: {', '.join(names)}")
 
-    def _is_lost(self, future: Future[None]) -> bool:
-        if not future.done() or future.cancelled():
-            return True
-        return isinstance(future.exception(), self._pool.broken)
+
+def read_files(folder: Path) -> Files:
+    """Return the files of a run directory, without its lock."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in files
+        if path.name != LOCK
+    }
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Write the files of a run directory, each whole; the one that ends the run comes last."""
+    for name in sorted(files, key=lambda name: name == LAST_FILE):
+        private_files.make_directory((folder / name).parent)
+        private_files.write(folder / name, files[name])

@@ -92,7 +92,7 @@ def prepare(config: Config, processes: int = 1) -> Plan:
     path = Path(config.run.out)
     if (path / "config.toml").is_file():
         size = RunDirectory.open(path).config.trials.batch
-        fitting = config.with_batch(min(size, config.trials.batch))
+        fitting = config.with_batch(min(size, config.trials.batch or size))
     else:
         fitting = fit_batch(config, processes)
     run_directory.check(path, fitting)
@@ -186,9 +186,9 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
             f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, "
             "or choose a smaller model"
         )
-    batch = min(config.trials.batch, config.trials.count, memory // 2 // each)
-    if batch == min(config.trials.batch, config.trials.count):
-        return config
+    wanted, batch = config.trials.together(where.type == "cuda"), memory // 2 // each
+    if batch >= min(wanted, config.trials.count):
+        return config.with_batch(wanted)
     if config.trials.in_pairs:
         if batch < 2:
             raise InputError(

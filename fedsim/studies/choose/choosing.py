@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from fedsim.federation.runtimes.places import Workers
     from fedsim.privacy.private_selection import SearchCost
     from fedsim.studies.choose.choose import Choice, Limit
     from fedsim.studies.choose.choose_search import Load, Request, Result
@@ -66,7 +67,7 @@ def choose(
     out: Path | str | None = None,
     overrides: Mapping[str, Scalar] | None = None,
     progress: bool | None = None,
-    workers: int | None = None,
+    workers: "Workers | None" = None,
 ) -> Selection:
     """Return the least noise that meets a limit on the adversary, as `fedsim choose` finds it.
 
@@ -89,7 +90,8 @@ def choose(
             fedsim-runs/NAME-choose-belief-0.75.
         overrides: dotted keys with the value that all settings take.
         progress: whether to show a bar; None: only in a terminal or a notebook.
-        workers: number of processes that carry out the settings; None for this one.
+        workers: number of processes that carry out the settings, or `fedsim.cluster(...)`;
+            None for this process.
 
     Returns:
         The selection; its config is None if no setting meets the request.
@@ -158,16 +160,17 @@ def carry_out(
     out: Path | None,
     load: "Load",
     shown: "Console",
-    workers: int | None = None,
+    workers: "Workers | None" = None,
 ) -> tuple["Result", Path]:
     """Search, write the report, and return the result and its directory."""
+    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
 
     result, directory = choose_search.search(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
-        prepare=lambda config: prepare(config, processes=workers or 1),
+        prepare=lambda config: prepare(config, processes=processes(workers)),
         several=lambda plans: several(plans, workers, shown),
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )

@@ -91,6 +91,7 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
 def document(expected: Expected, halfwidth: float, share: float) -> dict[str, Any]:
     """Return the number of trials for every design and every lower bound, for JSON."""
     advantage, config = expected.advantage, expected.config
+    batch = config.trials.together(on_gpu=False)
     assert advantage is not None
     # A run predicts the advantage at its own prior; lower bounds assume a prior of 0.5.
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
@@ -101,10 +102,7 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
         "advantage_from": expected.origin,
         "halfwidth": halfwidth,
         "confidence": expected.level,
-        "trials": [
-            _needed(name, advantage, halfwidth, expected.level, config.trials.batch)
-            for name in DESIGNS
-        ],
+        "trials": [_needed(name, advantage, halfwidth, expected.level, batch) for name in DESIGNS],
         "delta": expected.delta,
         "epsilon": epsilon,
         "share": share,

@@ -7,8 +7,9 @@ takes place in one process: the clients' sums are one sum, with all noise of the
 attacker sees the global models and some losses, but no gradients.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,16 @@ from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import Role, generator
-from fedsim.config import Config
+from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.federation import DataConfig
 from fedsim.config.needs import require
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import refuse_unless_classified
+from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Program
+from fedsim.federation.runtimes.places import Workers, opened, processes
+from fedsim.federation.runtimes.spread import spread
 from fedsim.federation.server import plan
+from fedsim.federation.server.plan import Plan
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -53,6 +58,12 @@ SEEN = 10
 POPULATION = 1000
 """Most held-out records that stand for the population."""
 
+LEAVES = (
+    "get the configuration with its seed, and the paths of the data. They read the data themselves "
+    "and send the losses of the models back."
+)
+"""What the workers of a cluster get."""
+
 COPIES = 7
 """Most copies of all losses that an attack holds in memory, with the losses themselves."""
 
@@ -76,7 +87,90 @@ class Game:
     accuracy: Floats
 
 
-def play(config: Config, count: int, progress: Progress | None = None) -> Game:
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The losses of some models, with the attributes of a `Game`: [T, rounds, n], [T, m], [T]."""
+
+    along: Floats
+    population: Floats
+    accuracy: Floats
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch of models for a worker, in plain values that another version can read and refuse.
+
+    Attributes:
+        run_config: the configuration, as Flower's run config.
+        program: the program of the process that plays the game.
+        noise_multiplier: nominal.
+        first: index of the first model.
+        stop: index behind the last one.
+    """
+
+    run_config: dict[str, Scalar]
+    program: dict[str, str]
+    noise_multiplier: float
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Models:
+    """The values that all models of a game share."""
+
+    config: Config
+    loaded: Federation
+    nominal: float
+
+    def train(self, part: range, progress: Progress) -> Trained:
+        """Train a batch of models and record their losses.
+
+        progress: receives the number of models that are trained so far.
+        """
+        config, loaded, rounds = self.config, self.loaded, self.config.training.rounds
+        observed, size = observed_rounds(rounds), config.data.records
+        inside = inclusion(config.run.seed, part.stop, size)[part.start :]
+        records = loaded.members(np.arange(size))
+        others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
+        if loaded.device.type == "cpu":
+            single_threaded_kernels()
+        theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
+        optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
+        along = [_losses(loaded, theta, records)]
+        for round in range(1, rounds + 1):
+            try:
+                total = _released(config.scheme, loaded, theta, inside, part, round, self.nominal)
+            except FloatingPointError as error:  # the model diverged
+                raise InputError(str(error)) from None
+            theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
+            if round in observed:
+                along.append(_losses(loaded, theta, records))
+            progress(part.start + len(part) * round / rounds)
+        losses, correct = loaded.evaluate(theta, *others)
+        accuracy = correct.double().mean(1).cpu().numpy()
+        return Trained(np.stack(along, axis=1), losses.cpu().numpy(), accuracy)
+
+
+def train_models(task: Task) -> Trained:
+    """Train a batch of models in a worker.
+
+    Raises InputError if the worker has another program, another kind of device or other data.
+    """
+    config = from_run_config(task.run_config)
+    with ONE_AT_A_TIME:
+        Program.here(Plan(config, task.noise_multiplier, 0, ())).check(task.program)
+        models = _Models(config, federation.load(config), task.noise_multiplier)
+        return models.train(range(task.first, task.stop), lambda _: None)
+
+
+def play(
+    config: Config,
+    count: int,
+    progress: Progress | None = None,
+    workers: Workers | None = None,
+    say: Callable[[str], None] = print,
+) -> Game:
     """Train models on random halves of D and record their losses.
 
     A model's numbers depend only on the seed and its index, up to rounding. The learning rate is
@@ -84,6 +178,9 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
 
     Args:
         count: N, number of models.
+        progress: receives the share of the work that is done.
+        workers: the workers that train batches of models; None for this process.
+        say: shows a line to the user.
 
     Raises:
         InputError: the configuration does not fit the game, or a model diverged.
@@ -92,40 +189,55 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Game:
     _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
-    loaded = federation.load(config)
-    nominal = privacy.noise_multiplier(config.scheme)
-    if loaded.device.type == "cpu":
-        single_threaded_kernels()
-    rounds = observed_rounds(config.training.rounds)
-    records = loaded.members(np.arange(config.data.records))
-    others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
-    along = np.empty((count, len(rounds), config.data.records))
-    population = np.empty((count, len(others[1])))
-    accuracy = np.empty(count)
-    batch = plan.fit_batch(config).trials.batch
+    models = _Models(config, federation.load(config), privacy.noise_multiplier(config.scheme))
     # Train one batch of models at a time, to bound the memory of their gradients.
-    for first in range(0, count, batch):
-        part = range(first, min(first + batch, count))
-        rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
-        optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
-        along[rows, 0] = _losses(loaded, theta, records)
-        for round in range(1, config.training.rounds + 1):
-            try:
-                total = _released(config.scheme, loaded, theta, inside[rows], part, round, nominal)
-            except FloatingPointError as error:  # the model diverged
-                raise InputError(str(error)) from None
-            theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
-            if round in rounds:
-                along[rows, rounds.index(round)] = _losses(loaded, theta, records)
-            if progress is not None:
-                done = first * config.training.rounds + len(part) * round
-                progress(done / (count * config.training.rounds))
-        losses, correct = loaded.evaluate(theta, *others)
-        population[rows] = losses.cpu().numpy()
-        accuracy[rows] = correct.double().mean(1).cpu().numpy()
+    batch = plan.fit_batch(config, processes(workers)).trials.batch
+    parts = [range(first, min(first + batch, count)) for first in range(0, count, batch)]
+
+    def show(done: float) -> None:
+        if progress is not None:
+            progress(done / count)
+
+    if workers is None:
+        trained = [models.train(part, show) for part in parts]
+    else:
+        trained = _trained_elsewhere(models, parts, workers, show, say)
+    along, population, accuracy = (
+        np.concatenate([getattr(each, name) for each in trained])
+        for name in ("along", "population", "accuracy")
+    )
     observations = Observations(along[:, -1], inside, along, population)
+    rounds, nominal = observed_rounds(config.training.rounds), models.nominal
     return Game(observations, rounds, nominal, mechanism(config.scheme, nominal), accuracy)
+
+
+def _trained_elsewhere(
+    models: _Models,
+    parts: Sequence[range],
+    workers: Workers,
+    progress: Progress,
+    say: Callable[[str], None],
+) -> list[Trained]:
+    config, nominal = models.config, models.nominal
+    program = asdict(Program.here(Plan(config, nominal, 0, ())))
+
+    def repeated(names: list[str]) -> None:
+        say(f"a worker was lost; these are trained again: {', '.join(names)}")
+
+    with opened(workers, say, LEAVES) as pool:
+        run_config = to_run_config(config) | pool.settings(config.run)
+        tasks = {
+            f"models {part.start} to {part.stop - 1}": partial(
+                Task, run_config, program, nominal, part.start, part.stop
+            )
+            for part in parts
+        }
+        trained, done = dict[str, Trained](), 0
+        for name, future in spread(pool, train_models, tasks, repeated):
+            trained[name] = future.result()
+            done += len(trained[name].accuracy)
+            progress(done)
+    return [trained[name] for name in tasks]
 
 
 def inclusion(seed: int, count: int, records: int) -> Bools:

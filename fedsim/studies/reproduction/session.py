@@ -1,7 +1,7 @@
-"""The choice of items, the loop that makes and keeps them, and the page with all so far."""
+"""The choice of items, and the loop that makes and keeps them."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.common import private_files, reading, report_directory
-from fedsim.studies.reproduction import page
+from fedsim.common import private_files, reading
+from fedsim.common.device import one_thread
 from fedsim.studies.reproduction.findings import DATA, Item, Made, Means
 from fedsim.studies.reproduction.registry import ITEMS, SOURCES
 
@@ -33,7 +33,8 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
             continue
         means.say(item.title)
         begun = time.perf_counter()
-        finding = item.make(means)
+        with one_thread():  # the same bits on machines of any number of cores
+            finding = item.make(means)
         if item.needs and means.smoke:
             # The source's numbers are for other data and more trials.
             numbers = tuple(replace(one, references=()) for one in finding.numbers)
@@ -104,17 +105,3 @@ def folder(path: Path | None, option: str) -> Path | None:
     if absolute is not None and not absolute.is_dir():
         raise InputError(f"{option}: the folder '{absolute}' does not exist")
     return absolute
-
-
-def publish(items: Sequence[Item], means: Means, skip: Mapping[str, str]) -> Iterator[list[Made]]:
-    """Make items, and yield all items so far after each write of the page, the first included."""
-    report_directory.create(means.folder)
-    yield _published(means, skip)
-    for _ in make([item for item in items if item.title not in skip], means):
-        yield _published(means, skip)
-
-
-def _published(means: Means, skip: Mapping[str, str]) -> list[Made]:
-    made = [kept for item in ITEMS if (kept := read(item, means)) is not None]
-    page.write(means.folder, made, skip)
-    return made

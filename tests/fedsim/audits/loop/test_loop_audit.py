@@ -42,6 +42,14 @@ def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
 
 
 @pytest.mark.slow
+def test_processes_side_by_side_measure_what_one_measures() -> None:
+    for loop in (f"{OPACUS}:noise_at_50", f"{OWN}:clip_after_average"):
+        one, three = (outcome(loop, trials=60, records=30, workers=count) for count in (1, 3))
+        assert one.as_json() == three.as_json()
+        assert one.advantage == three.advantage
+
+
+@pytest.mark.slow
 def test_own_code_that_is_right_is_not_judged_with_the_reason() -> None:
     found = outcome(f"{OWN}:correct", 1.0)
     assert found.verdict is Verdict.NOT_JUDGED

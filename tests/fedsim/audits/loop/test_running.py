@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from fedsim.audits.loop.contract import Data, Function, loaded, pairs
 from fedsim.audits.loop.guarantee import Observation
 from fedsim.audits.loop.measurement import Seen, Statement
-from fedsim.audits.loop.running import Loop, Trials
+from fedsim.audits.loop.running import Direction, Loop, Trials, learnt
 from fedsim.audits.loop.watching import Watch, wrap
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.learning.data import load
@@ -268,3 +268,15 @@ def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: Watch) -> N
     assert len(_global_optimizer_post_hooks) == before
     watch.wrapped = False
     wrap(watch)
+
+
+def test_a_direction_that_another_process_takes_is_equal() -> None:
+    random = np.random.default_rng(0)
+    models = random.normal(size=(2, 3, 4, 5)).cumsum(axis=2)
+    for rows in (False, True):
+        direction = learnt(models[0], models[1], models=rows)
+        assert (direction.scales is not None) == rows
+        other = Direction.unpacked(direction.packed())
+        for name, value in vars(direction).items():
+            assert np.array_equal(getattr(other, name), value), name
+        assert other.features(models[0][0]) == direction.features(models[0][0])

@@ -3,13 +3,15 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim import worker
 from fedsim.cli.deploying.kit import certificates
@@ -19,6 +21,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.dask_pool import AUTHORITY, CERTIFICATE, KEY, Address, DaskPool
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.server.plan import preflight
+from fedsim.studies.membership.membership_game import play
 
 Make = Callable[[dict[str, Scalar]], Config]
 
@@ -49,16 +52,10 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         Address.of(text, None, insecure=True)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
-    small: Make, tmp_path: Path
-) -> None:
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[Any, Address]]:
+    """A scheduler and two workers on this machine, which authenticate each other."""
     distributed = pytest.importorskip("distributed")
-    config = small({"training.rounds": 2, "trials.batch": 4, "trials.count": 32})
-    plan = preflight(config)
-    here = RunDirectory.create(tmp_path / "here", config)
-    run_in_process(plan, here)
     folder = tmp_path / "tls"
     certificates(folder, 30)
     tls = {f"tls_{role}_cert": str(folder / CERTIFICATE) for role in ("scheduler", "worker")}
@@ -67,26 +64,84 @@ def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
     security = distributed.Security(
         require_encryption=True, tls_ca_file=str(folder / AUTHORITY), **tls
     )
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", security=security
+    ) as local:
+        yield local, Address.of(local.scheduler_address, folder, insecure=False)
+
+
+def _kill_when(cluster: Any, pattern: str, folder: Path) -> Thread:
+    """Return a thread that kills a worker once a file is there."""
+
+    def kill() -> None:
+        while not any(folder.glob(pattern)):
+            time.sleep(0.01)
+        os.kill(cluster.workers[0].process.pid, signal.SIGKILL)
+
+    return Thread(target=kill)
+
+
+QUIET = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@QUIET
+@pytest.mark.slow
+def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
+    small: Make, tmp_path: Path, cluster: tuple[Any, Address]
+) -> None:
+    config = small({"training.rounds": 2, "trials.batch": 4, "trials.count": 32})
+    plan = preflight(config)
+    here = RunDirectory.create(tmp_path / "here", config)
+    run_in_process(plan, here)
     said: list[str] = []
     there = RunDirectory.create(tmp_path / "there", config)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, security=security
-    ) as cluster:
-        pool = DaskPool(Address.of(cluster.scheduler_address, folder, insecure=False))
-
-        def kill() -> None:
-            """Kill a worker once a batch has come back."""
-            while not any(there.path.glob("batches/*.npz")):
-                time.sleep(0.01)
-            os.kill(cluster.workers[0].process.pid, signal.SIGKILL)
-
-        killer = Thread(target=kill)
-        killer.start()
-        run_in_process(plan, there, Dispatcher(pool, worker.train_batch, said.append))
-        killer.join()
-        pool.stop()
+    pool = DaskPool(cluster[1])
+    killer = _kill_when(cluster[0], "batches/*.npz", there.path)
+    killer.start()
+    run_in_process(plan, there, Dispatcher(pool, worker.train_batch, said.append))
+    killer.join()
+    pool.stop()
     one, other = (each.read_arrays("transcript.npz") for each in (here, there))
     for name in one.keys() - {"batch_seconds", "clients_seconds", "experiment"}:
         assert np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f"), name
     assert [line for line in said if line.startswith("a worker was lost; the trials ")] == said
     assert len(said) <= 1  # none where the worker was idle when it was killed
+
+
+@QUIET
+@pytest.mark.slow
+def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_killed(
+    small: Make, tmp_path: Path, cluster: tuple[Any, Address]
+) -> None:
+    config = small({"trials.count": 40, "trials.batch": 4, "run.device": "cpu"})
+    over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
+    killer = _kill_when(cluster[0], "*/report.json", there)
+    killer.start()
+    made = fedsim.sweep(config, over, there, workers=cluster[1])
+    killer.join()
+    for one, other in zip(made.outcomes, fedsim.sweep(config, over, here).outcomes, strict=True):
+        assert (one.failure, one.singles) == ("", other.singles)
+        first, second = (
+            np.load(each / one.point.name / "transcript.npz") for each in (here, there)
+        )
+        assert np.array_equal(first["log_odds"], second["log_odds"])
+    assert (here / "summary.csv").read_text() == (there / "summary.csv").read_text()
+
+
+@QUIET
+@pytest.mark.slow
+def test_a_cluster_trains_a_games_models_and_makes_a_papers_items(
+    small: Make, tmp_path: Path, cluster: tuple[Any, Address], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = small({"trials.batch": 16, "run.device": "cpu"})
+    one, other = (play(config, 40, workers=workers) for workers in (None, cluster[1]))
+    assert np.array_equal(one.observations.losses, other.observations.losses)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "send the losses of the models back. 2 workers at" in said
+    items = {"source": "bernau", "items": ("figure-3", "table-2b"), "scale": "smoke"}
+    here, there = (
+        fedsim.reproduce(**items, out=tmp_path / name, workers=workers)  # type: ignore[arg-type]
+        for name, workers in (("a", None), ("b", cluster[1]))
+    )
+    assert [each.finding for each in here.made] == [each.finding for each in there.made]
+    assert not (tmp_path / "b" / "runs").exists()

@@ -21,7 +21,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes import dispatch
+from fedsim.federation.runtimes import dispatch, spread
 from fedsim.federation.runtimes.batch_task import Done, Task
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.runtimes.pools import LocalPool
@@ -48,7 +48,7 @@ def _within(seconds: float, holds: Callable[[], bool]) -> bool:
 def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "write_figures", lambda *_: [])
     monkeypatch.setattr(page, "render_html", lambda *_: "")
-    monkeypatch.setattr(dispatch, "PAUSE", 0.0)
+    monkeypatch.setattr(spread, "PAUSE", 0.0)
 
 
 class Backwards:

@@ -2,15 +2,16 @@
 
 import os
 import signal
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from io import StringIO
 from multiprocessing import active_children
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,84 +20,128 @@ from rich.console import Console
 
 from adversaries.errors import InputError
 from fedsim.api_studies import swept
+from fedsim.common import device, memory
 from fedsim.config import Config, Scalar
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.whole_runs import WholeRuns
+from fedsim.federation.runtimes import places
+from fedsim.federation.runtimes.dask_pool import Address
+from fedsim.federation.runtimes.whole_runs import WholeRun
 
 
-class Fragile:
-    """A pool that loses all its tasks at the first `lost` results."""
+class Elsewhere:
+    """A pool whose workers lack this machine's files; it loses the first `lost` tasks."""
 
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
+    remote, width = True, 2
 
-    def __init__(self, lost: int) -> None:
+    def __init__(self, lost: int = 0) -> None:
         self.lost = lost
-        self.done: list[str] = []
 
-    def submit(self, work: Callable[[Any], None], task: Any, name: str) -> Future[None]:
-        future: Future[None] = Future()
-        if self.lost > 0:
-            future.set_exception(BrokenProcessPool())
-        else:
-            self.done.append(name)
-            try:
-                future.set_result(work(task))
-            except InputError as error:
-                future.set_exception(error)
+    def submit(self, work: Callable[[Any], Any], task: WholeRun, name: str) -> Future[Any]:
+        future: Future[Any] = Future()
+        assert "/there/" not in str(task.own)
+        try:
+            if self.lost > 0:
+                raise BrokenProcessPool
+            future.set_result(work(task))
+        except Exception as error:
+            future.set_exception(error)
         return future
 
-    def restart(self) -> None:
-        self.lost -= 1
+    def settings(self, run: object) -> dict[str, Scalar]:
+        return {"run.threads": 1}
 
-    def memory_share(self, run: object) -> int:
-        return 1
+    def repeated(self) -> Sequence[str]:
+        return ()
+
+    def restart(self) -> None:
+        self.lost = 0
+
+    def stop(self) -> None:
+        pass
 
 
 @pytest.fixture
-def plans(small: Callable[..., Config], tmp_path: Path) -> list[Any]:
-    made = []
-    for name in ("a", "b"):
-        config = small({"run.out": str(tmp_path / name)})
-        RunDirectory.create(tmp_path / name, config)
-        made.append(SimpleNamespace(path=tmp_path / name, config=config))
-    return made
+def _ungranted() -> Iterator[None]:
+    """This process is the worker, and keeps no share of a machine."""
+    yield
+    device._GRANTED.clear()
+    memory._GRANTED.clear()
 
 
-def test_runs_of_lost_processes_go_on_and_say_so(plans: list[Any]) -> None:
-    pool, said = Fragile(lost=2), list[str]()
-    runs = WholeRuns(pool, lambda _: None, said.append)  # type: ignore[arg-type]
-    runs.begin(plans)
-    assert [runs.finish(plan).path for plan in plans] == [plan.path for plan in plans]
-    assert pool.done == ["a", "b"]
-    assert said == ["a process was lost; these runs go on from their last finished batch: a, b"] * 2
+CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
 
 
-def test_a_run_that_kills_its_processes_fails_and_the_others_go_on(plans: list[Any]) -> None:
-    class Poisoned(Fragile):
-        """A pool that breaks whenever the first run is in it."""
+def _same(here: Path, there: Path) -> None:
+    """Check that two run directories have the same files, and the same numbers."""
+    names, others = (
+        {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+        for place in (here, there)
+    )
+    assert names == others
+    one, other = (dict(np.load(place / "transcript.npz")) for place in (here, there))
+    for name in one.keys() - CLOCKS:
+        assert one[name].tobytes() == other[name].tobytes(), name
+    books = [(place / "ledger.jsonl").read_text() for place in (here, there)]
+    assert len(books[0].splitlines()) == len(books[1].splitlines()) > 0
 
-        def submit(self, work: Callable[[Any], None], task: Any, name: str) -> Future[None]:
-            self.lost = 1 if name == "a" else self.lost
-            return super().submit(work, task, name)
 
+@pytest.mark.usefixtures("_ungranted")
+def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process(
+    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small({"trials.count": 8, "trials.batch": 4, "run.device": "cpu"})
+    over, here, there = {"privacy.rho-beta": [0.7, 0.8]}, tmp_path / "here", tmp_path / "there"
+    shown = Console(file=StringIO(), width=200)
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[Elsewhere]:
+        yield Elsewhere(lost=1)
+
+    monkeypatch.setattr(places, "opened", opened)
+    cluster = Address("tcp://127.0.0.1:1", None)
+    made = swept(config, over, there, {}, shown, workers=cluster)
+    swept(config, over, here, {}, shown)
+    assert "these runs are carried out again: rho-beta=0.7" in shown.file.getvalue()  # type: ignore[attr-defined]
+    for outcome in made.outcomes:
+        assert outcome.failure == ""
+        name = outcome.point.name
+        _same(here / name, there / name)
+        page = (there / name / "report.html").read_text()
+        assert tempfile.gettempdir() not in page.replace(str(there), "")
+        assert "../report.html" in page
+    # The same call again finds the finished runs, and more of them is more work.
+    before = (there / "rho-beta=0.7" / "identity").read_text()
+    assert swept(config, over, there, {}, shown, workers=cluster).outcomes == made.outcomes
+    assert (there / "rho-beta=0.7" / "identity").read_text() == before
+
+
+def test_runs_of_a_cluster_that_does_not_come_back_fail_one_by_one(
+    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(Elsewhere):
         def restart(self) -> None:
-            self.lost = 0
+            raise RuntimeError("no scheduler answers")
 
-    runs = WholeRuns(Poisoned(lost=0), lambda _: None, lambda _: None)  # type: ignore[arg-type]
-    runs.begin(plans)
-    with pytest.raises(RuntimeError, match="processes were lost 4 times while this run"):
-        runs.finish(plans[0])
-    assert runs.finish(plans[1]).path == plans[1].path
+    @contextmanager
+    def opened(*_: object) -> Iterator[Elsewhere]:
+        yield Gone(lost=1)
+
+    monkeypatch.setattr(places, "opened", opened)
+    over, cluster = {"privacy.rho-beta": [0.7, 0.8]}, Address("tcp://127.0.0.1:1", None)
+    made = swept(small(), over, tmp_path / "out", {}, Console(quiet=True), cluster)
+    failures = [outcome.failure for outcome in made.outcomes]
+    assert failures[0] == "no scheduler answers"
+    assert failures[1] == "the workers are lost; give the same command again to continue"
 
 
-def test_a_run_that_cannot_be_carried_out_is_an_error_of_its_own(plans: list[Any]) -> None:
-    def refuse(_: dict[str, Scalar]) -> None:
-        raise InputError("not this one")
-
-    runs = WholeRuns(Fragile(lost=0), refuse, lambda _: None)  # type: ignore[arg-type]
-    runs.begin(plans)
-    with pytest.raises(InputError, match="not this one"):
-        runs.finish(plans[1])
+def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    config = small({"privacy.noise-source": "system"})
+    over, shown = {"privacy.rho-beta": [0.7, 0.8]}, Console(quiet=True)
+    with pytest.raises(InputError, match="cannot be drawn again"):
+        swept(config, over, tmp_path / "out", {}, shown, Address("tcp://127.0.0.1:1", None))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -116,7 +161,7 @@ def test_a_sweep_in_processes_has_the_bits_of_one_also_where_one_is_killed(
     killer.start()
     made = swept(config, over, there, {}, shown, workers=2)
     killer.join()
-    assert "a process was lost; these runs go on" in shown.file.getvalue()  # type: ignore[attr-defined]
+    assert "a worker was lost; these runs go on" in shown.file.getvalue()  # type: ignore[attr-defined]
     for one, other in zip(
         made.outcomes, swept(config, over, here, {}, shown).outcomes, strict=True
     ):

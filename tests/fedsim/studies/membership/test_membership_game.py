@@ -4,7 +4,7 @@ import json
 import re
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,9 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.cli.main import main
 from fedsim.common.randomness import SERVER
-from fedsim.config import Config
+from fedsim.config import Config, to_run_config
+from fedsim.federation.runtimes.batch_task import Program
+from fedsim.federation.server.plan import Plan
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.learning.training.models import initial_parameters
@@ -30,12 +32,14 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.membership import membership_game, membership_report
 from fedsim.studies.membership.membership_game import (
+    Task,
     attacked,
     inclusion,
     mechanism,
     most_true_positives,
     of_shadows,
     play,
+    train_models,
 )
 
 Make = Callable[..., Config]
@@ -378,3 +382,26 @@ def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -
 def test_rounds_are_seen_evenly_up_to_the_last() -> None:
     assert membership_game.observed_rounds(30) == (0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30)
     assert membership_game.observed_rounds(3) == (0, 1, 2, 3)
+
+
+def test_a_worker_trains_what_one_process_trains_and_refuses_another_program(small: Make) -> None:
+    config = small({"trials.batch": 16, "run.device": "cpu"})
+    game, program = play(config, 40), asdict(Program.here(Plan(config, 0.0, 0, ())))
+    task = Task(to_run_config(config), program, game.noise_multiplier, 16, 32)
+    trained = train_models(task)
+    assert game.observations.trajectory is not None and game.observations.population is not None
+    assert np.array_equal(trained.along, game.observations.trajectory[16:32])
+    assert np.array_equal(trained.population, game.observations.population[16:32])
+    assert np.array_equal(trained.accuracy, game.accuracy[16:32])
+    with pytest.raises(InputError, match="has torch"):
+        train_models(replace(task, program=program | {"torch": "another"}))
+
+
+@pytest.mark.slow
+def test_processes_train_the_models_of_one_to_the_bit(small: Make) -> None:
+    config = small({"trials.batch": 16, "run.device": "cpu"})
+    done: list[float] = []
+    game, other = play(config, 40), play(config, 40, done.append, workers=2)
+    assert np.array_equal(game.observations.losses, other.observations.losses)
+    assert np.array_equal(game.accuracy, other.accuracy)
+    assert (max(done), len(done)) == (1.0, 3)

@@ -1,7 +1,7 @@
 """Items that play the core paper's game, in their smoke size, against what theory says of it."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,9 @@ from adversaries.errors import InputError
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from adversaries.statistics import gaussian
 from fedsim.cli.main import app
+from fedsim.federation.runtimes.batch_task import Program
 from fedsim.privacy import calibration
-from fedsim.studies.reproduction import page, session
+from fedsim.studies.reproduction import making, page, session
 from fedsim.studies.reproduction.abadi import accuracies
 from fedsim.studies.reproduction.bernau import audit_figures, identification, norms, sensitivities
 from fedsim.studies.reproduction.findings import Means, Reproduced, Scale, agreement
@@ -138,6 +139,28 @@ def test_the_page_is_there_before_the_last_item_is(
     result = CliRunner().invoke(app, ["reproduce", "--scale", "smoke", "--out", str(tmp_path)])
     assert result.exit_code != 0
     assert "1 items with" in (tmp_path / page.PAGE).read_text(encoding="utf-8")
+
+
+def test_items_that_workers_make_are_those_of_one_process(tmp_path: Path) -> None:
+    names = ("figure-3", "table-2b", "table-2a-adult", "figure-6-adult")
+    chosen = [item for item in ITEMS if item.source == "bernau" and item.name in names]
+    here, there = (
+        Means(Scale.SMOKE, tmp_path / name, say=lambda what: None) for name in ("here", "there")
+    )
+    one = list(making.publish(chosen, here, {}))[-1]
+    written = list(making.publish(chosen, there, {}, workers=2))
+    assert len(written) == 4  # two items share runs, so that one process makes them
+    assert [(made.name, made.finding) for made in written[-1]] == [
+        (made.name, made.finding) for made in one
+    ]
+    # A machine without this folder sends the item back.
+    program = asdict(Program.here())
+    task = making.Task(program, {}, "bernau", ("table-2b",), "smoke", None, None, False)
+    (kept,) = making.make_items(task).values()
+    table = next(made for made in one if made.name == "table-2b")
+    assert session.adapter().validate_json(kept).finding == table.finding
+    with pytest.raises(InputError, match="has numpy"):
+        making.make_items(replace(task, program=program | {"numpy": "another"}))
 
 
 @pytest.mark.parametrize(
