@@ -17,10 +17,6 @@ Builder = Callable[[Tensor, TrainingConfig, float], torch.optim.Optimizer]
 """
 
 
-def _sgd(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD([step], training.rate / records, training.momentum)
-
-
 def _adam(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
     # m/(sqrt(v) + epsilon) for the mean equals m/(sqrt(v) + n epsilon) for the sum.
     return torch.optim.Adam(
@@ -62,11 +58,13 @@ MEMORY = 0.8
 """Share of its running means that the optimiser "normalized" keeps from one round to the next."""
 
 
-def _normalized(step: Tensor, training: TrainingConfig, records: float) -> torch.optim.Optimizer:
-    return _Normalized(step, training.rate)
-
-
-OPTIMIZERS: dict[str, Builder] = {"sgd": _sgd, "adam": _adam, "normalized": _normalized}
+OPTIMIZERS: dict[str, Builder] = {
+    "sgd": lambda step, training, records: torch.optim.SGD(
+        [step], training.rate / records, training.momentum
+    ),
+    "adam": _adam,
+    "normalized": lambda step, training, _: _Normalized(step, training.rate),
+}
 
 LINEAR = frozenset({"sgd"})
 """Optimisers whose steps are linear in the aggregates so far."""
