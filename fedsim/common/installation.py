@@ -1,7 +1,4 @@
-"""The installed distributions: the one of this program, and the versions of others.
-
-Another project on the package index has the name `fedsim`; one overwrites the other.
-"""
+"""The installed distributions; another project named `fedsim` may overwrite this one."""
 
 from collections.abc import Iterable
 from contextlib import suppress

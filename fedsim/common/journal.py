@@ -20,12 +20,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Journal(Generic[Entry]):
-    """The entries of a file.
-
-    Attributes:
-        check: checksum of the last entry; "" without entries.
-        size: number of bytes of the whole lines.
-    """
+    """The entries of a file, the checksum of the last, and the bytes of the whole lines."""
 
     entries: list[Entry]
     check: str = ""

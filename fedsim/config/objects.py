@@ -12,12 +12,7 @@ from fedsim.privacy.participation.rule import Participation
 
 @dataclass(frozen=True)
 class Scheme:
-    """The planned privacy mechanism: the released values and their noise.
-
-    Attributes:
-        copies: number of copies of the target in D.
-        trial_count: number of trainings.
-    """
+    """The planned privacy mechanism: the released values and their noise."""
 
     privacy: PrivacyConfig
     federation: FederationConfig

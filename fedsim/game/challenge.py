@@ -33,11 +33,7 @@ BLOCK_SCALARS = 2**20
 def embed(
     loaded: Federation, features: npt.NDArray[np.float32], parameters: Tensor
 ) -> npt.NDArray[np.float32]:
-    """Return the input of the model's last linear layer, float32 [N, E].
-
-    parameters: [P].
-    Raises InputError if the model has no linear layer, or uses the last one twice.
-    """
+    """Return the last linear layer's input, float32 [N, E]. Raises InputError."""
     model = copy.deepcopy(loaded.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))
     model.load_state_dict(values, strict=False)
@@ -199,11 +195,7 @@ def _choose_client(
 def compared_features(
     rules: GameRules, loaded: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
-    """Return the values that distances compare: features [N, *shape], or the model's embedding.
-
-    Returns: [N, *shape], or [N, E] for an embedding.
-    Raises InputError if the measure needs raw features, or the model has no embedding.
-    """
+    """Return the features [N, *shape] or embedding [N, E] to compare. Raises InputError."""
     given = rules.challenge
     if given.space == "features":
         return features

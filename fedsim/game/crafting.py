@@ -85,11 +85,7 @@ class Planted(Split):
 def place(
     challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: npt.NDArray[np.int64]
 ) -> int:
-    """Return the position in D of the record that a target replaces.
-
-    It is challenge.record, or drawn from the records of challenge.client, or else of all clients
-    except the configured adversary, which would know its own.
-    """
+    """Return the position in D of the record that a target replaces, never the adversary's."""
     if challenge.record >= 0:
         return challenge.record
     among = np.flatnonzero(
@@ -124,11 +120,7 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
 def direction(
     coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
 ) -> Crafted:
-    """Return a gradient along a coordinate, or along a random direction for one below 0.
-
-    neighbouring: whether D' lacks it or has its opposite.
-    Raises InputError for a bad coordinate.
-    """
+    """Return a gradient along a coordinate, or a random one below 0. Raises InputError."""
     if coordinate >= parameters:
         raise InputError(
             f"challenge.coordinate is {coordinate}, but the model has parameters 0 to "

@@ -140,11 +140,7 @@ class Federation:
         return {name or "the whole model": reason for name, reason in reasons.items()}
 
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
-        """Return how the records of the largest client are cut into blocks.
-
-        sampled: whether every trial has its own records.
-        Raises InputError if memory does not allow for one record.
-        """
+        """Return how the largest client's records are cut into blocks. Raises InputError."""
         most = int(np.bincount(self.client_of).max())
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
@@ -174,10 +170,7 @@ class Federation:
 
 @lru_cache(maxsize=1024)
 def digest(config: Config, client: int, records: bool = True) -> str:
-    """Return the SHA-256, in hexadecimal, of the data of D that a client holds, as a cached value.
-
-    records: whether the records' values count, and not only their positions in D and their shape.
-    """
+    """Return the SHA-256 of a client's data of D: its records', or their place and shape."""
     if config.data.name == OWN:
         return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
     federation = load(config)

@@ -1,7 +1,4 @@
-"""A client's own training where clients are the unit of privacy: SGD without noise, many at once.
-
-A row is a pair of a client and a trial, so that small clients of equal size are one computation.
-"""
+"""A client's own training where clients are the unit of privacy: SGD, many clients at once."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager

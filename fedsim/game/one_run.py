@@ -187,11 +187,7 @@ def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
 
 
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
-    """Return what determines the canaries of a configuration, as JSON values.
-
-    dirac: parameters and signs. mislabelled: positions in the pool, and labels. text: tokens.
-    gradient: keys of Philox generators, whose standard normals become the directions.
-    """
+    """Return what determines canaries, as JSON: positions, tokens, or keys of generators."""
     parameters = size(federation.model)
     match canaries.kind:
         case "dirac":

@@ -18,12 +18,7 @@ MOST_NOISE = 1e15
 
 @dataclass(frozen=True)
 class Requirement:
-    """A condition that a mechanism has to satisfy.
-
-    Attributes:
-        excess: returns the logarithm of the leak over what is allowed; at most 0 where it is met.
-        allowed: name and value of a probability that any mechanism may leak; None without one.
-    """
+    """A condition on a mechanism; `excess` is the log of its leak over what is allowed."""
 
     described: str
     excess: Callable[[Mechanism], float]

@@ -149,10 +149,7 @@ def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
 
 
 def rho_alpha(mechanism: Mechanism) -> float:
-    """Return the bound on the advantage: the total variation distance between the two worlds.
-
-    It is delta at epsilon = 0: 2 Phi(sqrt(k)/(2z)) - 1 without sampling.
-    """
+    """Return the total variation distance, the largest advantage: delta at epsilon = 0."""
     return PLD.delta(mechanism, 0.0)
 
 
@@ -238,11 +235,7 @@ def vantage_bounds(
     trust: Trust | None = None,
     baselines: Sequence[float] = risks.BASELINES,
 ) -> list[VantageBounds]:
-    """Return the limits at every vantage point.
-
-    trust: another trust model to assume.
-    baselines: success of attacks without the release.
-    """
+    """Return the limits at every vantage point, for another trust model if given."""
     releases = releases if trust is None else releases.under(trust)
     clients = releases.joining_rate * releases.clients
     local = any(alike.local_steps > 1 for alike in releases.rounds)
@@ -300,11 +293,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 def epsilon_by_round(
     releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
-    """Return rounds, and epsilon after each by each accountant, closer together at the beginning.
-
-    points: largest number of rounds.
-    Returns: int64 [n], and float64 [n] by accountant.
-    """
+    """Return rounds, int64 [n], denser at first, and epsilon after each by accountant."""
     last = releases.count
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
     rounds = np.unique(spaced.round().astype(np.int64))

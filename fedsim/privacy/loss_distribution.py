@@ -285,11 +285,7 @@ def _compose(
 
 
 def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
-    """Return an interval of the grid that the sum leaves with probability at most `TRUNCATED`.
-
-    Applies Chernoff's bound at orders near the best one for a normal sum, and at smaller orders
-    for sums of few large losses.
-    """
+    """Return an interval that the sum leaves with probability `TRUNCATED`, by Chernoff."""
     # The sum can never leave this interval.
     lower = sum(low * count for _, low, count in pieces)
     upper = sum((low + len(masses) - 1) * count for masses, low, count in pieces)

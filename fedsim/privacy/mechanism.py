@@ -133,11 +133,7 @@ class Mechanism:
         return Mechanism(tuple(groups), self.neighbouring)
 
     def coarsened(self, most: int) -> "Mechanism":
-        """Return a mechanism of fewer kinds of step that reveals no less than this one.
-
-        Steps in one cell of a grid get the least noise and the highest sampling rate of the cell.
-        most: number of kinds of sampled steps, and of full batches.
-        """
+        """Return at most `most` kinds of step, which reveal no less, by cells of a grid."""
         full = [group for group in self.groups if group.sampling_rate == 1]
         sampled = [group for group in self.groups if group.sampling_rate < 1]
         if max(len(full), len(sampled)) <= most or self.noiseless:

@@ -1,7 +1,4 @@
-"""The checks of a request at a deployed client.
-
-A simulated client, whose config has no key of `consent.DEPLOYED`, checks nothing.
-"""
+"""The checks of a request at a deployed client; a simulated one checks nothing."""
 
 import hashlib
 import json
@@ -192,11 +189,7 @@ def keep_model(received: Received, model: Tensor) -> None:
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
-    """Return the release of one round towards the party that learns most about a record.
-
-    Under central trust the other parties count, else also the server. A record's copies all move a
-    sum.
-    """
+    """Return the release of one round towards the party that learns most about a record."""
     noise_multiplier /= scheme.copies
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))

@@ -129,11 +129,7 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
 
 
 def check(node_config: Mapping[str, Scalar], needs: Mapping[str, str]) -> None:
-    """Raise RefusedError unless the node agreed to each kind of consent that a request needs.
-
-    needs: for each kind, the setting or role that needs it.
-    Raises RefusedError otherwise.
-    """
+    """Raise RefusedError unless the node agreed to each kind of consent that is needed."""
     agreed = terms(node_config)
     if agreed is None:
         return

@@ -57,11 +57,7 @@ def enabled(secure_aggregation: str) -> bool:
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """Return a client's answer with a masked sum (a mod of the train handler).
-
-    Only the sum is masked, not a measurement beside it. Raises SecureAggregationError if a request
-    would bypass the protocol or weaken it.
-    """
+    """Return a client's answer with a masked sum (a mod), or SecureAggregationError."""
     config = from_run_config(context.run_config)
     if not enabled(config.federation.secure_aggregation):
         return call_next(message, context)

@@ -1,7 +1,4 @@
-"""One attempt to train a batch of trials. Every round is charged before anything of it leaves.
-
-Where clients may be missing, a provisional row is written first, for the fewest noise shares.
-"""
+"""One attempt to train a batch of trials: a round is charged before anything of it leaves."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -50,12 +50,7 @@ class Batch:
         return [] if self.challenge is challenge.NOBODY else [self.challenge.adversary]
 
     def asked(self, round: int) -> list[int]:
-        """Return the clients that receive a message in a round.
-
-        These are the clients that join the round in any trial. Where the sampling coins are secret,
-        the target's client receives one in every round. So does the adversary, unless it sees only
-        its own rounds.
-        """
+        """Return the clients that join a round in any trial, and those whose coins are secret."""
         rule, target = self.config.participation, self.challenge
         if rule.complete:
             return list(self.nodes)

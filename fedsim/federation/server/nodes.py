@@ -1,7 +1,4 @@
-"""The nodes of a run: one for every client, and auditors, which may join and leave.
-
-A round never waits for an auditor: its answers are read a round later.
-"""
+"""The nodes of a run: one for every client, and auditors, for whom no round waits."""
 
 import math
 import re
@@ -146,11 +143,7 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
 
 
 def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
-    """Log the clients that have not answered, where the run directory names the clients' nodes.
-
-    nodes: nodes that have not answered; empty when the wait is over.
-    seconds: time since they received a message.
-    """
+    """Log the clients that have not answered in some seconds, where the run names them."""
     if clients := registered_nodes(directory):
         busy = [client for client, node in sorted(clients.items()) if node in nodes]
         directory.log_event(busy=busy, seconds=round(seconds, 1))
@@ -343,11 +336,7 @@ def _introduced(
     reasons: dict[str, None],
     registered: Mapping[int, int] | None,
 ) -> tuple[dict[int, int], list[str]]:
-    """Return the partition that each node claims, for the answers so far, and the failures.
-
-    asked: nodes that have not answered, by message. Nodes that answered are removed from it.
-    reasons: receives the reason for a node that is away, or that failed and is no client's.
-    """
+    """Return the partition that each node claims, and the failures, so far; update `asked`."""
     claims, failed = {}, []
     for reply in grid.pull_messages(list(asked)) if asked else ():
         node = asked.pop(reply.metadata.reply_to_message_id, None)

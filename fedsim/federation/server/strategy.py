@@ -26,11 +26,7 @@ from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed, Trial
 
 @dataclass
 class DPSGD(Strategy):
-    """One batch of trials, from theta_0 to theta_k.
-
-    Attributes:
-        rounds: number of rounds to run; None: all rounds of the configuration.
-    """
+    """One batch of trials, from theta_0 to theta_k, or for some rounds only."""
 
     batch: Batch
     rounds: int | None = None

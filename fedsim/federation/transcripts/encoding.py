@@ -61,11 +61,7 @@ class _Shelf:
 
 
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
-    """Return a round as JSON values and arrays.
-
-    Returns: its text with positions in a table of arrays, and the arrays, little-endian.
-    Raises InputError for a kind that a transcript does not store.
-    """
+    """Return a round as text with a table of arrays, and these little-endian; or InputError."""
     shelf = _Shelf()
     text: dict[str, Any] = {
         "round": int(observed.round),

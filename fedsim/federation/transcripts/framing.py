@@ -111,11 +111,7 @@ class Scan:
         self.position, self.digest = len(expected), hashlib.sha256(expected).digest()
 
     def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
-        """Yield the whole records from the current position on.
-
-        only: kinds to read and check; others are skipped.
-        Raises InputError if a record is damaged.
-        """
+        """Yield the whole records from here on, with payloads of `only` some. Raises InputError."""
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
         while size - self.position >= overhead:

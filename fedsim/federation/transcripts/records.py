@@ -63,12 +63,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Canary:
-    """A consented canary: by a coin, the sender added a long or a short direction to its model.
-
-    Attributes:
-        coin: whether the direction was the long one.
-        seed: seed of the direction (`adversaries.statistics.canaries.direction`).
-    """
+    """A consented canary: by a coin, a long or a short direction of a seed, added to a model."""
 
     coin: bool
     seed: int
@@ -127,12 +122,7 @@ def not_of_an_auditor(observed: ObservedRound) -> InputError:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A transcript as it was read.
-
-    Attributes:
-        incomplete: why rounds are missing, by the recorder; "": nothing failed.
-        torn: number of dropped bytes of an unfinished last record.
-    """
+    """A transcript as it was read, with the bytes that were torn off, and why it is incomplete."""
 
     facts: Facts
     rounds: tuple[ObservedRound, ...]

@@ -40,12 +40,7 @@ def join(rounds: Sequence[Learnt]) -> dict[str, Floats]:
 
 @dataclass(frozen=True)
 class UnknownNoise:
-    """The noise that one vantage cannot remove.
-
-    Attributes:
-        sources: sources of the noise, keys of the noises.
-        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees sums without noise.
-    """
+    """The noise of sources that one vantage cannot remove, with its sigma [T]; 0: none."""
 
     sources: frozenset[int]
     noise_std: Tensor

@@ -72,12 +72,7 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
 
 
 def shares(answers: Floats) -> Floats:
-    """Return the share of the deviation at theta_k that exists after each round, [k].
-
-    With equal noise in all rounds, it is the Gaussian bridge, i/k for plain SGD.
-
-    answers: [k, k] from `responses`.
-    """
+    """Return the share of the deviation at theta_k after each round, [k]: a Gaussian bridge."""
     final: Floats = answers[-1]
     return answers @ final / (final @ final)
 

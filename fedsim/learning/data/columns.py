@@ -1,7 +1,4 @@
-"""The columns of a table: the public schema of each, and how values become features.
-
-Every rule uses one record only, so that a record changes no other record's features.
-"""
+"""The columns of a table: the public schema of each, and how a record's values become features."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -47,11 +47,7 @@ class Method:
         own: bool,
         exact: bool,
     ) -> Self:
-        """Return the method for records of one kind, after measuring its memory.
-
-        record: [*shape], an example.
-        own: whether every trial has separate records.
-        """
+        """Return the method for records as [*shape], after measuring its memory."""
         reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
 
         def make() -> Gradients:

@@ -129,11 +129,7 @@ class Clipper:
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of each of a few records, float64 [T, n, P].
-
-        In full precision, because beliefs rest on them. Raises FloatingPointError as `clipped_sum`
-        does.
-        """
+        """Return the clipped gradient of a few records, float64 [T, n, P], in full precision."""
         method = self._method(features[0], labels[0], "float32")
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))

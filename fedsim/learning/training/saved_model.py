@@ -1,7 +1,4 @@
-"""A trained model in open files: `model.safetensors` with its values, `model.toml` with the rest.
-
-With both files anyone can build the model in plain PyTorch, as `load` does.
-"""
+"""A trained model in open files: its values in `model.safetensors`, the rest in `model.toml`."""
 
 import copy
 import math

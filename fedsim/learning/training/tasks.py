@@ -1,7 +1,4 @@
-"""Tasks: the loss of a record, the measures of a model, and its baseline.
-
-A network carries its task (`task_of`), one of the objects in `TASKS`.
-"""
+"""Tasks: the loss of a record, the measures of a model, and its baseline."""
 
 import dataclasses
 import math

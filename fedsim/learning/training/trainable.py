@@ -1,7 +1,4 @@
-"""The trained parameters of a network, selected by names.
-
-Names are separated by commas. A layer stands for its parameters, and * for any part of a name.
-"""
+"""The trained parameters of a network, by names with *, and its low-rank adapters."""
 
 import difflib
 from collections import Counter

@@ -157,11 +157,7 @@ class Dataset:
 
 
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
-    """Return the records of some classes, which are numbered anew.
-
-    classes: two or more different labels, as text; the first becomes 0.
-    Raises InputError for other classes.
-    """
+    """Return the records of classes, as text, which are numbered anew. Raises InputError."""
     number_of = {str(label): label for label in range(dataset.classes)}
     if unknown := [label for label in classes if label not in number_of]:
         raise InputError(
@@ -193,11 +189,7 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
 def class_numbers(
     values: npt.NDArray[Any], path: Path, label: str
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the class of each record, int64 [N], and the number of classes, at least 2.
-
-    values: [N]; the distinct values, in order, are classes 0 and on.
-    Raises InputError for one class, or too many.
-    """
+    """Return each record's class by order, int64 [N], and their number. Raises InputError."""
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
@@ -215,12 +207,7 @@ def class_numbers(
 def numbered_labels(
     values: npt.NDArray[Any], path: Path, label: str, target: Target | None
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
-
-    values: [N], as in the file.
-    target: the range of a predicted number; None for classes.
-    Raises InputError for one class or too many, or for values that are not finite numbers.
-    """
+    """Return each label, int64 [N], and the number of classes (1: numbers); or InputError."""
     if target is None:
         return class_numbers(values, path, label)
     if values.dtype.kind not in "buif" or not np.isfinite(values).all():
