@@ -20,14 +20,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def train_batch(task: Task) -> Done:
-    """Train a batch of trials.
-
-    Returns:
-        The findings and events. The process that runs the campaign has charged the rounds.
-
-    Raises:
-        InputError: the worker has another program, another kind of device or other data.
-    """
+    """Train a batch of trials, whose rounds are charged; return findings and events; InputError."""
     with _ONE_AT_A_TIME:
         logging.getLogger("flwr").setLevel(logging.WARNING)
         config = from_run_config(task.run_config)

@@ -67,12 +67,7 @@ def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
 
 
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
-    """Write an object behind the last line, to disk; return its checksum.
-
-    values: strict JSON, without a "check".
-    Raises InputError, OSError: see `private_files.append`.
-    Raises ValueError if a number is NaN or infinite.
-    """
+    """Write strict JSON behind the last line, to disk; return its checksum. ValueError for NaN."""
     check = _checksum(values, previous)
     text = json.dumps({**values, "check": check}, allow_nan=False)
     private_files.append(path, f"{text}\n".encode())

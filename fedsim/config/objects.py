@@ -28,7 +28,6 @@ class GameRules:
     """The rules of the game: what clients compute, and what the adversary expects of them.
 
     Attributes:
-        seed: of all random numbers except the draw of D and the privacy noise.
         noise_seed: seed of the privacy noise; None: the noise comes from the operating system.
         candidates: number of candidates of PAC noise; 1 for other noise.
     """

@@ -1,8 +1,7 @@
 """The table of refused combinations of settings, with the reason for each.
 
-A row reads "WHAT: NEEDS | WHY | INSTEAD" (`fedsim.config.needs`). A new trust model, noise,
-challenge or audit adds a row for each setting that it does not support. Rules that need arithmetic
-are in `fedsim.config.experiment`. docs/reference/configuration.md shows the table.
+A row reads "WHAT: NEEDS | WHY | INSTEAD" (`fedsim.config.needs`); docs/reference/configuration.md
+shows it.
 """
 
 from fedsim.config.needs import rows

@@ -70,11 +70,7 @@ class Challenge:
 
     Attributes:
         record: position of x^ in D; None where the target is a client.
-        replacement: position of x^' in the pool U \\ D; None under add-remove, or without a record.
-        client: the target client: it holds the record, or is the target itself.
-        adversary: partition of the curious participant.
-        kind: "record", or how the target was crafted.
-        copies: number of copies of the target in D.
+        replacement: position of x^' in the pool U \ D; None under add-remove, or without a record.
         label: of a crafted record, which is at position `record`, its original in the pool.
     """
 

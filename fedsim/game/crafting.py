@@ -41,12 +41,7 @@ PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Crafted:
-    """The replacement of a record of D: another record, or a gradient.
-
-    Attributes:
-        direction: unit vector [P] of a gradient, which is C times it; None for a record.
-        opposed: whether the sum gets -C times the direction under D', instead of nothing.
-    """
+    """The replacement of a record: another one, or C times a unit vector [P], or its opposite."""
 
     record: int
     features: Image | None = None
@@ -95,12 +90,7 @@ def place(
 
 
 def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
-    """Return the crafted record that replaces one of D.
-
-    Its label is challenge.label, or the class that the first model likes least, not a copied
-    record's own. Raises InputError if there is no such kind or class, or the record already has
-    that label.
-    """
+    """Return the crafted record, of the least liked label if none is set. Raises InputError."""
     kind, classes = rules.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
     own = int(split.members_records.labels[record])

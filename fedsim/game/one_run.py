@@ -47,7 +47,6 @@ class Kind:
     Attributes:
         total: maps rules, federation, models [T, P] and weights [T, m] to the canaries' sum [T, P].
         along: maps rules, federation, models and releases [T, P] to products [T, m] with each part.
-        orthogonal: whether canaries add orthogonal vectors, the same in every round.
         records: maps rules and federation to the m records; None where canaries are not records.
     """
 

@@ -37,12 +37,7 @@ ROUNDED = 0.1
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """The distribution of the privacy loss log p_D/p_D' when the data were D.
-
-    Attributes:
-        lowest: the first loss in widths.
-        masses: float64 [n], the probabilities of the losses (lowest + i) width.
-    """
+    """The distribution of log p_D/p_D' under D, by masses [n] at (lowest + i) width."""
 
     width: float
     lowest: int

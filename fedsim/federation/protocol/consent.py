@@ -74,14 +74,7 @@ class RefusedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a client's owner.
-
-    Attributes:
-        max_trials: largest number of trainings in one run.
-        epsilon_limit: largest epsilon of any one record over all runs, at `delta_limit`.
-        delta_limit: probability that the epsilon guarantee fails.
-        state: folder of the client's own ledger.
-    """
+    """The terms of a client's owner, with a limit on epsilon of any one record over all runs."""
 
     kinds: frozenset[str]
     max_trials: int

@@ -94,13 +94,7 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
 
 @dataclass
 class SecureSum:
-    """The server's side of one round. A node that fails a stage leaves the round.
-
-    Attributes:
-        setup: values of the first stage, from `agreed_setup`.
-        sharing: nodes that completed the exchange of keys.
-        silent: why shares are missing of clients whose sum arrived, by partition.
-    """
+    """The server's side of one round. A node that fails a stage leaves the round."""
 
     flower_grid: Grid
     nodes: Mapping[int, int]

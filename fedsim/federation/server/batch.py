@@ -98,10 +98,7 @@ class Round:
     """A round that has begun.
 
     Attributes:
-        model: the model that the clients receive, float32 [T, P].
-        sensitivities: scale of the noise, float64 [T].
         local: whether the scales are measured on the data and sent to clients that draw noise.
-        grid: grid of the clients' messages; None for floating-point numbers.
         shape: shape of one client's sum, (T, P), or (T, m, P) with m candidates.
     """
 
@@ -151,13 +148,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Release:
-    """The release of a round, which clients receive with the next message.
-
-    Attributes:
-        participants: the clients whose messages are in the aggregate.
-        disclosed: the colluders' noise, which only the adversary receives.
-        messages: the message [T, P] of each participant for the auditors; None: not sent.
-    """
+    """The release of a round, which the next message brings to clients, and more to auditors."""
 
     aggregate: npt.NDArray[np.float32]
     participants: tuple[int, ...]

@@ -217,13 +217,7 @@ def connect(
 
 @dataclass
 class _Roll:
-    """The identified nodes of a run.
-
-    Attributes:
-        registered: the node of each partition; None: every claim is accepted.
-        asked: nodes that have not answered yet, by message.
-        reasons: why claims were rejected, in order.
-    """
+    """The identified nodes of a run, the asked ones by message, and why claims were rejected."""
 
     clients: int
     registered: Mapping[int, int] | None

@@ -85,14 +85,7 @@ class Record:
 
 
 class Scan:
-    """Reads the whole records of a file in order, and remembers its position.
-
-    Raises InputError if the file is no transcript, or of another version.
-
-    Attributes:
-        position: number of bytes up to the end of the last whole record.
-        digest: checksum of that record.
-    """
+    """Reads a file's whole records in order, and remembers its position. Raises InputError."""
 
     def __init__(self, file: io.FileIO, path: Path) -> None:
         self._file, self._path, self._count, self._ended = file, path, 0, False

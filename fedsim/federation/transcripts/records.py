@@ -33,9 +33,7 @@ class Facts:
     Attributes:
         vantage: "server" sees every reply; "participant" sees global models and its own messages;
             "auditor" is a participant that joined to audit; "loop" sees every step of DP-SGD.
-        recorder: the program or mod that recorded.
         node: partition, or else node id, of a participant or auditor; None for the server.
-        versions: versions of the relevant packages, by name.
     """
 
     vantage: str
@@ -95,7 +93,6 @@ class ObservedRound:
     Attributes:
         model: the global model before the round, by name; empty: not seen.
         replies: by node id, before the server clipped them; empty at other vantages.
-        own: the model that a participant sent; empty: none.
         unprotected: that model before a local mechanism clipped it and added noise.
         aggregate: the global model after the round; a participant sees it in the next one.
         participants: ids of the nodes that received a request to train; None: unknown.

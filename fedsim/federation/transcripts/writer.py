@@ -32,13 +32,7 @@ from fedsim.federation.transcripts.records import Facts, ObservedRound
 
 
 class Writer:
-    """Appends rounds to a transcript, which only its user may read (0600): updates reveal people.
-
-    A file with the same facts is continued behind its last whole record. Each record is on disk
-    when `append` returns.
-
-    Raises InputError for a file that is damaged, ended, of other facts, or being written.
-    """
+    """Appends rounds to a private file (0600), a new one or one with the same facts; InputError."""
 
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path = path

@@ -11,15 +11,7 @@ from fedsim.privacy.noise.mechanism import Floats, Learnt
 
 @dataclass(frozen=True)
 class Step:
-    """Results of one step, [T] float64 each, under the names of the transcript.
-
-    Attributes:
-        ratios: lambda, the log-likelihood ratio of D to D'.
-        sensitivities: |g - g'|.
-        noise_stds: sigma.
-        present_norms: |g|.
-        absent_norms: |g'|.
-    """
+    """A step's lambda, |g - g'|, sigma, |g| and |g'|, [T] float64, by names of the transcript."""
 
     ratios: Tensor
     sensitivities: Tensor

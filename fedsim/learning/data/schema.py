@@ -46,13 +46,7 @@ class Text(Table):
 
 
 class Schema(Table):
-    """The public description of the records of all clients.
-
-    Attributes:
-        classes: the labels, in the order of their numbers; empty for a regression, or next tokens.
-        unlabelled: whether records without a valid label are refused or left out ("drop").
-        identifiers: of a table, columns that identify a person, and are never features.
-    """
+    """The public description of the records of all clients; identifiers are never features."""
 
     classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
     target: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None

@@ -29,13 +29,7 @@ MANY_GAPS = 0.05
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema entry for a column.
-
-    Attributes:
-        kind: "numbers", "values", "date", "identifier", or "ignored".
-        rule: the entry, in TOML; "" for identifiers and ignored columns.
-        discloses: what the rule would disclose about the records, "" for nothing.
-    """
+    """A proposed schema entry for a column, and what it would disclose about the records."""
 
     name: str
     kind: str

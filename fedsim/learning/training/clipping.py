@@ -39,11 +39,8 @@ class Clipper:
     """Clips the gradient of every record over all trained parameters together.
 
     Attributes:
-        model: the structure, and the values that are not trained.
         clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
-        threads: number of threads that share the blocks.
         max_memory: bytes of working memory, besides arguments and result; None for no bound.
-        layer_by_layer: False for `torch.func` alone.
         exact: needed for real noise. Sums are float64 throughout, so that their rounding is within
             C too, and a record whose gradient is not finite adds nothing. Otherwise it is an error.
     """

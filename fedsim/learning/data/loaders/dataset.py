@@ -54,13 +54,7 @@ def parsed(text: str) -> Target | None:
 
 @dataclass(frozen=True)
 class Source:
-    """The keys of [data] that tell a loader what to read.
-
-    Attributes:
-        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
-        length: of texts, number of tokens in each; longer texts are cut.
-        target: the range of the number that a regression predicts.
-    """
+    """The keys of [data] that tell a loader what to read."""
 
     name: str
     root: str = ""
@@ -102,12 +96,7 @@ MOST_CLASSES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """N labelled records. Both arrays become read-only.
-
-    Attributes:
-        features: float32 [N, *shape].
-        labels: int64 [N].
-    """
+    """N labelled records, float32 [N, *shape] and int64 [N], which become read-only."""
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
@@ -129,14 +118,9 @@ class Dataset:
     """A dataset.
 
     Attributes:
-        name: its name in a configuration.
         test: held-out records; None where the authors give none.
-        attributes: the name of each feature, empty for images.
         columns: the original values of `train`, [N] read-only by column, features or not.
         column_of: the position in `columns` of each feature's column, int64; empty for images.
-        categorical: the columns of unordered values.
-        dropped: number of rows of the original that were left out.
-        target: the range of the number that a regression predicts.
     """
 
     name: str
