@@ -1,7 +1,4 @@
-"""The Flower ClientApp of a node: a client's, or an auditor's.
-
-Flower may start a process for each message, so computations are imported where they are needed.
-"""
+"""The Flower ClientApp of a node, a client's or an auditor's, which imports what it needs."""
 
 import math
 from collections.abc import Callable

@@ -131,8 +131,6 @@ class Accusations:
 def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
     """Return the epsilon that the decisions Lambda > 0 refute, valid at every number of trials.
 
-    It allows adding trials because of what earlier trials showed, and stopping at will.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.

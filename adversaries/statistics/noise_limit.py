@@ -77,11 +77,7 @@ class NoiseLimit:
         return float(self._log_e[CLAIMED])
 
     def limit(self, confidence: float) -> float:
-        """Return the largest possible multiple of the claimed noise; `math.inf` for no limit.
-
-        confidence: in (0, 1).
-        Raises InputError for confidence out of range.
-        """
+        """Return the largest multiple of the claimed noise, or inf. Raises InputError."""
         refuted = self._highest >= -math.log(significance(confidence))
         # Test from the most noise down to the first ratio that is not refuted: one test in all.
         stands = int(np.argmin(refuted)) if not refuted.all() else len(RATIOS)

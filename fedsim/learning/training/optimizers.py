@@ -1,7 +1,4 @@
-"""Server optimisers: from the released aggregate of a round to the next model.
-
-They work on each row separately, so that the T trials of a [T, P] tensor stay independent.
-"""
+"""Server optimisers: from the aggregate of a round to the next model, row by row of [T, P]."""
 
 from collections.abc import Callable, Mapping
 
@@ -74,8 +71,7 @@ class ServerOptimizer:
     """Steps the models of one batch of trials, round after round.
 
     Args:
-        training: names the optimiser, the schedule and their numbers; InputError for an unknown
-            optimiser.
+        training: names optimiser and schedule; InputError for an unknown one.
         records: n, the public expected number of records in a step.
     """
 
