@@ -289,7 +289,6 @@ def _cityblock(x: Distances, y: Distances) -> Distances:
 
 
 def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
-    """Return which features [size] are 0 or 1 in every record."""
     flat = features.reshape(len(features), -1)
     return ((flat == 0) | (flat == 1)).all(axis=0)
 

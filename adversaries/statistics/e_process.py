@@ -217,8 +217,6 @@ def _log_e(successes: int, trials: int, most: Floats) -> Floats:
 
 
 def _private(epsilon: float, delta: float) -> Curve:
-    """Return the curve of (epsilon, delta)-privacy."""
-
     def curve(rates: Floats) -> Floats:
         accusing = math.exp(epsilon) * rates + delta
         clearing = 1 - math.exp(-epsilon) * (1 - delta - rates)
@@ -228,7 +226,6 @@ def _private(epsilon: float, delta: float) -> Curve:
 
 
 def _ahead(gap: float) -> Curve:
-    """Return the curve of an advantage of at most `gap`."""
     return lambda rates: np.clip(rates + gap, 0.0, 1.0)
 
 

@@ -84,7 +84,6 @@ class NoiseLimit:
         return float(RATIOS[stands - 1]) if stands else math.inf
 
     def _bet(self, x: Floats, std: float) -> None:
-        """Multiply the e-processes by the e-values of a round."""
         mean = self._total / max(1, self._rounds)
         for row, ratio in enumerate(RATIOS):
             scale = ratio * std

@@ -194,7 +194,6 @@ def _keys(defaults: Mapping[str, Scalar]) -> Iterator[Key]:
 
 
 def _type(field: FieldInfo) -> tuple[str, str]:
-    """Return the type of a field's value and its allowed values, in words."""
     annotation: Any = field.annotation
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = get_args(annotation)[0]

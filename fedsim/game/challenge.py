@@ -210,7 +210,6 @@ def columns_of(loaded: Federation) -> Columns | None:
 
 
 def _seat(federation: FederationConfig, unit: str, client: int) -> int:
-    """Return the partition of the adversary, which is not the target client."""
     adversary = federation.adversary
     if adversary == client:
         target = "record" if unit == "record" else "data"

@@ -279,7 +279,6 @@ def _check_place(received: Received) -> None:
 
 
 def _check_role(job: str, request: Request, loaded: Federation, partition: int) -> None:
-    """Raise RefusedError unless a client may have the requested role for the requested record."""
     role, record = request.role, request.record
     if role not in ROLES:
         raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")

@@ -102,7 +102,6 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
 
 
 def _follows_rounds(received: Received) -> bool:
-    """Return whether the adversary updates a belief in each round."""
     vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows

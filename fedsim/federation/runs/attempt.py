@@ -116,7 +116,6 @@ class Attempt:
         self._enter(row)
 
     def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
-        """Return the row of a round before its messages leave."""
         every = not self._provisional and self._scheme.participation.complete
         return replace(
             self._template,

@@ -106,7 +106,6 @@ def _ahead(
 def _check_accepted(
     scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
 ) -> None:
-    """Raise InputError where interrupted attempts take a run beyond its configured cost."""
     vantage = scheme.federation.vantage
     whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
     target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)

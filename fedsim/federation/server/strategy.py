@@ -132,7 +132,6 @@ class DPSGD(Strategy):
         return [*observations, *self._observations.findings()]
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
-        """Fix the scale of a round's noise, and the form of its messages."""
         config, model = self.batch.config, messages.only(arrays)
         trials, size = model.shape
         local = config.privacy.sensitivity == "local"
@@ -154,7 +153,6 @@ class DPSGD(Strategy):
     def _ask(
         self, kind: str, round: int, arrays: ArrayRecord, grid: Grid, clients: Iterable[int]
     ) -> list[Message]:
-        """Return the messages to some clients, after the auditors' messages were sent."""
         sending = self._sending(round, arrays)
         if self.auditors is not None:
             # Before the clients begin to compute.

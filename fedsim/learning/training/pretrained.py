@@ -126,7 +126,6 @@ def _digest(path: str, changed: int, size: int) -> str:
 
 @lru_cache(maxsize=1)
 def _read(path: str, sha256: str) -> dict[str, Tensor]:
-    """Return the values in a file, which is read once for all trials."""
     return values(path)
 
 

@@ -157,7 +157,6 @@ def load(directory: Path, own: str = "") -> nn.Module:
 
 
 def _built(description: Description, place: Path) -> nn.Module:
-    """Return the network that files in a directory describe, without its values."""
     network, taken = description.network, description.input
     try:
         return models.build(

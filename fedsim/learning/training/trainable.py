@@ -138,7 +138,6 @@ def freeze(model: nn.Module, names: str) -> None:
 
 
 def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[str]:
-    """Return the parameters that match a list of names and patterns."""
     matches = set()
     for name in filter(None, (part.strip() for part in names.split(","))):
         inside = [path for path in parameters if fnmatchcase(f"{path}.", f"{name}.*")]
