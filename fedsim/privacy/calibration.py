@@ -226,7 +226,6 @@ class Comparison:
     """The noise of the paper's calibration beside the tight one, for one target.
 
     Attributes:
-        classic: noise multiplier for (epsilon, delta) by the accountant rdp-classic.
         exact_epsilon: the epsilon that the classic noise really guarantees at delta.
         classic_rho_alpha, tight_rho_alpha: bounds on the advantage under each noise, by route.
     """

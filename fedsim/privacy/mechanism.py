@@ -27,13 +27,7 @@ class Neighbouring(StrEnum):
 
 @dataclass(frozen=True)
 class Steps:
-    """Gaussian steps of the same kind, each on a Poisson sample if sampling_rate is below 1.
-
-    Raises InputError for values outside these ranges.
-
-    Attributes:
-        sampling_rate: probability that a record takes part in a step, in (0, 1].
-    """
+    """Gaussian steps of the same kind, each on a Poisson sample below rate 1; or InputError."""
 
     noise_multiplier: float
     count: int = 1

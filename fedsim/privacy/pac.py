@@ -91,8 +91,6 @@ class Spectrum:
 def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     """Return eigenvalues and directions of the covariance of candidates.
 
-    It is exact and not of a sample, and computed from the Gram matrix [m, m], so P may be large.
-
     draws: [..., m, P], the candidates.
     weights: [..., m], which sum to 1; None for 1/m each.
     """

@@ -37,7 +37,6 @@ class Answer:
     """An answer to one message.
 
     Attributes:
-        round: counts from 1.
         noise_multiplier: nominal, as the client computed it.
         charged: the release towards the party that learns most; None where nothing is charged.
         measured: epsilon, without a delta, of a noisy confusion matrix of records held back.

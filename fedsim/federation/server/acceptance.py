@@ -231,8 +231,6 @@ def _row_norms(values: Array) -> Floats:
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
     """Return the largest length of a client's honest message in each trial, noise included.
 
-    It consists of the client's records or update, copies of a crafted target, and canaries.
-
     noise_std: standard deviation of a step's noise, [T], if clients add it.
     sent: the client's message, [..., P].
     Returns: [T]; infinity where nothing is clipped.

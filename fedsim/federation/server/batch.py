@@ -95,12 +95,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Round:
-    """A round that has begun.
-
-    Attributes:
-        local: whether the scales are measured on the data and sent to clients that draw noise.
-        shape: shape of one client's sum, (T, P), or (T, m, P) with m candidates.
-    """
+    """A round that has begun; one client's sum is (T, P), or (T, m, P) with m candidates."""
 
     number: int
     model: Array

@@ -276,9 +276,8 @@ def check_data(
 ) -> None:
     """Compare the digest of every client's data with the digest that the server expects.
 
-    Nothing else would show a difference.
     digest: the expected digest of a client; whether it covers the records is its second argument.
-    Raises InputError if data differ, with the clients' names.
+    Raises InputError if data differ.
     Raises RuntimeError if a client does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]

@@ -163,8 +163,6 @@ def poison_scores(
 ) -> Floats | None:
     """Return the score of every released model, by the adversary that crafted the target.
 
-    A higher score makes it likelier that the model was trained on D.
-
     By challenge.kind: for "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); for "gradient" <theta_0 -
     theta_k, u>; for other records the negative loss (BACKDOORTEST).
 

@@ -64,12 +64,7 @@ class _Column(Table):
 
 
 class Numbers(_Column):
-    """Numbers in a range, which become a feature from 0 to 1.
-
-    Attributes:
-        missing: "refuse", "drop", a number to use instead, or "category": an additional feature.
-        outside: a value outside of the range: "refuse", "drop", or "clip".
-    """
+    """Numbers in a range, which become a feature from 0 to 1, with rules for other values."""
 
     range: Range
     unit: str = ""
@@ -113,12 +108,7 @@ class Numbers(_Column):
 
 
 class Values(_Column):
-    """One of several values, each of which becomes a feature that is 0 or 1.
-
-    Attributes:
-        missing: "refuse", "drop", "category" for an additional feature, or one of the values.
-        other: a value that is not listed: "refuse", "drop", or "other" for a common feature.
-    """
+    """One of several values, each of which becomes a feature, with rules for other values."""
 
     values: Categories
     missing: str = "refuse"
@@ -169,12 +159,7 @@ PARTS = ("year", "month", "days")
 
 
 class Dates(_Column):
-    """Dates, parts of which become features.
-
-    Attributes:
-        format: how dates are written, for Python's strptime; ISO 8601 by default.
-        parts: "year" and "days" (since the first day) from 0 to 1, and "month", a feature each.
-    """
+    """Dates, whose year, month and days since the first become features, by strptime's format."""
 
     date: Annotated[list[date], Field(min_length=2, max_length=2)]
     format: str = "%Y-%m-%d"

@@ -38,10 +38,8 @@ class Split:
 def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -> Split:
     """Return D, the pool and the held-out records, disjoint, drawn from the seed alone.
 
-    D and the pool follow each other in a permutation of `dataset.train`; held-out records come from
-    one of `dataset.test`, or from its end.
     pool: its largest number of records; 0 for all.
-    Raises InputError if there are too few records.
+    Raises InputError if there are too few.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
     order = generator.permutation(len(dataset.train))

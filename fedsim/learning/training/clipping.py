@@ -40,7 +40,6 @@ class Clipper:
 
     Attributes:
         clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
-        max_memory: bytes of working memory, besides arguments and result; None for no bound.
         exact: needed for real noise. Sums are float64 throughout, so that their rounding is within
             C too, and a record whose gradient is not finite adds nothing. Otherwise it is an error.
     """
@@ -198,10 +197,8 @@ class Clipper:
     ) -> Cut:
         """Return the blocks into which T trials of n records are cut.
 
-        record: [*shape], an example of the records.
-        own: whether every trial has separate records, for example sampled ones.
-        sums: number of sums of each trial's gradients.
-        Raises InputError if max_memory is too little for one record of one trial.
+        own: whether every trial has separate records.
+        Raises InputError for too little max_memory.
         """
         need = self._method(record, label, self.precision, own).footprint
 
