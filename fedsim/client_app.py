@@ -1,7 +1,4 @@
-"""The Flower ClientApp of a node: a client's, or an auditor's.
-
-Flower may start a process for each message, so computations are imported where they are needed.
-"""
+"""The Flower ClientApp of a node, a client's or an auditor's, which imports what it needs."""
 
 import math
 from collections.abc import Callable
@@ -38,15 +35,8 @@ app = ClientApp(mods=[same_version, discreet])
 
 
 @app.query("identify")
-def identify(message: Message, context: Context) -> Message:
-    """Return the partition of this node, or that it is an auditor's node.
-
-    This is the first message of a run. Here the node logs a setting that does not fit the run.
-
-    Args:
-        message: as received.
-        context: the node's Flower context.
-    """
+def _identify(message: Message, context: Context) -> Message:
+    """Return the partition of this node, or that it is an auditor's node."""
     timeout = float(context.run_config.get("federation.timeout", math.inf))
     node_machine.warn_of_deadline(timeout)
     if auditor.is_auditor(context):
@@ -55,26 +45,16 @@ def identify(message: Message, context: Context) -> Message:
 
 
 @app.query("sensitivity")
-def local_sensitivity(message: Message, context: Context) -> Message:
-    """Return the local sensitivity of the challenge: an instrument, not part of a DP release.
-
-    Args:
-        message: the request with the model.
-        context: the node's Flower context.
-    """
+def _local_sensitivity(message: Message, context: Context) -> Message:
+    """Return the local sensitivity of the challenge: an instrument, not part of a DP release."""
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.local_sensitivity(message, context)
 
 
 @app.query("data")
-def data(message: Message, context: Context) -> Message:
-    """Return the digest of the data that all nodes must have in common.
-
-    Args:
-        message: as received.
-        context: the node's Flower context.
-    """
+def _data(message: Message, context: Context) -> Message:
+    """Return the digest of the data that all nodes must have in common."""
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.data_digest(message, context)
@@ -115,26 +95,16 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 @app.query("findings")
-def findings(message: Message, context: Context) -> Message:
-    """Return the adversary's findings to the auditor, after the last round.
-
-    Args:
-        message: as received.
-        context: the node's Flower context.
-    """
+def _findings(message: Message, context: Context) -> Message:
+    """Return the adversary's findings to the auditor, after the last round."""
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.findings(message, context)
 
 
 @app.query("measures")
-def measures(message: Message, context: Context) -> Message:
-    """Return the noisy confusion matrix of the trained model on records that the client held back.
-
-    Args:
-        message: the request with the model.
-        context: the node's Flower context.
-    """
+def _measures(message: Message, context: Context) -> Message:
+    """Return the noisy confusion matrix of the model on records that the client held back."""
     from fedsim.federation.client import measures_node  # noqa: PLC0415
 
     return measures_node.measures(message, context)

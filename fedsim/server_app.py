@@ -252,7 +252,6 @@ def _transcript(config: Config, directory: RunDirectory, finished: list[range]) 
 
 
 def _facts(plan: Plan, loaded: Federation, grid: Grid, transcript: Arrays) -> dict[str, Any]:
-    """Return the facts of the report beside its configuration and transcript."""
     config = plan.config
     clients, named = range(config.federation.clients), config.data.public_schema
     return {

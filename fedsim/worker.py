@@ -16,13 +16,9 @@ from fedsim.game.challenge import Challenge
 
 
 def train_batch(task: Task) -> Done:
-    """Train a batch of trials.
+    """Train a batch of trials, whose rounds are charged, and return its findings and events.
 
-    Returns:
-        The findings and events. The process that runs the campaign has charged the rounds.
-
-    Raises:
-        InputError: the worker has another program, another kind of device or other data.
+    Raises InputError if the worker has another program, another kind of device or other data.
     """
     with ONE_AT_A_TIME:
         logging.getLogger("flwr").setLevel(logging.WARNING)

@@ -93,8 +93,6 @@ def membership_advantage(
 ) -> MeanAdvantage:
     """Return the mean of TPR - FPR over the trials, with a t interval across them.
 
-    The interval is about the records in the trials; for fresh records use `over_records`.
-
     Args:
         true_positive_rate: float64 [T].
         false_positive_rate: float64 [T].
@@ -164,8 +162,6 @@ def challenge_advantage(
     worlds: Bools, decisions: Bools, confidence: float, design: Design = INDEPENDENT
 ) -> Advantage:
     """Return the advantage of decisions about the target record.
-
-    Game, design and interval are those of `advantage`; no decision is a tie.
 
     Args:
         worlds: bool [T], True where the model was trained on D.

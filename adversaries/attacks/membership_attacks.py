@@ -124,10 +124,7 @@ def _offline_fixed(targets: Observations, shadows: Observations | None) -> Float
 
 
 def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
-    """Return the share of the population z that the record x beats, [N, n].
-
-    x beats z if p(x)/Pr(x) >= gamma p(z)/Pr(z), with Pr the mean over shadow models.
-    """
+    """Return the share of z with p(x)/Pr(x) >= gamma p(z)/Pr(z), Pr over shadow models, [N, n]."""
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
 
@@ -294,8 +291,7 @@ def chosen(names: str) -> dict[str, Attack]:
     """Return the attacks that a configuration names, by name.
 
     names: separated by commas, or "all", or "none".
-    Raises InputError for an unknown name, or for "all" or "none" beside others, or for code that is
-    no attack.
+    Raises InputError for an unknown name, "all" or "none" beside others, or code that is no attack.
     """
     if names.strip() in ("all", "none"):
         return dict(ATTACKS) if names.strip() == "all" else {}
@@ -327,7 +323,6 @@ def _as_attack(code: object, name: str) -> Attack:
 def needed(names: str) -> frozenset[str]:
     """Return the union of `Attack.needs` over the named attacks.
 
-    names: separated by commas, or "all", or "none".
-    Raises InputError as `chosen`.
+    names, InputError: as for `chosen`.
     """
     return frozenset[str]().union(*(attack.needs for attack in chosen(names).values()))

@@ -185,8 +185,6 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
 def score(projection: float, energy: float, size: int) -> float:
     """Return Student's t of <e, v>, v a unit vector, as a standard normal under pure noise.
 
-    The noise is e ~ N(0, s^2 I) with s unknown.
-
     Args:
         projection: <e, v>.
         energy: |e|^2.
@@ -225,8 +223,6 @@ def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> fl
 def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
     """Return the p-value that each release is r (mean + noise), with the configured noise.
 
-    The residual across the mean is r times the noise and gives an interval for r.
-
     Args:
         releases: one for each round, at least one.
         confidence: with which the intervals of all rounds hold together, in (0, 1).
@@ -248,8 +244,6 @@ def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
 
 def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:
     """Return <e, v> [count] for fresh directions v, uniform on the unit sphere.
-
-    By symmetry this is |e| g / sqrt(g^2 + chi^2_{P-1}), so no direction needs to be drawn.
 
     Args:
         release: the round, with e its residual.
@@ -276,10 +270,7 @@ def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
 
 
 def normality(releases: Sequence[Release]) -> float | None:
-    """Return the p-value that the noise is Gaussian, by Kolmogorov and Smirnov; None if unknown.
-
-    Each round is scaled by its fingerprint's root mean square (Lilliefors, 1967).
-    """
+    """Return the p-value of Gaussian noise (Kolmogorov, Smirnov; Lilliefors, 1967); or None."""
     clear = [release for release in clear_of_rounding(releases) if _root_mean_square(release)]
     if not clear:
         return None
@@ -300,8 +291,6 @@ def repeated_noise(
     releases: Sequence[Release], confidence: float, least: float = 0.0
 ) -> list[tuple[int, int]]:
     """Return pairs of rounds whose noise is the same, or correlated beyond chance.
-
-    The limit is Bonferroni's over all pairs of at least 64 coordinates.
 
     Args:
         releases: one for each round; rounds without noise are left out.

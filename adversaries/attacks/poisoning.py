@@ -29,8 +29,7 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
         features: [n, d], one flat row for each record, not centred.
         towards: float64 [d]; the result's inner product with it is not negative.
 
-    Raises InputError for no features.
-    Source: Algorithm 4.
+    Raises InputError for no features. Source: Algorithm 4.
     """
     rows = np.asarray(features, np.float64)
     if rows.ndim != 2 or not rows.size:
@@ -56,8 +55,6 @@ def _off_the_rows(rows: Floats, towards: Floats) -> Floats:
 
 def clipbkd_point(features: npt.ArrayLike, towards: Floats) -> Floats:
     """Return x_p = m V_d, float64 [d]: `least_direction` at the records' mean norm m.
-
-    Its gradient in a first linear layer is nearly orthogonal to the records' gradients.
 
     Args:
         features: [n, d], of the records.
@@ -110,8 +107,7 @@ def per_record(bound: LowerBound, records: int) -> LowerBound:
             record. A bound with a reason is returned unchanged.
         records: k, at least 1.
 
-    Raises InputError for a bound of another kind, or for an empty group.
-    Source: Jagielski et al., Algorithm 2.
+    Raises InputError for another bound or an empty group. Source: Jagielski et al., Algorithm 2.
     """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")
@@ -130,7 +126,6 @@ def per_record(bound: LowerBound, records: int) -> LowerBound:
 def group_delta(epsilon: float, delta: float, records: int) -> float:
     """Return delta_k = delta (e^{k epsilon} - 1)/(e^epsilon - 1), for a group of k records.
 
-    It is k delta at epsilon = 0, and inf beyond what a float holds.
     Args:
         epsilon: of one record, >= 0.
         delta: of one record, in [0, 1).

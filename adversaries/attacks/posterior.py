@@ -28,8 +28,7 @@ class Hypotheses:
         offsets: [H, T].
         noise_std: [T], sigma of the noise that the adversary does not know.
         sampling_rate: q, the probability that the differing record takes part.
-        draws: number of independent draws of the record with the same gradient: the steps of a sum
-            over several.
+        draws: number of independent draws of the record: the steps of a sum over several.
         sensitivity: [T], |g - g'|.
         present_norm: [T], |g|.
         absent_norm: [T], |g'|.
@@ -137,8 +136,6 @@ def mixture(score: Tensor, sampling_rate: float) -> Tensor:
 
 def drawn_mixture(score: Tensor, length: Tensor, sampling_rate: float, draws: int) -> Tensor:
     """Return log sum_k Bin(k; L, q) e^(k s - k (k - 1) |g|^2 / 2 sigma^2), [T].
-
-    This is the evidence of an observation for a record that is in it k times, k by L coins.
 
     Args:
         score: s of the record once, [T].

@@ -158,8 +158,6 @@ def _reflected(rows: Tensor, mirror: Tensor) -> Tensor:
 def geary(coordinates: int) -> tuple[float, float]:
     """Return mean and standard deviation of Geary's ratio of independent normals.
 
-    The ratio is their mean size over their root mean square, of which it is independent (Basu).
-
     coordinates: n. Source: Geary, "The ratio of the mean deviation to the standard deviation as a
     test of normality", 1935.
     """
@@ -278,8 +276,6 @@ class ShapeTest:
 
 def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
     """Return the test of the residuals' shape; None for too few coordinates.
-
-    From `FEWEST_IN_ALL` coordinates on, the sum's skewness changes p-values only slightly.
 
     Args:
         shapes: float64 [T, k], standardised ratios of `Residual.shapes`; 0 where nothing was known.

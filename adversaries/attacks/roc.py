@@ -32,8 +32,7 @@ class Curve:
     Attributes:
         false_positive: float64 [m], rising.
         true_positive: float64 [m], rising.
-        thresholds: float64 [m]; records with at least this score are called members; the first is
-            infinite.
+        thresholds: float64 [m]; records with at least this score are members; first: infinite.
     """
 
     false_positive: Floats

@@ -1,7 +1,4 @@
-"""Shadow models: a record's losses in models trained with it and without it.
-
-N models at once, each attacked with all others as shadows (leave one out) in closed forms.
-"""
+"""Shadow models: a record's losses in models trained with it and without it, leaving one out."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -137,8 +134,7 @@ def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> 
     Args:
         values: float64 [N, k, n].
         inclusion: bool [N, n], whether the model was trained on the record.
-        leave_one_out: whether each of the N models gets the covariance over all others, or over
-            all.
+        leave_one_out: whether each of the N models has the covariance over all others.
 
     Raises InputError for a record with fewer than two models of a kind.
     """

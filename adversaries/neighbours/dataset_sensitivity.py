@@ -65,8 +65,7 @@ def rank_records(
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
 
-    Raises InputError if the measure is unknown or does not suit the records.
-    Source: Eq. 18.
+    Raises InputError for an unsuitable or unknown measure. Source: Eq. 18.
     """
     alone = np.arange(len(features))
     return _sums_to_others(features, alone, measure, progress, columns, threads)
@@ -91,8 +90,7 @@ def rank_clients(
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
 
-    Raises InputError if the measure is unknown or does not suit the records.
-    Source: Eq. 18 for whole clients.
+    Raises InputError for an unsuitable or unknown measure. Source: Eq. 18 for whole clients.
     """
     to_others = _sums_to_others(features, client_of, measure, progress, columns, threads)
     sums, sizes = np.bincount(client_of, to_others), np.bincount(client_of)
@@ -160,8 +158,7 @@ def select(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises InputError for a choice that `check` refuses, or a measure that does not suit the
-    records.
+    Raises InputError for a choice that `check` refuses, or an unsuitable measure.
     """
     candidates = 0 if pool_features is None else len(pool_features)
     check(neighbouring, choice, top, len(features), candidates)
@@ -259,8 +256,6 @@ def select_per_client(
 ) -> list[Pair]:
     """Return the best pair of each client, chosen from its own records alone, [m].
 
-    D is the client's data, but a pair's record is still a position in `features`.
-
     Args:
         features: [n, *shape], of all clients' records.
         client_of: int [n], in 0..m-1, of clients with a record each.
@@ -272,8 +267,7 @@ def select_per_client(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises InputError for a choice that `check` refuses, or a measure that does not suit the
-    records.
+    Raises InputError for a choice that `check` refuses, or an unsuitable measure.
     """
     pairs, clients = [], int(client_of.max()) + 1
     for client in range(clients):

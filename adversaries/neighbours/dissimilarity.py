@@ -63,8 +63,7 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
         b: images [B, ...] of the same shape.
         dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
-    Raises InputError for records that are not images, or are smaller than 3x3.
-    Source: Wang et al. (2004), Eq. 13.
+    Raises InputError for no images, or smaller than 3x3. Source: Wang et al. (2004), Eq. 13.
     """
     _refuse_all_but_images("ssim", a, 3)
     window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
@@ -125,12 +124,7 @@ def _refuse_all_but_images(name: str, features: Features, side: int) -> None:
 def _one_minus_ssim(
     a: Features, b: Features, weights: Tensor, unbiased: float, dtype: torch.dtype
 ) -> Distances:
-    """Return 1 - SSIM of all pairs of images; images of one row have a window along that row only.
-
-    weights: of a window along each of its two sides.
-    unbiased: n / (n - 1) for the sample covariance of n pixels, 1 for the weighted one.
-    dtype: of values for pairs; means and variances of an image are float64.
-    """
+    """Return 1 - SSIM of all pairs of images, by weights of a window along each side."""
     # The mean over windows is `down @ image @ across.T`. Weighting `across` by the pixels of a
     # makes the mean of x * y a matrix product too, without products of images. From there on axes
     # are [row, A, column, B], with B last for contiguous arithmetic.
@@ -251,8 +245,7 @@ def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances
         b: features [B, *shape] in [0, 1].
         columns: int [features], the column of each; None or empty if every feature is separate.
 
-    Raises InputError for features outside [0, 1].
-    Source: Gower (1971), Biometrics 27.
+    Raises InputError for features outside [0, 1]. Source: Gower (1971), Biometrics 27.
     """
     x, y = _flat(a), _flat(b)
     if min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
@@ -296,7 +289,6 @@ def _cityblock(x: Distances, y: Distances) -> Distances:
 
 
 def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
-    """Return which features [size] are 0 or 1 in every record."""
     flat = features.reshape(len(features), -1)
     return ((flat == 0) | (flat == 1)).all(axis=0)
 

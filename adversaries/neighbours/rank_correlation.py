@@ -40,8 +40,6 @@ class RankCorrelation:
 class Comparison:
     """A comparison of heuristics.
 
-    A lead whose interval contains 0 may be chance; it is somewhat too large.
-
     Attributes:
         correlations: by name.
         best: the heuristic with the highest rho.
@@ -67,8 +65,6 @@ def compare(
     resamples: int = RESAMPLES,
 ) -> Comparison:
     """Return the rank correlation of each heuristic with the truth, and which is best.
-
-    All heuristics use the same bootstrap samples.
 
     Args:
         heuristics: by name, each in the shape of the truth.
@@ -144,8 +140,7 @@ def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Group
         heuristic: in the shape of the truth.
         truth: [n] or [n, p].
 
-    Raises InputError if a rank correlation is undefined: fewer than three records, another shape, a
-    value that is not a number, or values that are all equal.
+    Raises InputError for fewer than three records, another shape, or bad or equal values.
     """
     values, others = np.asarray(truth, np.float64), np.asarray(heuristic, np.float64)
     if values.ndim not in (1, 2) or min(values.shape, default=0) < 3:

@@ -150,8 +150,6 @@ def smallest(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
 
-    The order is by cost, then position, a total order of rounded costs.
-
     Args:
         tiles: the distances of all pairs.
         cost: the cost of distances.

@@ -86,8 +86,6 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
 def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Comparison | None:
     """Test whether the mu that the claimed noise predicts lies in the studentised interval of mu.
 
-    The interval comes from noncentral t: scaling Lambda changes nothing.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.

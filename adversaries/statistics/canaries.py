@@ -1,7 +1,6 @@
 """Canaries: updates in random directions, whose trace in the aggregate measures the noise.
 
-In each of k rounds a fair coin decides whether a consenting client sends a loud canary (u, as long
-as clipping allows) or a quiet one. Its score is the length of the aggregate's change along u.
+By a fair coin a client sends a loud canary (u, as long as clipping allows) or a quiet one.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""The design of the trials, as far as intervals depend on it: pairs, and interim analyses.
-
-In pairs, trials 2i and 2i + 1 are in opposite worlds, and independent or with common numbers.
-"""
+"""The design of the trials: pairs in opposite worlds, maybe with common numbers, and analyses."""
 
 from dataclasses import dataclass
 
@@ -32,10 +29,7 @@ class Design:
     share: float = 1.0
 
     def level(self, confidence: float) -> float:
-        """Return the confidence to compute with, so that a statement holds with this confidence.
-
-        Over all analyses a statement errs with at most 1 - confidence (Bonferroni).
-        """
+        """Return the confidence to compute with, so that a statement holds (Bonferroni)."""
         return 1 - self.share * (1 - confidence)
 
 

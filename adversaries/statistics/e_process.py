@@ -131,8 +131,6 @@ class Accusations:
 def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
     """Return the epsilon that the decisions Lambda > 0 refute, valid at every number of trials.
 
-    It allows adding trials because of what earlier trials showed, and stopping at will.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
@@ -219,8 +217,6 @@ def _log_e(successes: int, trials: int, most: Floats) -> Floats:
 
 
 def _private(epsilon: float, delta: float) -> Curve:
-    """Return the curve of (epsilon, delta)-privacy."""
-
     def curve(rates: Floats) -> Floats:
         accusing = math.exp(epsilon) * rates + delta
         clearing = 1 - math.exp(-epsilon) * (1 - delta - rates)
@@ -230,7 +226,6 @@ def _private(epsilon: float, delta: float) -> Curve:
 
 
 def _ahead(gap: float) -> Curve:
-    """Return the curve of an advantage of at most `gap`."""
     return lambda rates: np.clip(rates + gap, 0.0, 1.0)
 
 

@@ -156,8 +156,7 @@ def epsilon_from_sensitivities(
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         delta: of the guarantee, in (0, 1).
-        epsilon_of_mu: accounting from (mu, delta); for sampled steps at the root mean square
-            mu/sqrt(k).
+        epsilon_of_mu: accounting from (mu, delta); sampled steps at the mean square mu/sqrt(k).
 
     Returns: epsilon; infinite for a sensitivity without noise.
     Raises InputError unless both arrays are [T, k] and nowhere negative or NaN. Source: Section
@@ -174,16 +173,13 @@ def epsilon_from_belief(worlds: Bools, log_odds: Floats) -> float:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
 
-    Raises InputError if no trial used D.
-    Source: Section 5.3, which prints beta/(1 - beta), without the logarithm of Eq. 10.
+    Raises InputError if no trial used D. Source: Section 5.3, without the logarithm of Eq. 10.
     """
     return max(0.0, float(_log_odds_under_d(worlds, log_odds).max()))
 
 
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """Return epsilon' = 2 sqrt(2 ln(1.25/delta)) Phi^-1((Adv + 1)/2); 0 for Adv <= 0.
-
-    It assumes the classic sigma = sqrt(2 ln(1.25/delta)) Delta/epsilon.
 
     Args:
         advantage: in [-1, 1]; 1 gives infinity.

@@ -46,8 +46,7 @@ class Simulation:
         world_d_prime: float64 [N], of the same games on D'.
         advantage: the advantage in these games.
         standard_error: Monte Carlo error of the advantage.
-        deterministic: whether all trials have the same ratios, so that every trial draws from one
-            distribution.
+        deterministic: whether all trials have the same ratios, and so one distribution.
     """
 
     world_d: Floats
@@ -73,8 +72,6 @@ class GoodnessOfFit(TypedDict):
 
 def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     """Return mu = sqrt(sum_i (LS_i/sigma_i)^2) of every trial, [T].
-
-    A difference without noise makes mu infinite.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.

@@ -139,8 +139,6 @@ def mu_of_advantage(advantage: float) -> float:
 def tail(mu: float, epsilon: float) -> float:
     """Return Pr_D[privacy loss > epsilon], which delta' estimates and which exceeds delta.
 
-    Phi(mu/2 - epsilon/mu), because the loss is N(mu^2/2, mu^2) when the data were D.
-
     Args:
         mu: >= 0, may be infinite.
         epsilon: of any sign, may be infinite.

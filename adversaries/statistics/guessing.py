@@ -72,8 +72,6 @@ def binomial_p_value(
 def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float) -> float:
     """Return an epsilon that so many right guesses refute at level alpha, by bisection; 0 if none.
 
-    Where the p-value is not monotone in epsilon, this may not be the largest.
-
     Args:
         canaries: m.
         guesses: their number, fixed in advance, at most m.

@@ -12,10 +12,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.trials import Floats
 
 ALARM_CONFIDENCE = 0.9999
-"""Confidence at which a report calls a contradiction of theory, or of a claim, an alarm.
-
-A report makes some twenty such checks, and a study has hundreds of reports.
-"""
+"""Confidence at which a report, of some twenty checks, calls a contradiction an alarm."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,7 @@ class LowerBound:
 
 
 def significance(confidence: float) -> float:
-    """Return alpha = 1 - confidence.
-
-    confidence: in (0, 1).
-    Raises InputError unless 0 < confidence < 1.
-    """
+    """Return alpha = 1 - confidence. Raises InputError unless 0 < confidence < 1."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; give a number between 0 and 1, such as 0.95")
     return 1 - confidence
@@ -143,8 +136,7 @@ def wilson(share: float, trials: int, confidence: float) -> Interval:
         trials: behind the share, at least 1.
         confidence: in (0, 1).
 
-    Raises InputError for confidence out of range.
-    Source: Wilson, "Probable inference", 1927.
+    Raises InputError for confidence out of range. Source: Wilson, "Probable inference", 1927.
     """
     quantile = float(ndtri(1 - significance(confidence) / 2))
     weight = quantile**2 / trials

@@ -75,8 +75,6 @@ def clopper_pearson_split(
     In each world every second trial chooses the threshold. The other trials give the bound like
     `clopper_pearson_bound`. A score at the threshold decides D'.
 
-    The best threshold would prove the largest epsilon; the largest TPR - FPR breaks ties.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         scores: float64 [T], larger ones indicate D; of any scale and with any number of ties.

@@ -77,18 +77,13 @@ class NoiseLimit:
         return float(self._log_e[CLAIMED])
 
     def limit(self, confidence: float) -> float:
-        """Return the largest possible multiple of the claimed noise; `math.inf` for no limit.
-
-        confidence: in (0, 1).
-        Raises InputError for confidence out of range.
-        """
+        """Return the largest multiple of the claimed noise, or inf. Raises InputError."""
         refuted = self._highest >= -math.log(significance(confidence))
         # Test from the most noise down to the first ratio that is not refuted: one test in all.
         stands = int(np.argmin(refuted)) if not refuted.all() else len(RATIOS)
         return float(RATIOS[stands - 1]) if stands else math.inf
 
     def _bet(self, x: Floats, std: float) -> None:
-        """Multiply the e-processes by the e-values of a round."""
         mean = self._total / max(1, self._rounds)
         for row, ratio in enumerate(RATIOS):
             scale = ratio * std

@@ -93,8 +93,6 @@ def f_dp_bound(
 ) -> LowerBound:
     """Return the epsilon at `delta` of the largest mu that the right guesses refute.
 
-    It is tighter than `binomial_bound`, for Gaussian trade-off curves alone.
-
     Args:
         included: bool [m], True where the canary was in.
         scores: float64 [m].

@@ -78,8 +78,6 @@ def privacy_profile_bound(
     less than the true epsilon. Then delta(g) <= delta, and the bound can only reach g by an error
     at this one point, which has probability at most alpha/2.
 
-    The bound trusts the noise: if it is not as claimed, Lambda is no likelihood ratio.
-
     Args:
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D from even odds.
@@ -127,10 +125,7 @@ def _inverse(ratios: Floats, delta: float, tail: float) -> float:
 
 
 def _bernstein(ratios: Floats, epsilons: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Return the mean of (1 - e^(epsilon - ratio))+, and its largest distance from the truth.
-
-    ratios [n], epsilons [m]; both results are [m], from running sums over the sorted ratios.
-    """
+    """Return the mean of (1 - e^(epsilon - ratio))+, [m], and its largest error."""
     n = ratios.size
     largest_first = np.sort(ratios)[::-1]
     # How many ratios lie above each epsilon; only they count.

@@ -91,8 +91,6 @@ def interval_at(
 ) -> Interval:
     """Return the interval of the advantage if exactly this advantage is measured.
 
-    It is the interval of `advantage` after trials in both worlds without a tie.
-
     Args:
         advantage: in [-1, 1].
         trials: an even number of at least 2.

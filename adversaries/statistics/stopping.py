@@ -24,8 +24,6 @@ FIRST_ANALYSIS = {False: 6.0, True: 12.0}
 def enough(halfwidth: float, confidence: float, common: bool) -> int:
     """Return the number of trials after which the interval is short enough for any result.
 
-    Ties are left out: each makes the interval longer, and all trials can be ties.
-
     Args:
         halfwidth: wanted half of the length, in (0, 1).
         confidence: of the interval over all analyses, in (0, 1).
@@ -52,8 +50,6 @@ def interim_analyses(
     halfwidth: float, confidence: float, most: int, batch: int, common: bool
 ) -> dict[int, float]:
     """Return the numbers of trials at which to analyse, ascending, with shares of the significance.
-
-    The shares sum to 1.
 
     Args:
         halfwidth: wanted half of the interval's length, in (0, 1).

@@ -120,7 +120,6 @@ def _crossing(trials: int, level: float) -> float:
 
 
 def _poisson(mean: float, most: int) -> Floats:
-    """Return the probabilities of 0 to `most` points."""
     counts = np.arange(most + 1, dtype=np.float64)
     probabilities: Floats = np.exp(xlogy(counts, mean) - mean - gammaln(counts + 1))
     return probabilities

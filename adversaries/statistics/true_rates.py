@@ -1,7 +1,4 @@
-"""The true-positive rate at given rates of false positives, with intervals.
-
-Order statistics of the trials on D' bound the rate of false positives at a threshold.
-"""
+"""The true-positive rate at given rates of false positives, with intervals by order statistics."""
 
 import math
 from collections.abc import Sequence

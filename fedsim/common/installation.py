@@ -1,7 +1,4 @@
-"""The installed distributions: the one of this program, and the versions of others.
-
-Another project on the package index has the name `fedsim`; one overwrites the other.
-"""
+"""The installed distributions; another project named `fedsim` may overwrite this one."""
 
 import sys
 from collections.abc import Iterable, Mapping

@@ -20,12 +20,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Journal(Generic[Entry]):
-    """The entries of a file.
-
-    Attributes:
-        check: checksum of the last entry; "" without entries.
-        size: number of bytes of the whole lines.
-    """
+    """The entries of a file, the checksum of the last, and the bytes of the whole lines."""
 
     entries: list[Entry]
     check: str = ""
@@ -72,12 +67,7 @@ def drop_unfinished(path: Path, journal: Journal[Any]) -> None:
 
 
 def append(path: Path, values: Mapping[str, Any], previous: str) -> str:
-    """Write an object behind the last line, to disk; return its checksum.
-
-    values: strict JSON, without a "check".
-    Raises InputError, OSError: see `private_files.append`.
-    Raises ValueError if a number is NaN or infinite.
-    """
+    """Write strict JSON behind the last line, to disk; return its checksum. ValueError for NaN."""
     check = _checksum(values, previous)
     text = json.dumps({**values, "check": check}, allow_nan=False)
     private_files.append(path, f"{text}\n".encode())

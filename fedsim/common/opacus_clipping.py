@@ -29,12 +29,7 @@ def sensitivities(optimizer: Any) -> Floats:
 
 
 def clipped_sums(optimizer: Any) -> Floats | None:
-    """Return the sum of all records' gradients, clipped as the optimizer should, [clippings, P].
-
-    An optimizer with a single norm may also clip every layer's gradient to it.
-
-    Returns: None if a record's gradient is not available.
-    """
+    """Return the clipped sum of records' gradients, [clippings, P]; None without them."""
     gradients = optimizer.grad_samples
     if not gradients or any(each is None for each in gradients):
         return None

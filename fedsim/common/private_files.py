@@ -80,11 +80,7 @@ def opened_new(path: Path) -> BinaryIO:
 
 
 def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
-    """Return the descriptor of this user's file, or of a new empty one, with mode 0600.
-
-    access: flags of `os.open`; by default to append.
-    Raises InputError for a link, a pipe, another account's file or one with a second name; OSError.
-    """
+    """Return a descriptor of this user's own file, 0600, new or not. Raises InputError."""
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
             _check_own(path, os.lstat(path.name, dir_fd=place))

@@ -1,7 +1,4 @@
-"""The seed tree: a random number is a function of (seed, role, trial, round, partition).
-
-Each stream is a counter-based Philox generator whose key is a hash of its path.
-"""
+"""The seed tree: a Philox generator is a function of (seed, role, trial, round, partition)."""
 
 import hashlib
 import secrets
@@ -40,12 +37,7 @@ SERVER = -1
 
 
 def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER) -> int:
-    """Return the 128-bit key of a random stream (BLAKE2b of the path).
-
-    seed: run.seed, in [0, 2^64).
-    trial, round: 0 where the role has none.
-    partition: number of the client, or `SERVER`.
-    """
+    """Return the 128-bit key of a random stream (BLAKE2b of the path), 0 for parts it lacks."""
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
     return int.from_bytes(hashlib.blake2b(path, digest_size=16).digest(), "little")
 
@@ -64,11 +56,7 @@ def generator(
 def gaussian_noise(
     seed: int | None, trials: Sequence[int], round: int, partition: int, size: int
 ) -> npt.NDArray[np.float64]:
-    """Return independent standard normals [T, size]; equal trials have equal rows.
-
-    seed: run.seed; None: the operating system's entropy.
-    partition: number of the client, or `SERVER`.
-    """
+    """Return independent normals [T, size]; equal trials have equal rows. seed None: system."""
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):
         # A key for each trial makes results independent of the batch of trials; it takes ~10 us.

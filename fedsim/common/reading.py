@@ -1,7 +1,4 @@
-"""Readers of files from any source, with limited memory and known errors.
-
-`DAMAGE` has all errors of a damaged file, from whichever library.
-"""
+"""Readers of files from any source, with limited memory and known errors (`DAMAGE`)."""
 
 import contextlib
 import gzip
@@ -166,11 +163,7 @@ def toml_of(text: bytes) -> dict[str, Any]:
 
 
 def arrays(path: Path, only: Collection[str] | None = None) -> Arrays:
-    """Return the named arrays of a .npz file.
-
-    only: names of arrays to read, if they exist; None: all.
-    Raises an error of `DAMAGE`, also for arrays of objects, which are pickles.
-    """
+    """Return arrays of a .npz file, `only` some if not None. Raises an error of `DAMAGE`."""
     with opened(path) as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
             raise ValueError("it is a single array")

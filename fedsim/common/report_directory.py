@@ -45,11 +45,7 @@ def check(directory: Path) -> None:
 
 
 def check_new(directory: Path, replacing: str | None = None) -> None:
-    """Check that the directory can be made and written, and holds no run and no report.
-
-    replacing: a kind of report that may be replaced; None: no kind.
-    Raises InputError if it holds one, or cannot be made or written.
-    """
+    """Check that the directory is writable, without a run or another report; or InputError."""
     own = directory / "report.json"
     if replacing and os.path.lexists(own) and _kind(own, replacing) == replacing:
         check(directory)

@@ -8,9 +8,5 @@ LONGEST = 1.0
 
 
 def pause(waited: float, least: float) -> float:
-    """Return the sleep before the next request, in seconds.
-
-    waited: seconds since the waiting began.
-    least: sleep between the first requests, in seconds.
-    """
+    """Return the seconds until the next request, at least `least`, after those waited."""
     return max(least, min(SHARE * waited, LONGEST))

@@ -62,13 +62,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a configuration, with the words that explain it.
-
-    Attributes:
-        type: Type of the value: "text", "true or false", "whole number" or "number".
-        allowed: Allowed values in words; "" for any value of the type.
-        meaning: Explanation, whose first sentence is short enough for a list.
-    """
+    """A key of a configuration, with the words that explain it."""
 
     key: str
     type: str
@@ -194,7 +188,6 @@ def _keys(defaults: Mapping[str, Scalar]) -> Iterator[Key]:
 
 
 def _type(field: FieldInfo) -> tuple[str, str]:
-    """Return the type of a field's value and its allowed values, in words."""
     annotation: Any = field.annotation
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = get_args(annotation)[0]

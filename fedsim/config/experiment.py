@@ -198,7 +198,6 @@ class Config(Table):
             )
 
     def _one_target(self) -> None:
-        """Raise ValueError unless exactly one key decides the noise."""
         privacy = self.privacy
         values = privacy.model_dump(by_alias=True)
         given = jobs.given({f"{jobs.TABLE}.{name}": value for name, value in values.items()})
@@ -235,7 +234,6 @@ class Config(Table):
             )
 
     def _clients_and_records(self) -> None:
-        """Raise ValueError for a client or a record that does not exist."""
         clients, records = self.federation.clients, self.data.records
         numbered = f"but the clients are numbered 0 to {clients - 1}"
         for key, client in (

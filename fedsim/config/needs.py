@@ -95,12 +95,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Need:
-    """Settings that require certain values of other keys, with the reason.
-
-    Attributes:
-        needs: all of these must hold.
-        instead: an instruction that ends the requirement, without a capital letter or full stop.
-    """
+    """Settings that require certain values of other keys, with the reason and a way out."""
 
     what: tuple[Setting, ...]
     needs: tuple[Setting, ...]

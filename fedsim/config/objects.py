@@ -12,12 +12,7 @@ from fedsim.privacy.participation.rule import Participation
 
 @dataclass(frozen=True)
 class Scheme:
-    """The planned privacy mechanism: the released values and their noise.
-
-    Attributes:
-        copies: number of copies of the target in D.
-        trial_count: number of trainings.
-    """
+    """The planned privacy mechanism: the released values and their noise."""
 
     privacy: PrivacyConfig
     federation: FederationConfig
@@ -33,7 +28,6 @@ class GameRules:
     """The rules of the game: what clients compute, and what the adversary expects of them.
 
     Attributes:
-        seed: of all random numbers except the draw of D and the privacy noise.
         noise_seed: seed of the privacy noise; None: the noise comes from the operating system.
         candidates: number of candidates of PAC noise; 1 for other noise.
     """

@@ -1,8 +1,7 @@
 """The table of refused combinations of settings, with the reason for each.
 
-A row reads "WHAT: NEEDS | WHY | INSTEAD" (`fedsim.config.needs`). A new trust model, noise,
-challenge or audit adds a row for each setting that it does not support. Rules that need arithmetic
-are in `fedsim.config.experiment`. docs/reference/configuration.md shows the table.
+A row reads "WHAT: NEEDS | WHY | INSTEAD" (`fedsim.config.needs`); docs/reference/configuration.md
+shows it.
 """
 
 from fedsim.config.needs import rows
@@ -11,8 +10,7 @@ REFUSED = rows(
     """
 # Messages that the server sees
 not trust.summed_securely: federation.secure-aggregation is "simulated"
-    | With this trust, the server sees every message.
-    | set federation.trust = "distributed"
+    | With this trust, the server sees every message. | set federation.trust = "distributed"
 federation.auditor-sees is "messages": federation.trust is "local"
     | An auditor may see a message only if the message carries the whole noise.
     | set federation.auditor-sees = "sums"
@@ -22,37 +20,29 @@ noise.by_candidate: privacy.mutual-information is above 0
       target.
     | set privacy.noise = "isotropic"
 not noise.by_candidate: privacy.pac-prior is "pair"
-    | No prior shapes this noise.
-    | set privacy.noise = "pac"
+    | No prior shapes this noise. | set privacy.noise = "pac"
 privacy.pac-prior is "halves": privacy.neighbouring is "add-remove"
     | A random half contains a record or lacks it. It never replaces one.
     | set privacy.pac-prior = "pair"
 noise.by_candidate: privacy.sensitivity is "global"
-    | No sensitivity scales this noise.
-    | set privacy.noise = "isotropic"
+    | No sensitivity scales this noise. | set privacy.noise = "isotropic"
 # Keys of certain kinds of challenge
 challenge.kind is one of "record", "gradient": challenge.label is -1
-    | This kind of target takes no label.
-    | set another challenge.kind
+    | This kind of target takes no label. | set another challenge.kind
 challenge.kind is not "gradient": challenge.coordinate is -1
-    | Only a gradient target points along a parameter.
-    | set challenge.kind = "gradient"
+    | Only a gradient target points along a parameter. | set challenge.kind = "gradient"
 challenge.kind is not "record": challenge.replacement is -1
-    | Only a record of D is replaced by a record of the pool.
-    | set challenge.kind = "record"
+    | Only a record of D is replaced by a record of the pool. | set challenge.kind = "record"
 # Trials in pairs, and in both worlds
 trials.worlds is "d-only": trials.pairing is "independent"; trials.until-halfwidth is 0
     | With one world, there is no interval to narrow and no trial to pair with.
     | set trials.worlds = "both"
 trials.pairing is "common": trials.batch is even
-    | Both trials of a pair must be in the same batch.
-    | set trials.pairing = "independent"
+    | Both trials of a pair must be in the same batch. | set trials.pairing = "independent"
 trials.until-halfwidth is above 0: trials.batch is even
-    | Both trials of a pair must be in the same batch.
-    | set trials.until-halfwidth = 0
+    | Both trials of a pair must be in the same batch. | set trials.until-halfwidth = 0
 trials.worlds is "both": trials.count is even
-    | Half of the trials train on D and half on D'.
-    | set trials.worlds = "d-only"
+    | Half of the trials train on D and half on D'. | set trials.worlds = "d-only"
 # Measures of a model by clients
 federation.measures-share is above 0: federation.measures-epsilon is above 0
     | Clients hold records back only to measure a confusion matrix on them.
@@ -83,25 +73,20 @@ federation.adversary-rounds is "own": federation.sampling-rate is below 1; priva
     | set federation.adversary-rounds = "every"
 privacy.unit is "record": training.local-epochs is 1; training.local-batches is 0;
     training.local-momentum is 0; training.proximal-term is 0; training.batch-size is 0
-    | A client sends gradients, and one record is the target.
-    | set privacy.unit = "client"
+    | A client sends gradients, and one record is the target. | set privacy.unit = "client"
 training.local-batches is above 0: training.local-epochs is 1
-    | The number of batches alone decides how long a client trains.
-    | set training.local-batches = 0
+    | The number of batches alone decides how long a client trains. | set training.local-batches = 0
 challenge.client is at least 0: challenge.record is -1
-    | A record that you choose decides the client that holds it.
-    | set challenge.client = -1
+    | A record that you choose decides the client that holds it. | set challenge.client = -1
 # Steps
 training.optimizer is not "sgd": training.momentum is 0
     | Only "sgd" has this momentum. The momentum of "adam" is training.beta1.
     | set training.optimizer = "sgd"
 training.local-steps is 1; privacy.unit is "record": training.local-learning-rate is 0
-    | No client takes steps on its own model.
-    | set training.local-steps above 1
+    | No client takes steps on its own model. | set training.local-steps above 1
 privacy.neighbouring is "replace"; training.sampling-rate is below 1: privacy.sensitivity is
     "global"
-    | No single distance describes the sampled pair.
-    | set privacy.neighbouring = "add-remove"
+    | No single distance describes the sampled pair. | set privacy.neighbouring = "add-remove"
 # Local steps
 training.local-steps is above 1: trust.local_steps
     | Each client must add the noise itself before its next local step.
@@ -130,14 +115,11 @@ noise.own_law: trust.server_draws; training.sampling-rate is 1.0; training.local
     | set privacy.noise = "isotropic"
 noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.worlds is "both";
     run.precision is "float32"
-    | The server compares what each candidate would send.
-    | set privacy.noise = "isotropic"
+    | The server compares what each candidate would send. | set privacy.noise = "isotropic"
 noise.by_candidate: federation.colluding is 0
-    | The candidates are sums over all clients.
-    | set privacy.noise = "isotropic"
+    | The candidates are sums over all clients. | set privacy.noise = "isotropic"
 noise.by_candidate: challenge.kind is not "gradient"; challenge.copies is 1
-    | The candidates are sets of records.
-    | set privacy.noise = "isotropic"
+    | The candidates are sets of records. | set privacy.noise = "isotropic"
 # Integers of a public range
 trust.summed_securely: training.clipping is true
     | Clients send integers of a public range, and without clipping nothing bounds their sums.
@@ -164,8 +146,7 @@ training.clipping is false: privacy.stop-at is 0
 # Canaries
 canaries.count is above 0: training.clipping is true; training.sampling-rate is 1.0;
     training.local-steps is 1; not noise.own_law; privacy.sensitivity is "global"
-    | Canaries are not supported with this setting.
-    | set canaries.count = 0
+    | Canaries are not supported with this setting. | set canaries.count = 0
 trust.summed_securely: canaries.count is 0
     | The integers that clients send have no room for canaries.
     | set federation.trust = "local" or "central"
@@ -180,29 +161,23 @@ trials.pairing is "common": canaries.count is 0
       canaries.
     | set trials.pairing = "independent"
 canaries.count is above 0; privacy.unit is "client": canaries.kind is one of "gradient", "dirac"
-    | With this unit, a canary stands for a client.
-    | set privacy.unit = "record"
+    | With this unit, a canary stands for a client. | set privacy.unit = "record"
 canaries.count is above 0; privacy.unit is "client": canaries.known-data is false
-    | Clients send updates, not sums over records.
-    | set privacy.unit = "record"
+    | Clients send updates, not sums over records. | set privacy.unit = "record"
 canaries.kind is "text": model.task is "next-token"
-    | Such a canary is a text of random tokens.
-    | set canaries.kind = "gradient"
+    | Such a canary is a text of random tokens. | set canaries.kind = "gradient"
 canaries.score is "loss": canaries.kind is one of "mislabelled", "text"; canaries.known-data is
     false
     | This score is the loss of a canary, so each canary must be a record.
     | set canaries.score = "sums"
 # Shared random numbers
 trials.pairing is "common": privacy.noise-source is "seed"; not noise.own_law
-    | The trials of a pair draw the same noise from the seed.
-    | set trials.pairing = "independent"
+    | The trials of a pair draw the same noise from the seed. | set trials.pairing = "independent"
 # Crafted challenges and groups
 privacy.unit is "client": challenge.kind is "record"; challenge.copies is 1
-    | All records of a client are the target.
-    | set privacy.unit = "record"
+    | All records of a client are the target. | set privacy.unit = "record"
 model.weights-sha256 is not "": model.weights is not "glorot"
-    | The hash is the hash of a file.
-    | set model.weights to the path of that file
+    | The hash is the hash of a file. | set model.weights to the path of that file
 model.initialisation is "worst-case": privacy.unit is "record"
     | This initial model is trained on all records except the target record.
     | set model.initialisation = "random"
@@ -211,8 +186,7 @@ model.initialisation is "worst-case"; challenge.kind is "record": challenge.reco
       first.
     | set another challenge.kind or model.initialisation = "random"
 challenge.kind is "gradient": training.clipping is true
-    | A gradient target is a vector of the clipping norm.
-    | set another challenge.kind
+    | A gradient target is a vector of the clipping norm. | set another challenge.kind
 audit.bayesian-pairs is above 0: challenge.kind is "record"; challenge.copies is 1
     | The Bayesian guarantee is for the distribution of the records. A crafted or copied target is
       not drawn from it.
@@ -236,32 +210,25 @@ data.name is "own": data.public-schema is not ""; run.job is not "experiment"; f
     | Each client has its own records, and no other party reads them.
     | set data.name to a data set that all parties have
 data.public-schema is not "": data.name is "own"
-    | A schema describes the clients' own records.
-    | set data.public-schema = ""
+    | A schema describes the clients' own records. | set data.public-schema = ""
 # Texts for next-token training
 model.task is "next-token": model.name is "hugging-face"; data.name is one of "own", "texts";
     challenge.kind is one of "record", "gradient"; privacy.unit is "record"; canaries.kind is one of
     "gradient", "dirac", "text"
-    | The records are texts without labels.
-    | set model.task = "classification"
+    | The records are texts without labels. | set model.task = "classification"
 data.name is "texts": model.task is "next-token"
-    | These texts have no labels.
-    | set data.name = "own" with a schema that names classes
+    | These texts have no labels. | set data.name = "own" with a schema that names classes
 # Predicted numbers
 model.task is "regression": challenge.kind is one of "record", "gradient"; data.classes is "";
     model.class-priors is ""
-    | The labels are numbers.
-    | set model.task = "classification"
+    | The labels are numbers. | set model.task = "classification"
 model.task is "huber": challenge.kind is one of "record", "gradient"; data.classes is "";
     model.class-priors is ""
-    | The labels are numbers.
-    | set model.task = "classification"
+    | The labels are numbers. | set model.task = "classification"
 data.target is not "": model.task is one of "regression", "huber"
-    | A range of labels is for tasks that predict a number.
-    | set data.target = ""
+    | A range of labels is for tasks that predict a number. | set data.target = ""
 model.class-priors is not "": model.task is "classification"
-    | Class priors are for records with classes.
-    | set model.class-priors = ""
+    | Class priors are for records with classes. | set model.class-priors = ""
 # Trainings without an adversary
 run.job is "training": training.clipping is true; privacy.sensitivity is "global"; not
     noise.own_law; federation.colluding is 0
@@ -272,8 +239,7 @@ run.job is "training": model.initialisation is not "worst-case"
     | rehearse the training (fedsim rehearse)
 # A chosen pair
 privacy.neighbouring is "add-remove": challenge.replacement is -1
-    | With this neighbouring relation, no record is replaced.
-    | set privacy.neighbouring = "replace"
+    | With this neighbouring relation, no record is replaced. | set privacy.neighbouring = "replace"
 privacy.neighbouring is "replace"; challenge.kind is "record"; challenge.record is at least 0:
     challenge.replacement is at least 0
     | With "replace", choose both the target and its replacement, or neither.

@@ -34,13 +34,7 @@ BLOCK = 2**22
 
 @dataclass(frozen=True)
 class Canaries:
-    """The canaries of one client; the seed determines all of them.
-
-    Attributes:
-        count: K, number of canaries in every training.
-
-    Raises InputError for a count below 1 or another kind.
-    """
+    """The canaries of one client; the seed determines all of them. Raises InputError."""
 
     seed: int
     count: int = 1

@@ -33,11 +33,7 @@ BLOCK_SCALARS = 2**20
 def embed(
     loaded: Federation, features: npt.NDArray[np.float32], parameters: Tensor
 ) -> npt.NDArray[np.float32]:
-    """Return the input of the model's last linear layer, float32 [N, E].
-
-    parameters: [P].
-    Raises InputError if the model has no linear layer, or uses the last one twice.
-    """
+    """Return the last linear layer's input, float32 [N, E]. Raises InputError."""
     model = copy.deepcopy(loaded.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))
     model.load_state_dict(values, strict=False)
@@ -74,11 +70,7 @@ class Challenge:
 
     Attributes:
         record: position of x^ in D; None where the target is a client.
-        replacement: position of x^' in the pool U \\ D; None under add-remove, or without a record.
-        client: the target client: it holds the record, or is the target itself.
-        adversary: partition of the curious participant.
-        kind: "record", or how the target was crafted.
-        copies: number of copies of the target in D.
+        replacement: position of x^' in the pool U \ D; None under add-remove, or without a record.
         label: of a crafted record, which is at position `record`, its original in the pool.
     """
 
@@ -199,11 +191,7 @@ def _choose_client(
 def compared_features(
     rules: GameRules, loaded: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
-    """Return the values that distances compare: features [N, *shape], or the model's embedding.
-
-    Returns: [N, *shape], or [N, E] for an embedding.
-    Raises InputError if the measure needs raw features, or the model has no embedding.
-    """
+    """Return the features [N, *shape] or embedding [N, E] to compare. Raises InputError."""
     given = rules.challenge
     if given.space == "features":
         return features
@@ -222,7 +210,6 @@ def columns_of(loaded: Federation) -> Columns | None:
 
 
 def _seat(federation: FederationConfig, unit: str, client: int) -> int:
-    """Return the partition of the adversary, which is not the target client."""
     adversary = federation.adversary
     if adversary == client:
         target = "record" if unit == "record" else "data"

@@ -270,12 +270,7 @@ def local_steps(
 
 
 def local_step_size(scheme: Scheme, round: int) -> float:
-    """Return a clipped sum's factor in a client's step: eta_local m / (q n) for all n records.
-
-    With the server's learning rate, the mean of the clients' models is the server's next model.
-
-    Source: FedAvg: McMahan et al., 2017, Algorithm 1.
-    """
+    """Return a clipped sum's factor in a client's step: eta_local m / (q n), as in FedAvg."""
     training = scheme.training
     return (
         training.local_rate

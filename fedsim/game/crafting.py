@@ -41,12 +41,7 @@ PATTERN, PLACE, TOWARDS, DIRECTION = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Crafted:
-    """The replacement of a record of D: another record, or a gradient.
-
-    Attributes:
-        direction: unit vector [P] of a gradient, which is C times it; None for a record.
-        opposed: whether the sum gets -C times the direction under D', instead of nothing.
-    """
+    """The replacement of a record: another one, or C times a unit vector [P], or its opposite."""
 
     record: int
     features: Image | None = None
@@ -85,11 +80,7 @@ class Planted(Split):
 def place(
     challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: npt.NDArray[np.int64]
 ) -> int:
-    """Return the position in D of the record that a target replaces.
-
-    It is challenge.record, or drawn from the records of challenge.client, or else of all clients
-    except the configured adversary, which would know its own.
-    """
+    """Return the position in D of the record that a target replaces, never the adversary's."""
     if challenge.record >= 0:
         return challenge.record
     among = np.flatnonzero(
@@ -99,12 +90,7 @@ def place(
 
 
 def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
-    """Return the crafted record that replaces one of D.
-
-    Its label is challenge.label, or the class that the first model likes least, not a copied
-    record's own. Raises InputError if there is no such kind or class, or the record already has
-    that label.
-    """
+    """Return the crafted record, of the least liked label if none is set. Raises InputError."""
     kind, classes = rules.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
     own = int(split.members_records.labels[record])
@@ -124,11 +110,7 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
 def direction(
     coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
 ) -> Crafted:
-    """Return a gradient along a coordinate, or along a random direction for one below 0.
-
-    neighbouring: whether D' lacks it or has its opposite.
-    Raises InputError for a bad coordinate.
-    """
+    """Return a gradient along a coordinate, or a random one below 0. Raises InputError."""
     if coordinate >= parameters:
         raise InputError(
             f"challenge.coordinate is {coordinate}, but the model has parameters 0 to "

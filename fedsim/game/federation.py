@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The records of D, the clients that hold them, and the model that they train.
-
-    Attributes:
-        client_of: int64 [n], the client of each record of D.
-        crafted: crafted target that replaces a record of D; None where the target is a record of D.
-        start: [P], first model of all trials; None where each trial draws its own.
-    """
+    """The records of D, the clients that hold them, and the model that they train from `start`."""
 
     split: data.Split
     client_of: npt.NDArray[np.int64]
@@ -82,12 +76,7 @@ class Federation:
         positions: npt.NDArray[np.intp],
         participation: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of the clipped gradients of records of D, of any clients.
-
-        positions: in D, [m].
-        participation: bool [T, n] of D; None for all.
-        Returns: float64 [T, P].
-        """
+        """Return a clipped sum, float64 [T, P], of positions of D that take part, bool [T, n]."""
         if not positions.size:
             return torch.zeros_like(parameters, dtype=torch.float64)
         weights = None if participation is None else participation[:, positions].to(parameters)
@@ -140,11 +129,7 @@ class Federation:
         return {name or "the whole model": reason for name, reason in reasons.items()}
 
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
-        """Return how the records of the largest client are cut into blocks.
-
-        sampled: whether every trial has its own records.
-        Raises InputError if memory does not allow for one record.
-        """
+        """Return how the largest client's records are cut into blocks. Raises InputError."""
         most = int(np.bincount(self.client_of).max())
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
@@ -174,10 +159,7 @@ class Federation:
 
 @lru_cache(maxsize=1024)
 def digest(config: Config, client: int, records: bool = True) -> str:
-    """Return the SHA-256, in hexadecimal, of the data of D that a client holds, as a cached value.
-
-    records: whether the records' values count, and not only their positions in D and their shape.
-    """
+    """Return the SHA-256 of a client's data of D: its records', or their place and shape."""
     if config.data.name == OWN:
         return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
     federation = load(config)
@@ -212,12 +194,7 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
 
 @lru_cache(maxsize=64)
 def load(config: Config, client: int | None = None) -> Federation:
-    """Return the federation that a configuration describes.
-
-    It is cached because Flower calls a client once for each message.
-    client: the client that reads its own records, where clients have such.
-    Raises InputError if the data, the network or the device do not fit the configuration.
-    """
+    """Return a configuration's federation, cached, with a client's own records; InputError."""
     split, client_of = distribution.held(
         config.data,
         config.federation,

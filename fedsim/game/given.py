@@ -75,15 +75,7 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
 
 
 def attacks(functions: Sequence[Callable[..., Any] | Attack | str]) -> str:
-    """Return names for membership inference attacks, separated by commas.
-
-    Args:
-        functions: each (targets, shadows or None) -> scores [N, n], higher where membership is
-            likelier; or an `Attack`, which states what else it needs; or the name of one.
-
-    Raises:
-        InputError: it is not a list, or has another entry.
-    """
+    """Return names of attacks, functions (targets, shadows) -> scores [N, n]; or InputError."""
     if not isinstance(functions, Sequence):
         raise InputError(f"attacks is a {type(functions).__name__}; give a list of functions")
     return ",".join(each if isinstance(each, str) else _attack(each) for each in functions)

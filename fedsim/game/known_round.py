@@ -12,13 +12,7 @@ from fedsim.game.round_game import RoundGame
 
 @dataclass(frozen=True)
 class KnownRound:
-    """The model that was sent, and what its receiver knows of the round.
-
-    Attributes:
-        parameters: float32 [T, P], the model as sent.
-        participation: bool [T, n] of D, or [T, m] of the clients where they are the unit; None for
-            all. An adversary must not read the target's column.
-    """
+    """A sent model [T, P], and coins [T, n] or [T, m]; an adversary must not read the target's."""
 
     rules: GameRules
     federation: Federation

@@ -1,7 +1,4 @@
-"""A client's own training where clients are the unit of privacy: SGD without noise, many at once.
-
-A row is a pair of a client and a trial, so that small clients of equal size are one computation.
-"""
+"""A client's own training where clients are the unit of privacy: SGD, many clients at once."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -146,12 +143,7 @@ def alike(
 
 
 def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
-    """Return a client's part of the sum of a round: 0 where it takes no part.
-
-    worlds: bool [T], for the target client: where False, all its data are missing or replaced.
-    Returns: float64 [T, P], each row of norm at most C.
-    Raises FloatingPointError if it diverges.
-    """
+    """Return a client's part of a sum, float64 [T, P], norm <= C; or FloatingPointError."""
     joins = None if knowledge.participation is None else knowledge.participation[:, client, None]
     if joins is not None and not bool(joins.any()):
         return torch.zeros_like(knowledge.parameters, dtype=torch.float64)

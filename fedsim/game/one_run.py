@@ -47,7 +47,6 @@ class Kind:
     Attributes:
         total: maps rules, federation, models [T, P] and weights [T, m] to the canaries' sum [T, P].
         along: maps rules, federation, models and releases [T, P] to products [T, m] with each part.
-        orthogonal: whether canaries add orthogonal vectors, the same in every round.
         records: maps rules and federation to the m records; None where canaries are not records.
     """
 
@@ -187,11 +186,7 @@ def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
 
 
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
-    """Return what determines the canaries of a configuration, as JSON values.
-
-    dirac: parameters and signs. mislabelled: positions in the pool, and labels. text: tokens.
-    gradient: keys of Philox generators, whose standard normals become the directions.
-    """
+    """Return what determines canaries, as JSON: positions, tokens, or keys of generators."""
     parameters = size(federation.model)
     match canaries.kind:
         case "dirac":

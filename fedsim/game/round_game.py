@@ -5,14 +5,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class RoundGame:
-    """One round, its trials and the target.
-
-    Attributes:
-        noise_multiplier: the federation's, sigma over the sensitivity.
-        target_client: client that holds the target record, or is the target.
-        record: position of x^ in D; None where the target is a client, or must not be known.
-        replacement: position of x^' in the pool; None where nothing replaces the record.
-    """
+    """One round, its trials and the target, of which None is hidden or missing."""
 
     round: int
     trials: range

@@ -125,10 +125,7 @@ def step_costs(
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
     gamma: float = GAMMA,
 ) -> Floats:
-    """Return the privacy costs of steps with n sampled distances each, [..., O], in bounded memory.
-
-    distances: [..., n], n >= 2; sigma is broadcast to [...], and the rest is as in `log_moments`.
-    """
+    """Return step costs, [..., O], for n distances each, as `log_moments`, in bounded memory."""
     chosen, each = _orders(orders), np.asarray(distances, dtype=np.float64)
     leading, records = each.shape[:-1], each.shape[-1]
     rows = each.reshape(-1, records)

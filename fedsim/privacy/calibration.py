@@ -18,12 +18,7 @@ MOST_NOISE = 1e15
 
 @dataclass(frozen=True)
 class Requirement:
-    """A condition that a mechanism has to satisfy.
-
-    Attributes:
-        excess: returns the logarithm of the leak over what is allowed; at most 0 where it is met.
-        allowed: name and value of a probability that any mechanism may leak; None without one.
-    """
+    """A condition on a mechanism; `excess` is the log of its leak over what is allowed."""
 
     described: str
     excess: Callable[[Mechanism], float]
@@ -72,9 +67,8 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
 def success_at_most(risk: float, baseline: float) -> Requirement:
     """Require that no attack with some success without the release exceeds a success with it.
 
-    risk: success with the release, in (baseline, 1).
-    baseline: success without it, in (0, 1), such as 1/n for naming one of n people.
-    Returns: the requirement.
+    risk: success with the release.
+    baseline: without it, such as 1/n for one of n people.
     Raises InputError unless 0 < baseline < risk < 1.
     """
     if not 0 < baseline < 1:
@@ -118,11 +112,7 @@ def noise_multiplier(
 ) -> float:
     """Return the least noise multiplier that satisfies the requirement.
 
-    The result is precise to a relative 1e-9, and never too small.
-
-    steps: at least 1.
-    sampling_rate: probability that a record takes part in a step, in (0, 1].
-    Returns: standard deviation of the noise over the sensitivity.
+    Returns: standard deviation of the noise over the sensitivity, to a relative 1e-9.
     Raises InputError for values out of range, a mechanism that the accountant does not cover, or a
     target that no noise reaches or that needs no noise.
     """
@@ -236,8 +226,6 @@ class Comparison:
     """The noise of the paper's calibration beside the tight one, for one target.
 
     Attributes:
-        classic: noise multiplier for (epsilon, delta) by the accountant rdp-classic.
-        tight: noise multiplier for (epsilon, delta) by the accountant pld.
         exact_epsilon: the epsilon that the classic noise really guarantees at delta.
         classic_rho_alpha, tight_rho_alpha: bounds on the advantage under each noise, by route.
     """

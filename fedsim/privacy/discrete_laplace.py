@@ -53,12 +53,7 @@ def _coin(numerator: int, denominator: int, below: Below) -> bool:
 
 
 def most(scale: float, terms: int, tail: float) -> int:
-    """Return the least b such that the sum of independent draws exceeds b with probability <= tail.
-
-    Args:
-        scale: sensitivity over epsilon of each of the `terms` draws.
-        tail: probability, in (1e-9, 1).
-    """
+    """Return the least b that the sum of draws of a scale exceeds with probability <= tail."""
     if not terms:
         return 0
     # P(one draw > reach) = r^(reach + 1) / (1 + r), with r = exp(-1 / scale).

@@ -78,10 +78,7 @@ class VantageBounds:
         noise_multiplier: effective at this vantage point; None where it differs between rounds.
         epsilon: tight, at the requested delta; inf without such noise.
         rho_beta: belief that the worst pair exceeds only with probability tail_probability.
-        rho_alpha: advantage that no adversary exceeds.
         tail_probability: Pr_D[privacy loss > epsilon] of the worst pair; None if unknown.
-        theorem2_rho_alpha: the paper's printed value, which is not a bound.
-        yeom_bound: e^epsilon - 1, on the advantage of membership inference; vacuous above 1.
         risks: for each baseline: it, and the largest success of any attack from it.
     """
 
@@ -100,13 +97,7 @@ class VantageBounds:
 
 @dataclass(frozen=True)
 class BeliefCurve:
-    """Probability that the belief of the worst-case adversary, from even odds, exceeds a value.
-
-    Attributes:
-        beliefs: float64 [n], in (0, 1).
-        under_d: float64 [n], Pr_D[beta > belief], which delta' estimates at rho_beta.
-        under_d_prime: float64 [n], Pr_D'[beta > belief].
-    """
+    """Probability, under D and D', that the worst-case adversary's belief exceeds values [n]."""
 
     beliefs: Array
     under_d: Array
@@ -135,12 +126,7 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
 
 
 def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
-    """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
-
-    epsilon: may be infinite.
-    prior: belief before, in (0, 1); its odds grow by e^epsilon at most.
-    Raises InputError for a value out of range. Source: Theorem 1.
-    """
+    """Return 1 / (1 + e^-epsilon), or more for a prior above 1/2 (Theorem 1). Raises InputError."""
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
     if not 0 < prior < 1:
@@ -149,10 +135,7 @@ def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
 
 
 def rho_alpha(mechanism: Mechanism) -> float:
-    """Return the bound on the advantage: the total variation distance between the two worlds.
-
-    It is delta at epsilon = 0: 2 Phi(sqrt(k)/(2z)) - 1 without sampling.
-    """
+    """Return the total variation distance, the largest advantage: delta at epsilon = 0."""
     return PLD.delta(mechanism, 0.0)
 
 
@@ -162,7 +145,6 @@ def tail_probability(mechanism: Mechanism, epsilon: float) -> float | None:
     This is for the worst pair, which differs by the whole sensitivity in every step. It is larger
     than delta(epsilon), and no limit for other pairs: use `tail_limit` for them.
 
-    epsilon: may be infinite.
     Returns: None where the loss distribution cannot be computed.
     Raises InputError for epsilon below 0.
     """
@@ -238,11 +220,7 @@ def vantage_bounds(
     trust: Trust | None = None,
     baselines: Sequence[float] = risks.BASELINES,
 ) -> list[VantageBounds]:
-    """Return the limits at every vantage point.
-
-    trust: another trust model to assume.
-    baselines: success of attacks without the release.
-    """
+    """Return the limits at every vantage point, for another trust model if given."""
     releases = releases if trust is None else releases.under(trust)
     clients = releases.joining_rate * releases.clients
     local = any(alike.local_steps > 1 for alike in releases.rounds)
@@ -281,9 +259,8 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
     It exceeds b where the privacy loss exceeds logit(b). Without sampling the loss is N(+-mu^2/2,
     mu^2), else it follows the privacy loss distributions, where D has the record.
 
-    beliefs: [n], strictly between 0 and 1.
-    Returns: None where the loss distributions cannot be computed.
-    Raises InputError for a belief out of range.
+    Returns: None where they cannot be computed.
+    Raises InputError for a belief out of (0, 1).
     """
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
     if not np.all((values > 0) & (values < 1)):
@@ -300,11 +277,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 def epsilon_by_round(
     releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
-    """Return rounds, and epsilon after each by each accountant, closer together at the beginning.
-
-    points: largest number of rounds.
-    Returns: int64 [n], and float64 [n] by accountant.
-    """
+    """Return rounds, int64 [n], denser at first, and epsilon after each by accountant."""
     last = releases.count
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
     rounds = np.unique(spaced.round().astype(np.int64))

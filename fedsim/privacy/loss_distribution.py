@@ -37,12 +37,7 @@ ROUNDED = 0.1
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """The distribution of the privacy loss log p_D/p_D' when the data were D.
-
-    Attributes:
-        lowest: the first loss in widths.
-        masses: float64 [n], the probabilities of the losses (lowest + i) width.
-    """
+    """The distribution of log p_D/p_D' under D, by masses [n] at (lowest + i) width."""
 
     width: float
     lowest: int
@@ -285,11 +280,7 @@ def _compose(
 
 
 def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
-    """Return an interval of the grid that the sum leaves with probability at most `TRUNCATED`.
-
-    Applies Chernoff's bound at orders near the best one for a normal sum, and at smaller orders
-    for sums of few large losses.
-    """
+    """Return an interval that the sum leaves with probability `TRUNCATED`, by Chernoff."""
     # The sum can never leave this interval.
     lower = sum(low * count for _, low, count in pieces)
     upper = sum((low + len(masses) - 1) * count for masses, low, count in pieces)

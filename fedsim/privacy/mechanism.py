@@ -27,15 +27,7 @@ class Neighbouring(StrEnum):
 
 @dataclass(frozen=True)
 class Steps:
-    """Gaussian steps of the same kind, each on a Poisson sample if sampling_rate is below 1.
-
-    Raises InputError for values outside these ranges.
-
-    Attributes:
-        noise_multiplier: 0, or from 1e-6 to 1e100, where double precision suffices.
-        count: number of noisy sums that are released, 1 to 1e9.
-        sampling_rate: probability that a record takes part in a step, in (0, 1].
-    """
+    """Gaussian steps of the same kind, each on a Poisson sample below rate 1; or InputError."""
 
     noise_multiplier: float
     count: int = 1
@@ -60,8 +52,6 @@ class Steps:
 @dataclass(frozen=True)
 class Mechanism:
     """Gaussian steps one after the other, as one vantage point faces them.
-
-    Raises InputError for no steps at all, or more than 1e9.
 
     Attributes:
         groups: steps by kind, merged and sorted so that equal mechanisms compare equal.
@@ -133,11 +123,7 @@ class Mechanism:
         return Mechanism(tuple(groups), self.neighbouring)
 
     def coarsened(self, most: int) -> "Mechanism":
-        """Return a mechanism of fewer kinds of step that reveals no less than this one.
-
-        Steps in one cell of a grid get the least noise and the highest sampling rate of the cell.
-        most: number of kinds of sampled steps, and of full batches.
-        """
+        """Return at most `most` kinds of step, which reveal no less, by cells of a grid."""
         full = [group for group in self.groups if group.sampling_rate == 1]
         sampled = [group for group in self.groups if group.sampling_rate < 1]
         if max(len(full), len(sampled)) <= most or self.noiseless:
@@ -231,12 +217,7 @@ def nominal_noise_multiplier(
 def aggregate_noise_multiplier(
     noise_multiplier: float, trust: Trust, clients: float, sources: int
 ) -> float:
-    """Return the noise multiplier of a sum for an observer that knows part of its noise.
-
-    sources: number of clients whose noise is unknown, of which at least one counts; under central
-    trust 1 if the server's noise is unknown, else 0.
-    Raises InputError for a bad multiplier.
-    """
+    """Return a sum's noise multiplier, for the sources whose noise is unknown; or InputError."""
     check_noise_multiplier(noise_multiplier)
     return noise_multiplier * trust.model.noise_share(clients, sources)
 

@@ -5,10 +5,9 @@ A mechanism maps a secret index S of m stated candidates to c_S, and c_S + B wit
 is released. Their mutual information, in nats, bounds how often an adversary guesses S, or any
 property of it, correctly, on average over the prior: no differential privacy.
 
-Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i
-
-r_1..r_(i-1)), if every round keeps its budget given earlier ones. Noise that fits the prior need
-not fit the posterior, so `spectrum` takes weights.
+Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i | r_1..r_(i-1)), if every round keeps its
+budget given earlier ones. Noise that fits the prior need not fit the posterior, so `spectrum` takes
+weights.
 """
 
 import math
@@ -92,8 +91,6 @@ class Spectrum:
 def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
     """Return eigenvalues and directions of the covariance of candidates.
 
-    It is exact and not of a sample, and computed from the Gram matrix [m, m], so P may be large.
-
     draws: [..., m, P], the candidates.
     weights: [..., m], which sum to 1; None for 1/m each.
     """
@@ -122,12 +119,7 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
 
 
 def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
-    """Return 1/2 log det(I + Cov Sigma_B^-1) of candidates with these probabilities, [...].
-
-    coordinates: [..., m, r], along the noise's directions.
-    weights: [..., m].
-    variances: [..., r], of the noise; a direction without noise is not released.
-    """
+    """Return 1/2 log det(I + Cov Sigma_B^-1), [...], of weighted coordinates and variances."""
     middle = weights[..., None, :] @ coordinates
     inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
     scaled = np.sqrt(weights)[..., None] * (coordinates - middle) * inverse[..., None, :]
@@ -141,8 +133,6 @@ def posterior_information(coordinates: Floats, weights: Floats, variances: Float
 
 def success_bound(information: float, prior: float = 0.5) -> float:
     """Return the largest p >= p0 with KL(p || p0) <= MI: no guess is right more often.
-
-    It is 1 from MI = -ln p0 on. Precise to rounding in p; `advantage_bound` is precise in p - p0.
 
     information: MI in nats, >= 0.
     prior: p0, how often the best guess is right before the release, in (0, 1).
@@ -175,12 +165,7 @@ def epsilon_of_success(success: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class PacGuarantee:
-    """Limits on guessing one bit at even odds that follow from an amount of information.
-
-    Attributes:
-        success_bound: share of right guesses, on average over the prior.
-        equivalent_epsilon: that of (epsilon, delta)-DP which allows as much; not a DP guarantee.
-    """
+    """Limits on guessing one bit at even odds that follow from an amount of information."""
 
     mutual_information: float
     success_bound: float

@@ -65,12 +65,7 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
 
 
 def mixture(orders: Array, divergences: Array) -> Array:
-    """Return the Rényi divergence of one training with an evenly drawn setting, which is shown.
-
-    orders: [n], above 1.
-    divergences: [K, n] of each setting, in nats.
-    Returns: [n].
-    """
+    """Return the Rényi divergence [n] of a training with an evenly drawn, shown setting."""
     exponents = (orders - 1) * divergences
     mean = logsumexp(exponents, axis=0) - math.log(len(divergences))
     return np.asarray(mean / (orders - 1), dtype=np.float64)

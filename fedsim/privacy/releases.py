@@ -22,13 +22,7 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of the same kind.
-
-    Attributes:
-        noise_multiplier: nominal, of the noise that was added.
-        sampling_rate: probability that a record takes part in a step; 1 is a full batch.
-        participants: number of clients that take part, the record's among them; None for all.
-    """
+    """Rounds of the same kind, with the nominal noise multiplier of their noise."""
 
     noise_multiplier: float
     count: int = 1
@@ -45,9 +39,7 @@ class Releases:
 
     Attributes:
         clipping_norm: None where only the ratio of the noise to it is known.
-        colluders: number of clients, besides the adversary, that disclose their noise to it.
         summed_in_the_clear: whether the server sees single messages under distributed trust.
-        joining_rate: probability that a client joins a round, where joining is public.
     """
 
     rounds: tuple[Rounds, ...]

@@ -34,8 +34,6 @@ logging.getLogger("absl").addFilter(lambda record: "failed to converge" not in s
 def sampled_divergence(steps: Steps, orders: Array) -> Array:
     """Return the Rényi divergence of one sampled step for add-remove neighbours.
 
-    Whole orders use dp_accounting's finite binomial sum, fractional ones the integral.
-
     steps: a sampling rate below 1; the number of steps is ignored.
     orders: float64 [orders], all above 1.
     Returns: float64 [orders], in nats; exact up to rounding, or an upper bound from the series.

@@ -38,8 +38,6 @@ LARGEST_EPSILON, EPSILONS = 20.0, 257
 def true_positives(mechanism: Mechanism, rates: npt.ArrayLike) -> Floats:
     """Return the largest true-positive rate of any test at rates of false positives.
 
-    The rate holds for the worst pair in both directions. It is concave, so it bounds averages too.
-
     Args:
         rates: false-positive rates in [0, 1], [m].
 
@@ -58,14 +56,7 @@ def true_positives(mechanism: Mechanism, rates: npt.ArrayLike) -> Floats:
 
 
 def success(mechanism: Mechanism, baseline: float) -> float:
-    """Return the largest success of any attack, given its success without the release.
-
-    Args:
-        baseline: probability in [0, 1] of success without the release, as 1/n for one of n people.
-
-    Source:
-        Kulynych et al. (2025): at most 1 - f(baseline).
-    """
+    """Return the largest success of any attack, at most 1 - f(baseline) (Kulynych et al., 2025)."""
     return float(true_positives(mechanism, [baseline])[0])
 
 

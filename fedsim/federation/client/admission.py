@@ -1,7 +1,4 @@
-"""The checks of a request at a deployed client.
-
-A simulated client, whose config has no key of `consent.DEPLOYED`, checks nothing.
-"""
+"""The checks of a request at a deployed client; a simulated one checks nothing."""
 
 import hashlib
 import json
@@ -192,11 +189,7 @@ def keep_model(received: Received, model: Tensor) -> None:
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
-    """Return the release of one round towards the party that learns most about a record.
-
-    Under central trust the other parties count, else also the server. A record's copies all move a
-    sum.
-    """
+    """Return the release of one round towards the party that learns most about a record."""
     noise_multiplier /= scheme.copies
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
@@ -286,7 +279,6 @@ def _check_place(received: Received) -> None:
 
 
 def _check_role(job: str, request: Request, loaded: Federation, partition: int) -> None:
-    """Raise RefusedError unless a client may have the requested role for the requested record."""
     role, record = request.role, request.record
     if role not in ROLES:
         raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")

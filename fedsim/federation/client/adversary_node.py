@@ -37,11 +37,7 @@ def follow(
     sent: torch.Tensor,
     taking_part: torch.Tensor | None,
 ) -> None:
-    """Learn from the aggregate of the previous round, and expect the aggregate of this round.
-
-    sent: the adversary's own message, [T, P].
-    taking_part: bool [T, n]; None: all records.
-    """
+    """Learn from the previous aggregate, and expect this round's, in which `sent` is known."""
     if _sees_own_rounds(received):
         memory = _since_own_round(received, parameters)
         _remember(received.context, memory, received.request.round)
@@ -106,7 +102,6 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
 
 
 def _follows_rounds(received: Received) -> bool:
-    """Return whether the adversary updates a belief in each round."""
     vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows

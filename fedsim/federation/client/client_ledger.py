@@ -37,13 +37,8 @@ class Answer:
     """An answer to one message.
 
     Attributes:
-        experiment: digest of the run's configuration.
-        records: digest of the client's records in the run.
-        round: counts from 1.
         noise_multiplier: nominal, as the client computed it.
         charged: the release towards the party that learns most; None where nothing is charged.
-        unit: unit of protection, "record" or "client".
-        neighbouring: neighbouring relation of the protection.
         measured: epsilon, without a delta, of a noisy confusion matrix of records held back.
     """
 

@@ -1,7 +1,4 @@
-"""The records that a client holds back from every training, to measure the model on them.
-
-A keyed digest of the record alone decides, so no server can choose the records.
-"""
+"""The records that a client, by a keyed digest of each, holds back from every training."""
 
 import hashlib
 import hmac
@@ -34,12 +31,7 @@ Positions = npt.NDArray[np.intp]
 def trained_on(
     whole: Federation, partition: int, node: Mapping[str, Scalar], share: float, seed: int
 ) -> Federation:
-    """Return a federation in which a client owns only the records that it trains on.
-
-    node: the client's config.
-    share, seed: a simulated client's share and the key of its digest.
-    Raises RefusedError if the config is invalid.
-    """
+    """Return a federation without a client's records held back. Raises RefusedError."""
     terms = consent.terms(node)
     if terms is None:
         key = seed.to_bytes(8, "little")

@@ -44,10 +44,7 @@ def prepared(message: Message, context: Context) -> Received:
 
 
 def known_to(config: Config, partition: int) -> Federation:
-    """Return the federation's data as this client knows them.
-
-    Raises RefusedError if its records do not fit the schema; only its own log receives the details.
-    """
+    """Return the data as this client knows them; a RefusedError says nothing about them."""
     if config.data.name != OWN or config.run.job != "training":
         return federation.load(config)
     try:

@@ -1,7 +1,4 @@
-"""The models that a client received in a training, kept beside its ledger for its own report.
-
-A run's folder has config.json and, for each round K, the model [P] at its start, round-K.npy.
-"""
+"""The models that a client received in a training, and its config.json, beside its ledger."""
 
 import io
 import json
@@ -44,12 +41,7 @@ class SeenTraining:
 def keep(
     state: Path, run: str, values: Mapping[str, Scalar], round: int, model: npt.NDArray[np.float32]
 ) -> None:
-    """Keep the model that a client received in a round.
-
-    values: the run's configuration by key, without the client's own paths.
-    model: float32 [P].
-    Raises InputError if it cannot be written.
-    """
+    """Keep the model, float32 [P], that a client received in a round. Raises InputError."""
     place = state.resolve() / FOLDER / run
     content = io.BytesIO()
     np.save(content, model, allow_pickle=False)

@@ -297,12 +297,7 @@ def disclosed(
     noises: list[torch.Tensor],
     masks: Bools | None,
 ) -> dict[str, ArrayRecord]:
-    """Return the records beside a client's sum: an auditor's measurement, or a colluder's noise.
-
-    taking_part: the records of the first step, bool [T, n]; None: all records.
-    noises: the noise of each step, [T, P]; empty where none is disclosed.
-    masks: the records of each candidate.
-    """
+    """Return the records beside a sum: an auditor's measurement, or a colluder's noises, [T, P]."""
     loaded, request = received.loaded, received.request
     if not at_server.seat(received.config.audit.mode).reads_noise:
         if request.role != Role.COLLUDER or not noises:

@@ -74,14 +74,7 @@ class RefusedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a client's owner.
-
-    Attributes:
-        max_trials: largest number of trainings in one run.
-        epsilon_limit: largest epsilon of any one record over all runs, at `delta_limit`.
-        delta_limit: probability that the epsilon guarantee fails.
-        state: folder of the client's own ledger.
-    """
+    """The terms of a client's owner, with a limit on epsilon of any one record over all runs."""
 
     kinds: frozenset[str]
     max_trials: int
@@ -129,11 +122,7 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
 
 
 def check(node_config: Mapping[str, Scalar], needs: Mapping[str, str]) -> None:
-    """Raise RefusedError unless the node agreed to each kind of consent that a request needs.
-
-    needs: for each kind, the setting or role that needs it.
-    Raises RefusedError otherwise.
-    """
+    """Raise RefusedError unless the node agreed to each kind of consent that is needed."""
     agreed = terms(node_config)
     if agreed is None:
         return

@@ -1,7 +1,4 @@
-"""The private parts of Flower that a run needs. A test watches them.
-
-`runtimes.flower_services` has the private parts of the services around a run.
-"""
+"""The private parts of Flower that a run needs, besides those of `flower_services`."""
 
 import uuid
 

@@ -58,11 +58,8 @@ class Request:
     -1: hidden, since the client's role does not need it.
 
     Attributes:
-        first_trial: first trial of the message, counted over the whole campaign.
-        noise_multiplier: standard deviation of the noise, divided by the sensitivity.
         record: position of the target record in D; -1 also if the target is a client.
         replacement: position of the replacement in the pool; -1 also if there is none.
-        target_client: client that holds the target record, or is the target.
         earlier: rounds that interrupted attempts at these trials released, each with its own noise.
         released: rounds that all trainings released before this attempt, over all trials.
         begun: first round of this attempt; above 1 in a training that is resumed.

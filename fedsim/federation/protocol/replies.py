@@ -33,14 +33,7 @@ MOST_SAID = 500
 
 @dataclass(frozen=True)
 class Replies:
-    """The replies of a round, in groups.
-
-    Attributes:
-        accepted: valid replies by partition, sorted.
-        failed: the fault of each other reply, by partition.
-        missing: partitions that did not answer.
-        unsolicited: faults of answers that belong to no requested client.
-    """
+    """The replies of a round: valid ones, sorted, and faults, by partition; and unasked ones."""
 
     accepted: dict[int, Message]
     failed: dict[int, str]

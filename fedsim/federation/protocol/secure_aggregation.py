@@ -57,11 +57,7 @@ def enabled(secure_aggregation: str) -> bool:
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """Return a client's answer with a masked sum (a mod of the train handler).
-
-    Only the sum is masked, not a measurement beside it. Raises SecureAggregationError if a request
-    would bypass the protocol or weaken it.
-    """
+    """Return a client's answer with a masked sum (a mod), or SecureAggregationError."""
     config = from_run_config(context.run_config)
     if not enabled(config.federation.secure_aggregation):
         return call_next(message, context)
@@ -98,13 +94,7 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
 
 @dataclass
 class SecureSum:
-    """The server's side of one round. A node that fails a stage leaves the round.
-
-    Attributes:
-        setup: values of the first stage, from `agreed_setup`.
-        sharing: nodes that completed the exchange of keys.
-        silent: why shares are missing of clients whose sum arrived, by partition.
-    """
+    """The server's side of one round. A node that fails a stage leaves the round."""
 
     flower_grid: Grid
     nodes: Mapping[int, int]

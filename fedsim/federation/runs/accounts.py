@@ -20,14 +20,7 @@ HELPED = (Vantage.SERVER, Vantage.PARTICIPANT)
 
 @dataclass
 class Account:
-    """Releases and their cost for every client, each release counted once.
-
-    Attributes:
-        all_trials: whether it covers all trainings, by all rows, rather than a batch of trials.
-        settled: places of the rows that are not provisional.
-        pending: provisional rows without a later row, by place.
-        colluders: clients that disclosed their noise.
-    """
+    """The releases of all trainings, or one batch, and their cost for every client, each once."""
 
     all_trials: bool = False
     attempts: int = 0

@@ -1,7 +1,4 @@
-"""One attempt to train a batch of trials. Every round is charged before anything of it leaves.
-
-Where clients may be missing, a provisional row is written first, for the fewest noise shares.
-"""
+"""One attempt to train a batch of trials: a round is charged before anything of it leaves."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -119,7 +116,6 @@ class Attempt:
         self._enter(row)
 
     def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
-        """Return the row of a round before its messages leave."""
         every = not self._provisional and self._scheme.participation.complete
         return replace(
             self._template,

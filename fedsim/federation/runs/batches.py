@@ -1,7 +1,4 @@
-"""The batches of a campaign: the trials that share their messages, with a file for each batch.
-
-Each file has a mark of its experiment, run and trials, so that no report mixes two of them.
-"""
+"""The batches of a campaign: trials that share messages, each with a file and its mark."""
 
 import json
 from collections.abc import Mapping
@@ -52,10 +49,7 @@ class Batches:
 
     @property
     def experiment(self) -> dict[str, Any]:
-        """The keys and values that change a batch's findings, or their significance.
-
-        trials.count is that of the first plan, over which worlds may be balanced.
-        """
+        """The keys and values that change a batch's findings, or their significance."""
         values, trials = to_run_config(self.config), self.config.trials
         kept = {key: value for key, value in values.items() if key not in NO_MATTER}
         if trials.until_halfwidth:

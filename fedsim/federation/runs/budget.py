@@ -1,7 +1,4 @@
-"""The number of rounds that a budget allows, and the cost of a run that is continued.
-
-It is planned before the first round, since trainings of different lengths are no repetitions.
-"""
+"""The rounds that a budget allows, planned in advance, and the cost of a continued run."""
 
 import math
 from collections import Counter
@@ -67,11 +64,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
 
 
 def accept(directory: RunDirectory, epsilon: float) -> None:
-    """Accept an epsilon as the final cost of the run in a directory.
-
-    epsilon: above 0 and finite.
-    Raises InputError for another number, or if the run has released nothing yet.
-    """
+    """Accept an epsilon as a run's final cost. Raises InputError, also if nothing is spent."""
     if not 0 < epsilon < math.inf:
         raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")
     if not directory.has(ledger.FILE):
@@ -113,7 +106,6 @@ def _ahead(
 def _check_accepted(
     scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
 ) -> None:
-    """Raise InputError where interrupted attempts take a run beyond its configured cost."""
     vantage = scheme.federation.vantage
     whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
     target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)

@@ -1,7 +1,4 @@
-"""The extension of a campaign by more trials, after its end or an interruption.
-
-Existing trials keep their worlds and random numbers. Added ones are balanced in pairs.
-"""
+"""The extension of a campaign by more trials, which leaves existing ones unchanged."""
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
@@ -13,12 +10,7 @@ from fedsim.game.mechanisms import privacy
 
 
 def extend(directory: RunDirectory, trials: int) -> Config:
-    """Set the number of trials of a run, and return its new configuration.
-
-    trials: it must cover the first plan, whose worlds were drawn together, and the finished
-    batches.
-    Raises InputError if it is too small or odd, the trials stop early, or the budget forbids it.
-    """
+    """Set the number of trials of a run; return its configuration. Raises InputError."""
     config = directory.config
     table = config.trials
     if trials == table.count and not directory.finished:

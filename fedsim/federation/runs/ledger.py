@@ -70,11 +70,7 @@ def read(directory: RunDirectory) -> list[Row]:
 
 
 def verified(directory: RunDirectory) -> list[Row]:
-    """Return the rows of a run, after a check that none is missing.
-
-    Raises InputError if the last attempt at a finished batch lacks a round, or a batch a row for
-    one of events.jsonl, which is written later.
-    """
+    """Return the rows of a run, after a check by batches and events.jsonl that none is missing."""
     rows = read(directory)
     books = accounts.by_batch(rows)
     lengths = Counter((row.batch, row.attempt) for row in rows)

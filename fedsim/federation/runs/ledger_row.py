@@ -25,16 +25,12 @@ class Row:
 
     Attributes:
         noise_multiplier: nominal, with the actual noise; 0 without clipping, which has no bound.
-        sampling_rate: q.
-        local_steps: steps of a client within the round.
         participants: charged clients; `ALL_CLIENTS` where the participants are secret.
-        noise_source: "seed" or "system".
         epsilon: of one training after this round, by counts that `rounded_up` may have rounded.
         released: the epsilon of all trainings of the run so far; empty with noise from the seed.
         shares: number of clients whose shares the noise has; None: of all that received a message.
         provisional: whether a row with the actual number of shares follows.
         present: clients that answered; None: all that received a message, or a row follows.
-        colluders: clients that disclosed their noise.
     """
 
     batch: int

@@ -67,11 +67,7 @@ TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 
 
 def read(directory: RunDirectory) -> Arrays:
-    """Return the arrays of a run's transcript, as the server wrote them.
-
-    Log-odds may be NaN from some round to the last: the model diverged. Raises InputError if the
-    file is missing, of another configuration, damaged, or has impossible numbers.
-    """
+    """Return the arrays of a run's transcript, log-odds perhaps NaN. Raises InputError."""
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
         mark = arrays.pop(EXPERIMENT)

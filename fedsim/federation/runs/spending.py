@@ -37,10 +37,8 @@ def describe(
 ) -> Releases:
     """Return the releases of one training of a run, for the worst of its batches.
 
-    nominal: the noise multiplier, for a run without rows.
-    rows: rows of its ledger; empty: the plan of the configuration.
-    client: the client whose records are meant; None: the worst one.
-    vantage: the vantage point; None: the configured one.
+    rows: empty: the plan of the configuration.
+    client, vantage: None: the worst, the configured one.
     """
     if not rows:
         return privacy.describe(scheme, nominal, vantage)

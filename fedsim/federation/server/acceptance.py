@@ -59,11 +59,7 @@ def accept(
     inspect: Callable[[Message], None] = lambda _: None,
     log_event: LogEvent | None = None,
 ) -> dict[int, Message]:
-    """Return the valid replies by partition, sorted. Raises ClientFailedError if too few are valid.
-
-    needed: a client that may not be missing.
-    asked: the clients that received a message; None: all.
-    """
+    """Return the valid replies by partition, sorted. Raises ClientFailedError for too few."""
     clients = batch.nodes if asked is None else list(asked)
     replies = sort_out(answers, batch.nodes, clients, inspect)
     lost = {client: f"client {client} failed: {why}" for client, why in replies.failed.items()}
@@ -234,8 +230,6 @@ def _row_norms(values: Array) -> Floats:
 
 def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -> Floats:
     """Return the largest length of a client's honest message in each trial, noise included.
-
-    It consists of the client's records or update, copies of a crafted target, and canaries.
 
     noise_std: standard deviation of a step's noise, [T], if clients add it.
     sent: the client's message, [..., P].

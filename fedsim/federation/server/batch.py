@@ -50,12 +50,7 @@ class Batch:
         return [] if self.challenge is challenge.NOBODY else [self.challenge.adversary]
 
     def asked(self, round: int) -> list[int]:
-        """Return the clients that receive a message in a round.
-
-        These are the clients that join the round in any trial. Where the sampling coins are secret,
-        the target's client receives one in every round. So does the adversary, unless it sees only
-        its own rounds.
-        """
+        """Return the clients that join a round in any trial, and those whose coins are secret."""
         rule, target = self.config.participation, self.challenge
         if rule.complete:
             return list(self.nodes)
@@ -100,15 +95,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Round:
-    """A round that has begun.
-
-    Attributes:
-        model: the model that the clients receive, float32 [T, P].
-        sensitivities: scale of the noise, float64 [T].
-        local: whether the scales are measured on the data and sent to clients that draw noise.
-        grid: grid of the clients' messages; None for floating-point numbers.
-        shape: shape of one client's sum, (T, P), or (T, m, P) with m candidates.
-    """
+    """A round that has begun; one client's sum is (T, P), or (T, m, P) with m candidates."""
 
     number: int
     model: Array
@@ -156,13 +143,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Release:
-    """The release of a round, which clients receive with the next message.
-
-    Attributes:
-        participants: the clients whose messages are in the aggregate.
-        disclosed: the colluders' noise, which only the adversary receives.
-        messages: the message [T, P] of each participant for the auditors; None: not sent.
-    """
+    """The release of a round, which the next message brings to clients, and more to auditors."""
 
     aggregate: npt.NDArray[np.float32]
     participants: tuple[int, ...]

@@ -31,12 +31,7 @@ from fedsim.learning.training import tasks
 
 @dataclass(frozen=True)
 class Campaign:
-    """The values that all batches of a run share, in the process that writes its directory.
-
-    Attributes:
-        worlds: whether each trial trains on D, bool [all trials].
-        book: the ledger.
-    """
+    """The values that all batches of a run share, in the process that writes its directory."""
 
     plan: Plan
     challenge: Challenge

@@ -19,13 +19,7 @@ OPTIMIZER = "optimizer_"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A training after one of its rounds.
-
-    Attributes:
-        round: the last finished round, from 1.
-        model: the model after it, float32 [1, P].
-        release: the release of that round.
-    """
+    """A training after one of its rounds, from 1, with its model, float32 [1, P], and release."""
 
     round: int
     model: npt.NDArray[np.float32]

@@ -30,12 +30,7 @@ DISMISS_TIMEOUT = 30.0
 
 @dataclass
 class ResumableDPSGD(DPSGD):
-    """The aggregation strategy of a training whose state is written after each round.
-
-    Attributes:
-        left_off: the state to continue from; None: from the beginning.
-        noise: observations of the noise since then; None where it cannot be judged.
-    """
+    """The aggregation strategy of a training whose state is written after each round."""
 
     left_off: Checkpoint | None = None
     noise: NoiseWatch | None = field(default=None, init=False)
@@ -85,11 +80,7 @@ class ResumableDPSGD(DPSGD):
 
 
 def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -> torch.Tensor:
-    """Train the remaining rounds of a model; return the final model, [P].
-
-    Raises InputError if the directory is damaged, or the remaining rounds exceed the budget.
-    Raises ClientFailedError if a client is missing that may not be.
-    """
+    """Train the remaining rounds; return the model, [P]. Raises InputError, ClientFailedError."""
     config, left_off = plan.config, checkpoint.read(directory)
     book = Ledger(config.scheme, directory)
     nodes, auditors = connected(grid, config.federation, plan.digest, directory)
@@ -136,11 +127,7 @@ RECORDS_CLIPPED = 200
 
 
 def _measured(loaded: Federation, parameters: torch.Tensor, last: bool) -> dict[str, object]:
-    """Return the measures of a model on the held-out records, by its task.
-
-    parameters: [1, P].
-    last: whether this is the final model, which has more measures.
-    """
+    """Return a model's measures on the held-out records, by its task; more for the last one."""
     task, model = task_of(loaded.model), loaded.model
     features, labels = loaded.held_out()
     outputs = loaded.outputs(parameters, features)

@@ -1,7 +1,4 @@
-"""The nodes of a run: one for every client, and auditors, which may join and leave.
-
-A round never waits for an auditor: its answers are read a round later.
-"""
+"""The nodes of a run: one for every client, and auditors, for whom no round waits."""
 
 import math
 import re
@@ -146,11 +143,7 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
 
 
 def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
-    """Log the clients that have not answered, where the run directory names the clients' nodes.
-
-    nodes: nodes that have not answered; empty when the wait is over.
-    seconds: time since they received a message.
-    """
+    """Log the clients that have not answered in some seconds, where the run names them."""
     if clients := registered_nodes(directory):
         busy = [client for client, node in sorted(clients.items()) if node in nodes]
         directory.log_event(busy=busy, seconds=round(seconds, 1))
@@ -224,13 +217,7 @@ def connect(
 
 @dataclass
 class _Roll:
-    """The identified nodes of a run.
-
-    Attributes:
-        registered: the node of each partition; None: every claim is accepted.
-        asked: nodes that have not answered yet, by message.
-        reasons: why claims were rejected, in order.
-    """
+    """The identified nodes of a run, the asked ones by message, and why claims were rejected."""
 
     clients: int
     registered: Mapping[int, int] | None
@@ -289,9 +276,8 @@ def check_data(
 ) -> None:
     """Compare the digest of every client's data with the digest that the server expects.
 
-    Nothing else would show a difference.
     digest: the expected digest of a client; whether it covers the records is its second argument.
-    Raises InputError if data differ, with the clients' names.
+    Raises InputError if data differ.
     Raises RuntimeError if a client does not answer.
     """
     queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
@@ -343,11 +329,7 @@ def _introduced(
     reasons: dict[str, None],
     registered: Mapping[int, int] | None,
 ) -> tuple[dict[int, int], list[str]]:
-    """Return the partition that each node claims, for the answers so far, and the failures.
-
-    asked: nodes that have not answered, by message. Nodes that answered are removed from it.
-    reasons: receives the reason for a node that is away, or that failed and is no client's.
-    """
+    """Return the partition that each node claims, and the failures, so far; update `asked`."""
     claims, failed = {}, []
     for reply in grid.pull_messages(list(asked)) if asked else ():
         node = asked.pop(reply.metadata.reply_to_message_id, None)

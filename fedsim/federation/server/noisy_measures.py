@@ -1,7 +1,4 @@
-"""Noisy confusion matrices of the trained model, on records that the clients held back.
-
-A client that does not answer is logged; the training does not depend on the answers.
-"""
+"""Noisy confusion matrices of the trained model, on records that the clients held back."""
 
 from typing import Any
 

@@ -13,13 +13,7 @@ from fedsim.federation.server.batch import Batch, Floats, Release
 
 @dataclass(frozen=True)
 class Sending:
-    """The content of a round's messages.
-
-    Attributes:
-        round: counts from 1; for the final model, one more than the number of rounds.
-        spent: rounds of earlier attempts, of all trainings before, and the first of this attempt.
-        sensitivities: scale of the clients' noise, [T]; None where it is public.
-    """
+    """The content of a round's messages; the final model's round is one more than the last."""
 
     batch: Batch
     round: int

@@ -26,11 +26,7 @@ from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed, Trial
 
 @dataclass
 class DPSGD(Strategy):
-    """One batch of trials, from theta_0 to theta_k.
-
-    Attributes:
-        rounds: number of rounds to run; None: all rounds of the configuration.
-    """
+    """One batch of trials, from theta_0 to theta_k, or for some rounds only."""
 
     batch: Batch
     rounds: int | None = None
@@ -136,7 +132,6 @@ class DPSGD(Strategy):
         return [*observations, *self._observations.findings()]
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
-        """Fix the scale of a round's noise, and the form of its messages."""
         config, model = self.batch.config, messages.only(arrays)
         trials, size = model.shape
         local = config.privacy.sensitivity == "local"
@@ -158,7 +153,6 @@ class DPSGD(Strategy):
     def _ask(
         self, kind: str, round: int, arrays: ArrayRecord, grid: Grid, clients: Iterable[int]
     ) -> list[Message]:
-        """Return the messages to some clients, after the auditors' messages were sent."""
         sending = self._sending(round, arrays)
         if self.auditors is not None:
             # Before the clients begin to compute.

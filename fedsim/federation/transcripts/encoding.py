@@ -3,6 +3,7 @@
 import math
 import struct
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,7 @@ MOST_DIMENSIONS = 32
 
 def facts_to_json(facts: Facts) -> dict[str, Any]:
     """Return the header's content as JSON values."""
-    return {
-        "vantage": facts.vantage,
-        "recorder": facts.recorder,
-        "app": facts.app,
-        "node": facts.node,
-        "run": facts.run,
-        "versions": dict(facts.versions),
-    }
+    return {**vars(facts), "versions": dict(facts.versions)}
 
 
 class _Shelf:
@@ -61,11 +55,7 @@ class _Shelf:
 
 
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
-    """Return a round as JSON values and arrays.
-
-    Returns: its text with positions in a table of arrays, and the arrays, little-endian.
-    Raises InputError for a kind that a transcript does not store.
-    """
+    """Return a round as text with a table of arrays, and these little-endian; or InputError."""
     shelf = _Shelf()
     text: dict[str, Any] = {
         "round": int(observed.round),
@@ -84,14 +74,7 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDAr
         "aggregate": None if observed.aggregate is None else shelf.put(observed.aggregate),
         "participants": None if observed.participants is None else list(observed.participants),
         "mechanism": {name: _to_json(value) for name, value in observed.mechanism.items()},
-        "canary": None
-        if observed.canary is None
-        else {
-            "coin": observed.canary.coin,
-            "seed": observed.canary.seed,
-            "norm": observed.canary.norm,
-            "idle_norm": observed.canary.idle_norm,
-        },
+        "canary": None if observed.canary is None else asdict(observed.canary),
     }
     text["arrays"] = shelf.table
     return text, shelf.arrays

@@ -85,14 +85,7 @@ class Record:
 
 
 class Scan:
-    """Reads the whole records of a file in order, and remembers its position.
-
-    Raises InputError if the file is no transcript, or of another version.
-
-    Attributes:
-        position: number of bytes up to the end of the last whole record.
-        digest: checksum of that record.
-    """
+    """Reads a file's whole records in order, and remembers its position. Raises InputError."""
 
     def __init__(self, file: io.FileIO, path: Path) -> None:
         self._file, self._path, self._count, self._ended = file, path, 0, False
@@ -111,11 +104,7 @@ class Scan:
         self.position, self.digest = len(expected), hashlib.sha256(expected).digest()
 
     def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
-        """Yield the whole records from the current position on.
-
-        only: kinds to read and check; others are skipped.
-        Raises InputError if a record is damaged.
-        """
+        """Yield the whole records from here on, with payloads of `only` some. Raises InputError."""
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
         while size - self.position >= overhead:

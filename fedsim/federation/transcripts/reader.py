@@ -11,14 +11,7 @@ from fedsim.federation.transcripts.records import ObservedRound, Transcript
 
 
 class Reader:
-    """Reads a transcript round by round, to its current end. The file may grow.
-
-    Raises InputError if the file is missing, damaged, or ends before its header.
-
-    Attributes:
-        ended: whether the end record was read.
-        incomplete: why rounds are missing, by the end record; "": nothing failed, so far.
-    """
+    """Reads a transcript round by round, to its current end; it may grow. Raises InputError."""
 
     def __init__(self, path: Path) -> None:
         self._file = opened(path)

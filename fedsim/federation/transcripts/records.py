@@ -33,9 +33,7 @@ class Facts:
     Attributes:
         vantage: "server" sees every reply; "participant" sees global models and its own messages;
             "auditor" is a participant that joined to audit; "loop" sees every step of DP-SGD.
-        recorder: the program or mod that recorded.
         node: partition, or else node id, of a participant or auditor; None for the server.
-        versions: versions of the relevant packages, by name.
     """
 
     vantage: str
@@ -63,12 +61,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Canary:
-    """A consented canary: by a coin, the sender added a long or a short direction to its model.
-
-    Attributes:
-        coin: whether the direction was the long one.
-        seed: seed of the direction (`adversaries.statistics.canaries.direction`).
-    """
+    """A consented canary: by a coin, a long or a short direction of a seed, added to a model."""
 
     coin: bool
     seed: int
@@ -100,7 +93,6 @@ class ObservedRound:
     Attributes:
         model: the global model before the round, by name; empty: not seen.
         replies: by node id, before the server clipped them; empty at other vantages.
-        own: the model that a participant sent; empty: none.
         unprotected: that model before a local mechanism clipped it and added noise.
         aggregate: the global model after the round; a participant sees it in the next one.
         participants: ids of the nodes that received a request to train; None: unknown.
@@ -127,12 +119,7 @@ def not_of_an_auditor(observed: ObservedRound) -> InputError:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A transcript as it was read.
-
-    Attributes:
-        incomplete: why rounds are missing, by the recorder; "": nothing failed.
-        torn: number of dropped bytes of an unfinished last record.
-    """
+    """A transcript as it was read, with the bytes that were torn off, and why it is incomplete."""
 
     facts: Facts
     rounds: tuple[ObservedRound, ...]

@@ -32,13 +32,7 @@ from fedsim.federation.transcripts.records import Facts, ObservedRound
 
 
 class Writer:
-    """Appends rounds to a transcript, which only its user may read (0600): updates reveal people.
-
-    A file with the same facts is continued behind its last whole record. Each record is on disk
-    when `append` returns.
-
-    Raises InputError for a file that is damaged, ended, of other facts, or being written.
-    """
+    """Appends rounds to a private file (0600), a new one or one with the same facts; InputError."""
 
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path = path
@@ -64,11 +58,7 @@ class Writer:
         self.close()
 
     def append(self, observed: ObservedRound) -> None:
-        """Append one round.
-
-        Raises InputError if an array is not numeric, or the record too large.
-        Raises OSError if it cannot be written; the file is then unchanged.
-        """
+        """Append one round, or leave the file unchanged. Raises InputError or OSError."""
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:

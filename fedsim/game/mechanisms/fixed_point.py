@@ -67,12 +67,7 @@ class OutOfRangeError(RuntimeError):
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """The grid of a federation's sums, and its noise.
-
-    Attributes:
-        growth: (Delta' - Delta)/Delta.
-        expected: number of clients that add the noise together; m is the largest number that may.
-    """
+    """The grid of a federation's sums, and its noise, which `expected` clients add together."""
 
     step: float
     bits: int

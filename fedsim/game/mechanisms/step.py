@@ -11,15 +11,7 @@ from fedsim.privacy.noise.mechanism import Floats, Learnt
 
 @dataclass(frozen=True)
 class Step:
-    """Results of one step, [T] float64 each, under the names of the transcript.
-
-    Attributes:
-        ratios: lambda, the log-likelihood ratio of D to D'.
-        sensitivities: |g - g'|.
-        noise_stds: sigma.
-        present_norms: |g|.
-        absent_norms: |g'|.
-    """
+    """A step's lambda, |g - g'|, sigma, |g| and |g'|, [T] float64, by names of the transcript."""
 
     ratios: Tensor
     sensitivities: Tensor
@@ -40,12 +32,7 @@ def join(rounds: Sequence[Learnt]) -> dict[str, Floats]:
 
 @dataclass(frozen=True)
 class UnknownNoise:
-    """The noise that one vantage cannot remove.
-
-    Attributes:
-        sources: sources of the noise, keys of the noises.
-        noise_std: [T] float64, sigma of their sum; 0 for a vantage that sees sums without noise.
-    """
+    """The noise of sources that one vantage cannot remove, with its sigma [T]; 0: none."""
 
     sources: frozenset[int]
     noise_std: Tensor

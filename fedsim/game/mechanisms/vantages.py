@@ -26,11 +26,7 @@ def tells_noise(
     adversary: bool,
     colluder: bool,
 ) -> bool:
-    """Return whether the auditor of an oracle audit needs the noise that a client added.
-
-    target_client: whether it holds the target, or is it.
-    colluder: whether it discloses its noise.
-    """
+    """Return whether the auditor of an oracle audit needs the noise that a client added."""
     return any(
         federation.trust.model.hides(vantage, target_client, adversary, colluder)
         for vantage in measured(federation.vantage, vantages)

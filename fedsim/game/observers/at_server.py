@@ -27,13 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measured:
-    """Secrets of a round that only an oracle may read.
-
-    Attributes:
-        present, absent: [T, P], the clipped gradients of the target and of its replacement in D'.
-        participation: bool [T], whether the target took part; None if it surely did.
-        noises: all noise, by source, [T, P] each; read one after another.
-    """
+    """Secrets of a round that only an oracle may read, such as g and g', [T, P], and all noise."""
 
     worlds: Tensor
     present: Tensor
@@ -48,10 +42,7 @@ class Seen:
 
     Attributes:
         unknown_noise: noise that hides the target, by measured vantage that sees every round.
-        model: [T, P] float32, as it was sent.
         total: [T, P] float64, the released sum less the disclosed noise.
-        message: returns a client's message, [T, P]; not where messages are summed securely.
-        measured: returns an oracle's secrets; for a seat that `reads_noise`.
     """
 
     config: Config
@@ -65,13 +56,7 @@ class Seen:
 
 
 class Seat(ABC):
-    """An adversary that observes every round at the server; one for each batch of trials.
-
-    Attributes:
-        follows: whether the adversary's node keeps its own belief, as a participant.
-        reads_noise: whether clients give their noise and the target's gradient to the auditor.
-        exact: whether its ratios are exact for its vantages, and not an attack's score.
-    """
+    """An adversary that observes every round at the server; one for each batch of trials."""
 
     vantages: ClassVar[tuple[Vantage, ...]]
     follows: ClassVar[bool] = False
@@ -140,10 +125,7 @@ def seat(audit_mode: str) -> type[Seat]:
 
 
 def is_exact(scheme: Scheme, audit_mode: str, vantage: Vantage) -> bool:
-    """Return whether the log-odds at a vantage are the exact posterior's.
-
-    Not where clients take several noisy steps, nor for a client that sees only its own rounds.
-    """
+    """Return whether log-odds are the exact posterior's, not over local steps or own rounds."""
     if vantage is Vantage.PARTICIPANT and scheme.federation.adversary_rounds == "own":
         return False
     return vantage in EXACT and scheme.training.local_steps == 1 and seat(audit_mode).exact

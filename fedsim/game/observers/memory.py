@@ -21,11 +21,9 @@ class Memory:
     unknown: `known` and `past` are None, `present_norms` are |Delta| and `absent_norms` 0.
 
     Attributes:
-        pending: hypotheses about the aggregate of the current round.
         known: float32 [T, P], the part of that aggregate that both worlds share.
         past: float32 [T, P], sum of the earlier residuals; None without any.
         batch: float64 [T], number of other records that take part in it; None if all do.
-        batch_sizes: history of `batch`, 0 without sampling.
     """
 
     pending: Hypotheses | None

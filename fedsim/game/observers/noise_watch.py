@@ -1,7 +1,4 @@
-"""Tests whether the sums of a training, and the messages in them, have the claimed noise.
-
-It subtracts nothing from a release, so its results hold for any records.
-"""
+"""Tests whether a training's sums and messages have the claimed noise, for any records."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,21 +45,13 @@ class NoiseWatch:
         self._against = np.maximum(self._against, closed(log_e))
 
     def limits(self, confidence: float) -> dict[str, float]:
-        """Return the largest possible noise of each series over the claimed; inf without a limit.
-
-        All limits hold together, after every round. Raises InputError for a confidence out of
-        range.
-        """
+        """Return each series' largest possible noise over the claimed, always; or InputError."""
         each = 1 - significance(confidence) / len(self._series)
         limits = {name: one.limit(each) for name, one in self._series.items()}
         return {name: limit for name, limit in limits.items() if name in self._seen}
 
     def accused(self, confidence: float) -> list[str]:
-        """Return the series that have less noise than claimed.
-
-        With this confidence, no series with the claimed noise is ever accused (`e_process.closed`).
-        Raises InputError for a confidence out of range.
-        """
+        """Return series that have surely less noise than claimed (`closed`). Raises InputError."""
         threshold = -math.log(significance(confidence))
         pairs = zip(self._series, self._against.tolist(), strict=True)
         return [name for name, against in pairs if against >= threshold]

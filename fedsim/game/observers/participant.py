@@ -97,8 +97,6 @@ def of_local_steps(
 ) -> Hypotheses:
     """Return the hypotheses about a sum over local steps whose path was replayed.
 
-    A sampled record is in the sum as often as its coins say, each time with its mean gradient.
-
     common: [T, P], the sum under D'.
     difference: [T, P], expected part of D, all steps together.
     step_std: standard deviation of each step's noise.
@@ -204,8 +202,6 @@ def infer_membership(
     losses: bool = False,
 ) -> dict[str, npt.NDArray[np.generic]]:
     """Return the results of a membership attack by the final models' losses, for comparison.
-
-    The threshold is the mean loss over the members that both worlds share.
 
     target_records: positions in D.
     parameters: float32 [T, P], the final models.

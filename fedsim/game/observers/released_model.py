@@ -72,12 +72,7 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
 
 
 def shares(answers: Floats) -> Floats:
-    """Return the share of the deviation at theta_k that exists after each round, [k].
-
-    With equal noise in all rounds, it is the Gaussian bridge, i/k for plain SGD.
-
-    answers: [k, k] from `responses`.
-    """
+    """Return the share of the deviation at theta_k after each round, [k]: a Gaussian bridge."""
     final: Floats = answers[-1]
     return answers @ final / (final @ final)
 
@@ -167,8 +162,6 @@ def poison_scores(
     rules: GameRules, federation: Federation, trials: range, released: Tensor
 ) -> Floats | None:
     """Return the score of every released model, by the adversary that crafted the target.
-
-    A higher score makes it likelier that the model was trained on D.
 
     By challenge.kind: for "clipbkd" (f(x_p) - f(0)) . y_p (CLIPBKDTEST); for "gradient" <theta_0 -
     theta_k, u>; for other records the negative loss (BACKDOORTEST).

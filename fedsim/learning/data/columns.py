@@ -1,7 +1,4 @@
-"""The columns of a table: the public schema of each, and how values become features.
-
-Every rule uses one record only, so that a record changes no other record's features.
-"""
+"""The columns of a table: the public schema of each, and how a record's values become features."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,13 +35,7 @@ Categories = Annotated[list[str], Field(min_length=2, max_length=1000)]
 
 @dataclass(frozen=True)
 class Problem:
-    """Values of one column that the schema does not allow.
-
-    Attributes:
-        rows: bool [N], whether the record has such a value.
-        message: what is wrong, with the first such value.
-        drop: whether the schema leaves such records out; otherwise they are refused.
-    """
+    """Records [N] whose value the schema does not allow: they are left out, or else refused."""
 
     column: str
     rows: Mask
@@ -73,13 +64,7 @@ class _Column(Table):
 
 
 class Numbers(_Column):
-    """Numbers in a range, which become a feature from 0 to 1.
-
-    Attributes:
-        range: the least and the largest value, from public knowledge.
-        missing: "refuse", "drop", a number to use instead, or "category": an additional feature.
-        outside: a value outside of the range: "refuse", "drop", or "clip".
-    """
+    """Numbers in a range, which become a feature from 0 to 1, with rules for other values."""
 
     range: Range
     unit: str = ""
@@ -123,13 +108,7 @@ class Numbers(_Column):
 
 
 class Values(_Column):
-    """One of several values, each of which becomes a feature that is 0 or 1.
-
-    Attributes:
-        values: the values, from public knowledge.
-        missing: "refuse", "drop", "category" for an additional feature, or one of the values.
-        other: a value that is not listed: "refuse", "drop", or "other" for a common feature.
-    """
+    """One of several values, each of which becomes a feature, with rules for other values."""
 
     values: Categories
     missing: str = "refuse"
@@ -180,13 +159,7 @@ PARTS = ("year", "month", "days")
 
 
 class Dates(_Column):
-    """Dates, parts of which become features.
-
-    Attributes:
-        date: the first and the last day, from public knowledge.
-        format: how dates are written, for Python's strptime; ISO 8601 by default.
-        parts: "year" and "days" (since the first day) from 0 to 1, and "month", a feature each.
-    """
+    """Dates, whose year, month and days since the first become features, by strptime's format."""
 
     date: Annotated[list[date], Field(min_length=2, max_length=2)]
     format: str = "%Y-%m-%d"

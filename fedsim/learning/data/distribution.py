@@ -100,9 +100,8 @@ def held(
 ) -> tuple[Split, Ints]:
     """Return D, the pool, the held-out records, and the client of each record, int64 [n].
 
-    weights: model.weights, with which the tokenizer of texts lies.
-    client: the client whose own records are read; None for a server.
-    every_client: whether this process may read the own records of all clients; a rehearsal may.
+    client: whose own records are read; None for a server.
+    every_client: of all; a rehearsal may.
     """
     if source.name != OWN:
         split = draw(source, dataset(source, weights))

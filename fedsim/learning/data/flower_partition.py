@@ -21,13 +21,7 @@ BY, POSITION = "by", "position"
 def divide(
     made_by: str, division: Division, generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return the client of each record by one of Flower's partitioners, int64 [n].
-
-    It divides by the key if one is named, else by the labels.
-    made_by: the name of Flower's class.
-    Raises InputError if flwr-datasets is not installed, an option does not exist, or the
-    partitioner refuses or leaves a record without a client.
-    """
+    """Return each record's client by one of Flower's partitioners, int64 [n]; or InputError."""
     scheme = f"federation.partition names Flower's {made_by}"
     try:
         from datasets import Dataset  # noqa: PLC0415

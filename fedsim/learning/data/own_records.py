@@ -1,7 +1,4 @@
-"""A client's own records: read on its machine, and turned into features by the public schema.
-
-Nothing is computed on them that other clients' records would have to agree with.
-"""
+"""A client's own records: read on its machine, and turned into features by the public schema."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -89,11 +86,7 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
 
 
 def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Inspection:
-    """Return the records of a file, a folder or a function, and all their problems.
-
-    labelled, directory: as for `records`.
-    Raises InputError if they cannot be read, or lack columns.
-    """
+    """Return records as `records` does, with all their problems. Raises InputError."""
     raw, where = _read(path, schema), f"'{path}'"
     problems: list[Problem] = []
     ignored: tuple[str, ...] = ()

@@ -24,8 +24,7 @@ def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.i
 def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw each class's shares from Dirichlet(alpha), and its records' clients from those shares.
 
-    Label skew: a small alpha gives a class to few clients; with growing alpha all clients get the
-    same mix. Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
+    Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
     """
     classes, class_of = np.unique(division.labels, return_inverse=True)
     shares = generator.dirichlet(np.full(division.clients, division.alpha), size=len(classes))
@@ -37,8 +36,7 @@ def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArra
 def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw the clients' shares of all records from Dirichlet(alpha), for any labels.
 
-    Each client first gets one record, so that any alpha works. Source: Li et al. (2022), Federated
-    learning on non-IID data silos, "quantity skew".
+    Source: Li et al. (2022), Federated learning on non-IID data silos, "quantity skew".
     """
     shares = generator.dirichlet(np.full(division.clients, division.alpha))
     sizes = 1 + generator.multinomial(len(division.labels) - division.clients, shares)
@@ -114,16 +112,13 @@ def partition(
 ) -> npt.NDArray[np.int64]:
     """Return the client of each record, int64 [n] in 0..clients-1, from the seed alone.
 
-    Every client gets a record: a draw that leaves a client without one is repeated.
-
     Args:
         labels: int64 [n].
         clients: number of clients.
         scheme: a key of `PARTITIONS`.
         alpha: concentration of "dirichlet" and "quantity", above 0; other schemes ignore it.
         seed: of the data.
-        keys: [n], which "key" and Flower's partitioners divide by; the latter use the labels if
-            None.
+        keys: [n], which "key" and Flower's partitioners divide by; None: these use the labels.
         options: of a partitioner of Flower, as "name=value, name=value".
 
     Raises InputError if the scheme is unknown, or no draw gives every client a record.

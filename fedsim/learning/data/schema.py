@@ -46,13 +46,7 @@ class Text(Table):
 
 
 class Schema(Table):
-    """The public description of the records of all clients.
-
-    Attributes:
-        classes: the labels, in the order of their numbers; empty for a regression, or next tokens.
-        unlabelled: whether records without a valid label are refused or left out ("drop").
-        identifiers: of a table, columns that identify a person, and are never features.
-    """
+    """The public description of the records of all clients; identifiers are never features."""
 
     classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
     target: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
@@ -127,11 +121,7 @@ class Schema(Table):
     def numbers(
         self, labels: Sequence[str], name: str
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
-        """Return the number of each label, int64 [N], 0 for invalid ones, and the problems.
-
-        labels: as text, [N].
-        name: of their column, for messages.
-        """
+        """Return each label's number, int64 [N], 0 for invalid ones, and the problems."""
         if self.target is not None:
             return self._targets(self.target, labels, name)
         number_of_label = {label: number for number, label in enumerate(self.classes)}
@@ -157,11 +147,7 @@ class Schema(Table):
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str
     ) -> tuple[Floats, list[Problem]]:
-        """Return the features of a table, float32 [N, features], and the problems of its values.
-
-        columns: as text, [N] by name; columns that the schema does not have are ignored.
-        Raises InputError if columns are missing.
-        """
+        """Return features, float32 [N, features], and problems of a table. Raises InputError."""
         if missing := [name for name in self.columns if name not in columns]:
             raise InputError(
                 f"{where} has no column {shortened([repr(name) for name in missing])}, which the "
@@ -188,11 +174,7 @@ class Schema(Table):
         return columns[name]
 
     def pixels(self, images: npt.NDArray[Any], where: str) -> Floats:
-        """Return pictures float32 [N, C, H, W] between 0 and 1.
-
-        images: numbers [N, C, H, W].
-        Raises InputError for another shape, or a pixel outside of the schema's range.
-        """
+        """Return pictures [N, C, H, W] as float32 between 0 and 1. Raises InputError."""
         assert self.image is not None
         if images.shape[1:] != self.shape:
             raise InputError(

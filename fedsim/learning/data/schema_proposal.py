@@ -1,7 +1,4 @@
-"""A first schema of a table, proposed on its owner's machine.
-
-Lines that are read off the records are marked: public knowledge must replace them.
-"""
+"""A first schema of a table, with marks on lines that public knowledge must replace."""
 
 import math
 from collections import Counter
@@ -32,13 +29,7 @@ MANY_GAPS = 0.05
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema entry for a column.
-
-    Attributes:
-        kind: "numbers", "values", "date", "identifier", or "ignored".
-        rule: the entry, in TOML; "" for identifiers and ignored columns.
-        discloses: what the rule would disclose about the records, "" for nothing.
-    """
+    """A proposed schema entry for a column, and what it would disclose about the records."""
 
     name: str
     kind: str
@@ -54,11 +45,7 @@ class Proposal:
 
 
 def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
-    """Return the classes of a table, and a proposal for each other column.
-
-    path: of a CSV, Parquet or NumPy file.
-    Raises InputError for one without the label, or two classes.
-    """
+    """Return a table's classes, and a proposal for each other column. Raises InputError."""
     if Path(path).suffix == ".txt":
         raise InputError(
             f"'{path}' has a text in each line, for which no schema can be proposed; write the "

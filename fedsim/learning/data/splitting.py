@@ -14,14 +14,7 @@ from fedsim.learning.data.loaders.dataset import Dataset, Records
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The positions of D, held-out records and pool in a dataset.
-
-    Attributes:
-        members: D, int64 [n], positions in `dataset.train`.
-        held_out: records that no client trains on, positions in `dataset.test` or else
-            `dataset.train`.
-        pool: candidates for a replacement, int64, positions in `dataset.train`.
-    """
+    """The positions of D, held-out records and pool in a dataset, int64."""
 
     dataset: Dataset
     members: npt.NDArray[np.int64]
@@ -45,10 +38,8 @@ class Split:
 def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -> Split:
     """Return D, the pool and the held-out records, disjoint, drawn from the seed alone.
 
-    D and the pool follow each other in a permutation of `dataset.train`; held-out records come from
-    one of `dataset.test`, or from its end.
     pool: its largest number of records; 0 for all.
-    Raises InputError if there are too few records.
+    Raises InputError if there are too few.
     """
     generator = np.random.Generator(np.random.Philox(key=seed))
     order = generator.permutation(len(dataset.train))
@@ -72,14 +63,7 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """The records that a partition divides among clients.
-
-    Attributes:
-        labels: int64 [n].
-        alpha: concentration of the skewed schemes, above 0.
-        keys: [n], values of the column that must not be split; None without such a column.
-        options: further arguments of one of Flower's partitioners, by name.
-    """
+    """The records that a partition divides among clients, by labels or whole keys [n]."""
 
     labels: npt.NDArray[np.int64]
     clients: int

@@ -33,11 +33,7 @@ def settings(directory: str) -> dict[str, Any]:
 
 
 def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np.float32]:
-    """Return the tokens of texts [N], float32 [N, length], which holds whole numbers to 2^24.
-
-    length: to which texts are cut or padded.
-    Raises InputError if the directory is missing or damaged.
-    """
+    """Return tokens of texts, whole numbers, float32 [N, length], cut or padded; or InputError."""
     if not directory:
         raise InputError(
             "the schema is of texts, whose tokenizer lies beside the network: set model.weights to "

@@ -47,11 +47,7 @@ class Method:
         own: bool,
         exact: bool,
     ) -> Self:
-        """Return the method for records of one kind, after measuring its memory.
-
-        record: [*shape], an example.
-        own: whether every trial has separate records.
-        """
+        """Return the method for records as [*shape], after measuring its memory."""
         reasons = fallbacks(model, record) if layer_by_layer else {"": "as asked"}
 
         def make() -> Gradients:
@@ -85,9 +81,8 @@ def clipped_sum(
     """Return one block of the clipped sum, [t, P].
 
     weights: [t, n]; None for all ones.
-    exact: whether the sum is float64 and leaves out gradients that are not finite (`clipped`); else
-    it is float32.
-    Raises FloatingPointError if a gradient or the sum is not finite.
+    exact: as for `clipped`.
+    Raises FloatingPointError.
     """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)

@@ -39,11 +39,7 @@ class Clipper:
     """Clips the gradient of every record over all trained parameters together.
 
     Attributes:
-        model: the structure, and the values that are not trained.
         clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
-        threads: number of threads that share the blocks.
-        max_memory: bytes of working memory, besides arguments and result; None for no bound.
-        layer_by_layer: False for `torch.func` alone.
         exact: needed for real noise. Sums are float64 throughout, so that their rounding is within
             C too, and a record whose gradient is not finite adds nothing. Otherwise it is an error.
     """
@@ -129,11 +125,7 @@ class Clipper:
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of each of a few records, float64 [T, n, P].
-
-        In full precision, because beliefs rest on them. Raises FloatingPointError as `clipped_sum`
-        does.
-        """
+        """Return the clipped gradient of a few records, float64 [T, n, P], in full precision."""
         method = self._method(features[0], labels[0], "float32")
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
@@ -205,10 +197,8 @@ class Clipper:
     ) -> Cut:
         """Return the blocks into which T trials of n records are cut.
 
-        record: [*shape], an example of the records.
-        own: whether every trial has separate records, for example sampled ones.
-        sums: number of sums of each trial's gradients.
-        Raises InputError if max_memory is too little for one record of one trial.
+        own: whether every trial has separate records.
+        Raises InputError for too little max_memory.
         """
         need = self._method(record, label, self.precision, own).footprint
 

@@ -43,11 +43,7 @@ def blocks(
 def examples_at_once(
     need: Footprint, examples: float, trials: int, records: int, whole: bool = False
 ) -> tuple[int, int]:
-    """Return the number of trials and of records in a block, as far as memory allows.
-
-    examples: room of a block.
-    whole: cut only where memory requires it, as on a GPU.
-    """
+    """Return trials and records of a block with room for examples, cut little if whole."""
     if whole:
         records_at_once = even(records, examples)
         return even(trials, examples / records_at_once), records_at_once

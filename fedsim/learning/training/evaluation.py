@@ -120,7 +120,6 @@ def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
 def _forwards(
     model: nn.Module, shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> Pool[Forward]:
-    """Return forward passes of a model for records of one kind."""
     with torch.enable_grad():
         layerwise = "" not in fallbacks(model, torch.zeros(shape, dtype=dtype, device=device))
     if layerwise:

@@ -1,7 +1,4 @@
-"""A worst-case first model, fitted to all records except the challenge: an instrument, no release.
-
-Once the model fits the other records, their gradients do not hide the challenge.
-"""
+"""A worst-case first model, fitted to all other records, whose gradients then hide nothing."""
 
 import torch
 from torch import Tensor, nn

@@ -191,12 +191,7 @@ def worth_forming(positions: int, size_in: int, size_out: int) -> bool:
 
 @dataclass(frozen=True)
 class Rows(Gradient):
-    """Gradients of an embedding [rows, D]: at each position l, e_l is added to one row.
-
-    Attributes:
-        indices: [t, n, L], with t = 1 where all trials share them; -1 adds to no row.
-        errors: e, [T, n, L, D].
-    """
+    """Gradients of an embedding [rows, D]: e_l is added to a row, or to none for index -1."""
 
     indices: Tensor
     errors: Tensor

@@ -1,7 +1,4 @@
-"""Networks of texts from a local Hugging Face directory: classifiers, and decoders.
-
-A classifier maps tokens to logits, and a decoder maps a text to the loss of its next tokens.
-"""
+"""Networks of texts from a local Hugging Face directory: classifiers, and decoders."""
 
 from functools import cache
 from pathlib import Path
@@ -74,11 +71,7 @@ class _OfNextTokens:
 
 
 def build(directory: str, length: int, classes: int, task: str = "classification") -> nn.Module:
-    """Return a directory's network for a task; a head that does not fit is drawn anew.
-
-    task: "classification" or "next-token".
-    Raises InputError if the directory has no such network.
-    """
+    """Return a directory's network, with a new head if none fits a task; or InputError."""
     if not directory:
         raise InputError(
             f"model.name is {NAME}, whose network is in a directory: set model.weights to it"

@@ -50,10 +50,7 @@ class _Call:
 class LayerwiseModel:
     """A private copy of a model whose parametrised layers run T trials as one batch.
 
-    It is not thread-safe. precision: of both passes; gradients that rules compute are float32.
-
-    Attributes:
-        fallbacks: why a layer has no rule and goes through `torch.func`, by its name.
+    It is not thread-safe. `fallbacks` says why a layer goes through `torch.func`.
     """
 
     def __init__(self, model: nn.Module, precision: Precision = "float32") -> None:

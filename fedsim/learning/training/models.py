@@ -1,7 +1,4 @@
-"""Networks, and T models of one structure as one [T, P] array.
-
-Trained parameters are flattened in the order of `named_parameters`; frozen ones stay in the module.
-"""
+"""Networks, and T models of one structure as one [T, P] array, flattened by `named_parameters`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +20,7 @@ from fedsim.learning.training.trainable import freeze, train_only
 
 
 class ChannelAffine(nn.Module):
-    """A scale and a shift for each channel: BatchNorm in inference mode, which ignores the batch.
-
-    channels: the length of the input's second axis.
-    """
+    """A scale and a shift of the second axis (channels): BatchNorm in inference mode."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -165,8 +159,7 @@ def build(
 ) -> nn.Module:
     """Return the named network for records of one shape.
 
-    Raises InputError for an unknown name, for a network that does not suit the records or has no
-    gradient for each of them, or for a file that does not suit the network.
+    Raises InputError for an unknown name, or a network or file that does not suit the records.
 
     Args:
         name: a key of `MODELS`, "torchvision:NAME", "hugging-face", or "package.module:name" of a

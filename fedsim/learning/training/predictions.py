@@ -80,13 +80,7 @@ class Predictions(Answers):
 
 @dataclass(frozen=True)
 class Likelihoods(Answers):
-    """A decoder's predictions for N texts, cut to the length that it takes.
-
-    Attributes:
-        tokens: number of predicted tokens, all but the first, int64 [N].
-        log_likelihoods: of these tokens together, in nats, float64 [N].
-        perplexities: the exponential of the mean loss of a token, float64 [N].
-    """
+    """A decoder's predicted tokens, their log-likelihood and perplexity, for N cut texts."""
 
     tokens: npt.NDArray[np.int64]
     log_likelihoods: npt.NDArray[np.float64]

@@ -55,11 +55,7 @@ def same(path: str, sha256: str) -> bool:
 
 
 def read(path: str, sha256: str) -> dict[str, Tensor]:
-    """Return the values of a file by name; empty if no file is wanted.
-
-    path, sha256: "" for none.
-    Raises InputError if the file is missing, another one or damaged.
-    """
+    """Return the values of a file by name, "" for none. Raises InputError."""
     if not path and not sha256:
         return {}
     return _read(path, check(path, sha256))
@@ -130,7 +126,6 @@ def _digest(path: str, changed: int, size: int) -> str:
 
 @lru_cache(maxsize=1)
 def _read(path: str, sha256: str) -> dict[str, Tensor]:
-    """Return the values in a file, which is read once for all trials."""
     return values(path)
 
 

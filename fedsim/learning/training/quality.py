@@ -73,12 +73,7 @@ def fault(counts: Sequence[Sequence[float]]) -> str:
 
 @dataclass(frozen=True)
 class Bin:
-    """Records whose likeliest class has a probability in the same bin.
-
-    Attributes:
-        confidence: mean probability of their likeliest class.
-        accuracy: share of them with the right answer.
-    """
+    """Records in one bin of the likeliest class's probability: their mean, and accuracy."""
 
     records: int
     confidence: float

@@ -1,7 +1,4 @@
-"""A trained model in open files: `model.safetensors` with its values, `model.toml` with the rest.
-
-With both files anyone can build the model in plain PyTorch, as `load` does.
-"""
+"""A trained model in open files: its values in `model.safetensors`, the rest in `model.toml`."""
 
 import copy
 import math
@@ -46,14 +43,7 @@ PUBLIC = "public"
 
 
 class Network(Table):
-    """The keys of [model] that describe the network for `models.build`.
-
-    Attributes:
-        batch_norm: what replaced layers that mix records.
-        weights_sha256: digest of the file with its first values, "" for none.
-        trainable: the only layers that were trained, "" for all or for adapters alone.
-        lora_rank: of trained adapters, which the values have merged in; 0 for none.
-    """
+    """The keys of [model] that describe the network for `models.build`, with adapters merged in."""
 
     name: str
     hidden: Annotated[int, Field(ge=1)]
@@ -66,13 +56,7 @@ class Network(Table):
 
 
 class Input(Table):
-    """The input and output of the network.
-
-    Attributes:
-        classes: their number, in the order of the logits; one logit is the second's; 1 for texts.
-        target: least and largest value of a predicted number; empty for others.
-        public_schema: TOML that turns clients' own records into features; "" for a data set.
-    """
+    """The input and output of the network; one logit for two classes is the second's."""
 
     shape: list[Annotated[int, Field(ge=1)]]
     classes: Annotated[int, Field(ge=1)]
@@ -150,12 +134,7 @@ def describe(directory: Path) -> Description:
 
 
 def load(directory: Path, own: str = "") -> nn.Module:
-    """Return a trained model, which maps records [N, *shape] to logits and is ready to predict.
-
-    own: code that builds the network, instead of the code that model.toml names.
-    Raises InputError if files are missing or damaged, or name code that this machine does not
-    allow.
-    """
+    """Return a trained model, of `own` code if named, that maps records to logits; InputError."""
     description, path = describe(directory), _place(directory) / VALUES
     network = description.network
     if own and not models.is_own_code(network.name):
@@ -178,7 +157,6 @@ def load(directory: Path, own: str = "") -> nn.Module:
 
 
 def _built(description: Description, place: Path) -> nn.Module:
-    """Return the network that files in a directory describe, without its values."""
     network, taken = description.network, description.input
     try:
         return models.build(
@@ -248,12 +226,7 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
 def predictions(
     directory: Path, features: Tensor, own: str = ""
 ) -> Predictions | Likelihoods | Numbers:
-    """Return the predictions of a directory's model.
-
-    directory, own: as for `load`.
-    features: float32 [N, *shape], from `read`.
-    Raises InputError where `load` does, and for records of another shape or not finite.
-    """
+    """Return predictions of a directory's model, as `load`, for records of `read`; InputError."""
     taken = describe(directory).input
     shape = tuple(taken.shape)
     if features.shape[1:] != shape or not features.isfinite().all():

@@ -20,11 +20,7 @@ MODULES = 20
 
 @contextmanager
 def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
-    """Stop the construction of a network inside of the block that is larger than a file of values.
-
-    shapes: of the file's arrays, by name.
-    Raises InputError if more is built.
-    """
+    """Stop a network's construction in the block if it is larger than shapes; InputError."""
     most = 2 * sum(map(math.prod, shapes.values())) + SPARE
     modules = MODULES * (len(shapes) + 10)
     numbers = built = 0

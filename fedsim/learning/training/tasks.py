@@ -1,7 +1,4 @@
-"""Tasks: the loss of a record, the measures of a model, and its baseline.
-
-A network carries its task (`task_of`), one of the objects in `TASKS`.
-"""
+"""Tasks: the loss of a record, the measures of a model, and its baseline."""
 
 import dataclasses
 import math
@@ -21,12 +18,7 @@ from fedsim.learning.data.loaders.dataset import STEPS
 
 
 def per_example(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of each example, in nats.
-
-    logits: [..., c]; a single one (c = 1) is the log-odds of class 1.
-    labels: [...] integers.
-    Returns: [...], at least float32.
-    """
+    """Return the cross-entropy, in nats, [...], of logits [..., c]; c = 1: log-odds of class 1."""
     # bfloat16 has only eight bits of precision, too few for a log-sum-exp.
     logits = at_least_float32(logits)
     if logits.shape[-1] == 1:

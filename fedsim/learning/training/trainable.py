@@ -1,7 +1,4 @@
-"""The trained parameters of a network, selected by names.
-
-Names are separated by commas. A layer stands for its parameters, and * for any part of a name.
-"""
+"""The trained parameters of a network, by names with *, and its low-rank adapters."""
 
 import difflib
 from collections import Counter
@@ -141,7 +138,6 @@ def freeze(model: nn.Module, names: str) -> None:
 
 
 def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[str]:
-    """Return the parameters that match a list of names and patterns."""
     matches = set()
     for name in filter(None, (part.strip() for part in names.split(","))):
         inside = [path for path in parameters if fnmatchcase(f"{path}.", f"{name}.*")]

@@ -95,8 +95,7 @@ class NoiseMechanism(ABC):
     Attributes:
         title: name of the mechanism in a sentence.
         failing: why it never gives a guarantee of differential privacy, "" where it may.
-        own_law: whether adversaries need its likelihood ratios (`Noised.learnt`), as it is not
-            Gaussian.
+        own_law: whether adversaries need its likelihood ratios (`Noised.learnt`): no Gaussian.
         by_candidate: whether clients send a sum for every candidate of privacy.pac-prior, and the
             noise is scaled to privacy.mutual-information instead of a sensitivity.
         columns: names of further values in `learnt`, all not negative.

@@ -47,8 +47,6 @@ class Released:
 def halves(seed: int, client: int, records: int, draws: int) -> Bools:
     """Return which of a client's records are in each candidate, in every trial: bool [m, n].
 
-    Random halves, each followed by its complement; the first of a pair may be smaller.
-
     Args:
         seed: of the run.
         client: partition number.

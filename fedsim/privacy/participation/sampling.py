@@ -18,8 +18,7 @@ def participation(
     """Return which of the records of D take part in a round.
 
     Args:
-        seed: of the run: a row depends only on (seed, trial, round). None draws anew with each call
-            from the operating system's entropy.
+        seed: None draws anew with each call from the operating system's entropy.
         trials: the numbers of the T trials.
         round: counts from 1.
         records: n, number of records of D.
@@ -39,8 +38,6 @@ def clients(
     seed: int | None, trials: Sequence[int], round: int, clients: int, rate: float, target: int
 ) -> npt.NDArray[np.bool_] | None:
     """Return which clients take part in a round.
-
-    All trials share the coins of other clients, which the adversary knows.
 
     Args:
         seed: of the run; None draws from the operating system's entropy.
@@ -84,8 +81,7 @@ def groups(
     """Return disjoint groups of a client's records, drawn at random.
 
     Args:
-        seed: of the run: a row depends only on (seed, trial, round, partition). None draws from
-            the operating system's entropy.
+        seed: of the run; None draws from the operating system's entropy.
         trials: the numbers of the T trials.
         round: counts from 1.
         partition: the client.

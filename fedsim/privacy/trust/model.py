@@ -39,8 +39,7 @@ class TrustModel(ABC):
 
         Args:
             clients: number of clients, or expected number in a round.
-            sources: number of sources. Where clients add noise at least one counts: the target's
-                client, without which there is nothing to hide.
+            sources: where clients add noise at least one counts: the target's client.
         """
 
     @abstractmethod
@@ -65,10 +64,7 @@ class TrustModel(ABC):
         """
 
     def played_by(self, clients: int) -> Sequence[int]:
-        """Return the sources that stand for all noise of a round where one process plays all.
-
-        One source suffices where the noise of all sources together has the law of one draw.
-        """
+        """Return the sources that stand for all noise where one process plays all clients."""
         return [SERVER]
 
     def unknown_noise(
@@ -99,8 +95,7 @@ class TrustModel(ABC):
 
         Args:
             vantage: the observer. The released model counts as the participant, who sees more.
-            participants: number of clients that take part. Target, adversary and colluders are
-                counted as if they did, which leaves the least noise; the result may be negative.
+            participants: Target, adversary and colluders are counted too; it may be negative.
             colluders: number of clients that disclose their noise.
         """
         seen_by = Vantage.SERVER if vantage is Vantage.SERVER else Vantage.PARTICIPANT

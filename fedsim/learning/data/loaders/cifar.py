@@ -1,7 +1,4 @@
-"""CIFAR-10, from its binary version or from torchvision's folder of pickles, without running them.
-
-`pickletools.genops` reads a pickle's instructions, one of which has the images as its operand.
-"""
+"""CIFAR-10, from its binary version or torchvision's pickles, without running them."""
 
 import pickletools
 from pathlib import Path

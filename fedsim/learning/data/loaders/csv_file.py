@@ -8,11 +8,7 @@ from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 
 def own(source: Source) -> Dataset:
-    """Return the dataset of a file of comma-separated values.
-
-    Without the label's name in its first line, columns are named c0, c1 and so on. Raises
-    InputError if the file is no table with such columns.
-    """
+    """Return the dataset of a CSV file, perhaps without a header. Raises InputError."""
     path = source.file
     table_rows = rows(path)
     first = table_rows[0]

@@ -54,13 +54,7 @@ def parsed(text: str) -> Target | None:
 
 @dataclass(frozen=True)
 class Source:
-    """The keys of [data] that tell a loader what to read.
-
-    Attributes:
-        image_size: side of the squares to which pictures are scaled; 0 keeps their size.
-        length: of texts, number of tokens in each; longer texts are cut.
-        target: the range of the number that a regression predicts.
-    """
+    """The keys of [data] that tell a loader what to read."""
 
     name: str
     root: str = ""
@@ -102,12 +96,7 @@ MOST_CLASSES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """N labelled records. Both arrays become read-only.
-
-    Attributes:
-        features: float32 [N, *shape].
-        labels: int64 [N].
-    """
+    """N labelled records, float32 [N, *shape] and int64 [N], which become read-only."""
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
@@ -129,14 +118,9 @@ class Dataset:
     """A dataset.
 
     Attributes:
-        name: its name in a configuration.
         test: held-out records; None where the authors give none.
-        attributes: the name of each feature, empty for images.
         columns: the original values of `train`, [N] read-only by column, features or not.
         column_of: the position in `columns` of each feature's column, int64; empty for images.
-        categorical: the columns of unordered values.
-        dropped: number of rows of the original that were left out.
-        target: the range of the number that a regression predicts.
     """
 
     name: str
@@ -157,11 +141,7 @@ class Dataset:
 
 
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
-    """Return the records of some classes, which are numbered anew.
-
-    classes: two or more different labels, as text; the first becomes 0.
-    Raises InputError for other classes.
-    """
+    """Return the records of classes, as text, which are numbered anew. Raises InputError."""
     number_of = {str(label): label for label in range(dataset.classes)}
     if unknown := [label for label in classes if label not in number_of]:
         raise InputError(
@@ -193,11 +173,7 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
 def class_numbers(
     values: npt.NDArray[Any], path: Path, label: str
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the class of each record, int64 [N], and the number of classes, at least 2.
-
-    values: [N]; the distinct values, in order, are classes 0 and on.
-    Raises InputError for one class, or too many.
-    """
+    """Return each record's class by order, int64 [N], and their number. Raises InputError."""
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
@@ -215,12 +191,7 @@ def class_numbers(
 def numbered_labels(
     values: npt.NDArray[Any], path: Path, label: str, target: Target | None
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
-
-    values: [N], as in the file.
-    target: the range of a predicted number; None for classes.
-    Raises InputError for one class or too many, or for values that are not finite numbers.
-    """
+    """Return each label, int64 [N], and the number of classes (1: numbers); or InputError."""
     if target is None:
         return class_numbers(values, path, label)
     if values.dtype.kind not in "buif" or not np.isfinite(values).all():

@@ -96,11 +96,7 @@ def opened(file: BinaryIO) -> "Iterator[Image.Image]":
 
 
 def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8]:
-    """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
-
-    size: side of the square to which it is scaled; 0 keeps its size.
-    Raises InputError for more than 8 bits a pixel.
-    """
+    """Return a picture scaled to size, uint8 [H, W] if grey, else [H, W, 3]; or InputError."""
     from PIL import Image  # noqa: PLC0415
 
     if picture.mode.startswith(("I", "F")):

@@ -21,12 +21,7 @@ def find(
     fetch: Callable[[Path], object] | None = None,
     endings: Sequence[str] = ENDINGS,
 ) -> list[Path]:
-    """Return the path of each named file, from the first folder that has it.
-
-    fetch: downloads all files into the root folder; None where that is impossible.
-    endings: of the names, in order of preference.
-    Raises InputError if a file is missing.
-    """
+    """Return each file's path in the first folder that has it, or fetch it; or InputError."""
     root = source.path
     paths = _look_up(root, names, folders, endings)
     if None in paths and fetch is not None and source.download:

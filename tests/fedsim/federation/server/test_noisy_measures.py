@@ -106,7 +106,7 @@ def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(
     app.train()(client_app.train)
     app.evaluate()(client_app.evaluate)
     for name in ("identify", "data", "measures"):
-        app.query(name)(getattr(client_app, name))
+        app.query(name)(getattr(client_app, f"_{name}"))
     directory = _train(training(), app)
     missing = training_report.assemble(directory).missing
     named = {one.client for one in missing}
