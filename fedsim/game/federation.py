@@ -194,7 +194,10 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
 
 @lru_cache(maxsize=64)
 def load(config: Config, client: int | None = None) -> Federation:
-    """Return a configuration's federation, cached, with a client's own records; InputError."""
+    """Return a configuration's federation, cached, with a client's own records.
+
+    Raises InputError if its data cannot be loaded.
+    """
     split, client_of = distribution.held(
         config.data,
         config.federation,

@@ -28,13 +28,19 @@ class Accountant(ABC):
         return None
 
     def epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        """Return an epsilon >= 0 for a delta in (0, 1), or inf; InputError if unsupported."""
+        """Return an epsilon >= 0 for a delta in (0, 1), or inf.
+
+        Raises InputError if unsupported.
+        """
         self._check(mechanism)
         check_positive_delta(delta)
         return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
 
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        """Return a delta in (0, 1] for a finite epsilon >= 0; InputError if unsupported."""
+        """Return a delta in (0, 1] for a finite epsilon >= 0.
+
+        Raises InputError if unsupported.
+        """
         self._check(mechanism)
         if not 0 <= epsilon < math.inf:
             raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")

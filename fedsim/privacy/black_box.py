@@ -85,7 +85,10 @@ def simulate(
 
 
 def check(result: npt.ArrayLike) -> Floats:
-    """Return a mechanism's result as a vector; InputError unless it has finite numbers only."""
+    """Return a mechanism's result as a vector.
+
+    Raises InputError unless it has finite numbers only.
+    """
     try:
         vector = np.asarray(result, dtype=np.float64).ravel()
     except (TypeError, ValueError):

@@ -50,7 +50,10 @@ def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") 
 
 
 def advantage_at_most(rho_alpha: float) -> Requirement:
-    """Require that no adversary's advantage exceeds rho_alpha; InputError unless 0 < it < 1."""
+    """Require that no adversary's advantage exceeds rho_alpha.
+
+    Raises InputError unless 0 < it < 1.
+    """
     if not 0 < rho_alpha < 1:
         raise InputError(
             f"rho_alpha is {rho_alpha}, but a bound on the advantage lies between 0 (guessing) and "

@@ -41,7 +41,10 @@ class SearchCost:
 
 
 def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
-    """Return the cost of a search among these trainings, delta in (0, 1); InputError for none."""
+    """Return the cost of a search among these trainings, delta in (0, 1).
+
+    Raises InputError if there are none.
+    """
     if not mechanisms:
         raise InputError("there is no setting to search among; give at least one")
     together = Mechanism(

@@ -76,7 +76,10 @@ class Releases:
         return replace(self, trust=trust)
 
     def first(self, count: int) -> "Releases":
-        """Return the first `count` rounds, or all if there are fewer; InputError below one."""
+        """Return the first `count` rounds, or all if there are fewer.
+
+        Raises InputError for a count below 1.
+        """
         kept, left = [], count
         for alike in self.rounds:
             if left > 0:

@@ -32,7 +32,10 @@ from fedsim.federation.transcripts.records import Facts, ObservedRound
 
 
 class Writer:
-    """Appends rounds to a private file (0600), a new one or one with the same facts; InputError."""
+    """Appends rounds to a private file (0600), a new one or one with the same facts.
+
+    Raises InputError if the file has other facts, or cannot be written.
+    """
 
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path = path

@@ -165,7 +165,10 @@ def _own(source: DataConfig, weights: str, clients: tuple[int, ...]) -> tuple[Sp
 
 
 def draw(chosen: DataConfig, source: Dataset) -> Split:
-    """Return D, the pool and the held-out records; InputError if there are too few records."""
+    """Return D, the pool and the held-out records.
+
+    Raises InputError if there are too few records.
+    """
     return data.split(source, chosen.records, chosen.held_out, chosen.pool, chosen.seed)
 
 

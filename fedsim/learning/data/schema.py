@@ -193,7 +193,10 @@ class Schema(Table):
 
 
 def parse(text: str) -> Schema:
-    """Return the schema in a text; InputError for another text."""
+    """Return the schema in a text.
+
+    Raises InputError for another text.
+    """
 
     def refusal(reason: str) -> InputError:
         return InputError(
@@ -208,7 +211,10 @@ def parse(text: str) -> Schema:
 
 
 def load(path: str) -> Schema:
-    """Return the schema in a client's own file; InputError if the file cannot be read."""
+    """Return the schema in a client's own file.
+
+    Raises InputError if the file cannot be read.
+    """
     try:
         text = reading.content(Path(path), reading.MOST_TOML).decode()
     except (OSError, ValueError) as error:

@@ -129,7 +129,10 @@ def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -
 
 
 def write(file: Path, text: str, force: bool) -> None:
-    """Write a schema; InputError if the file exists and `force` is False."""
+    """Write a schema.
+
+    Raises InputError if the file exists and `force` is False.
+    """
     if file.exists() and not force:
         raise InputError(f"'{file}' already exists; name another file, or replace it with --force")
     try:

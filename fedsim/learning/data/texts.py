@@ -12,7 +12,10 @@ COLUMN = "text"
 
 
 def own(source: Source) -> Dataset:
-    """Return the texts of a file as tokens, all with label 0; InputError for bad files."""
+    """Return the texts of a file as tokens, all with label 0.
+
+    Raises InputError for bad files.
+    """
     texts, blank = _texts(str(source.file))
     features = tokens.numbers(texts, source.length, source.tokenizer)
     labels = np.zeros(len(texts), dtype=np.int64)

@@ -62,7 +62,10 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
 
 
 def check(path: str, sha256: str) -> str:
-    """Return the digest of a file or directory; InputError if it is missing or another one."""
+    """Return the digest of a file or directory.
+
+    Raises InputError if it is missing or another one.
+    """
     if not path:
         raise InputError(
             "this machine does not know the place of its copy of model.weights "

@@ -134,7 +134,10 @@ def describe(directory: Path) -> Description:
 
 
 def load(directory: Path, own: str = "") -> nn.Module:
-    """Return a trained model, of `own` code if named, that maps records to logits; InputError."""
+    """Return a trained model, of `own` code if named, that maps records to logits.
+
+    Raises InputError if the directory is damaged, or needs code that is not named.
+    """
     description, path = describe(directory), _place(directory) / VALUES
     network = description.network
     if own and not models.is_own_code(network.name):
@@ -226,7 +229,10 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
 def predictions(
     directory: Path, features: Tensor, own: str = ""
 ) -> Predictions | Likelihoods | Numbers:
-    """Return predictions of a directory's model, as `load`, for records of `read`; InputError."""
+    """Return predictions of a directory's model, as `load`, for records of `read`.
+
+    Raises InputError if the directory is damaged, or needs code that is not named.
+    """
     taken = describe(directory).input
     shape = tuple(taken.shape)
     if features.shape[1:] != shape or not features.isfinite().all():

@@ -20,7 +20,10 @@ MODULES = 20
 
 @contextmanager
 def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
-    """Stop a network's construction in the block if it is larger than shapes; InputError."""
+    """Stop a network's construction in the block if it is larger than shapes.
+
+    Raises InputError if it is.
+    """
     most = 2 * sum(map(math.prod, shapes.values())) + SPARE
     modules = MODULES * (len(shapes) + 10)
     numbers = built = 0

@@ -325,7 +325,10 @@ TASKS: dict[str, Task] = {
 
 
 def named(name: str, class_priors: str = "") -> Task:
-    """Return the task of a name and of model.class-priors; InputError for bad ones."""
+    """Return the task of a name and of model.class-priors.
+
+    Raises InputError for bad ones.
+    """
     if not class_priors:
         return lookup(TASKS, name, "model.task")
     try:

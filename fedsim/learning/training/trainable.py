@@ -117,7 +117,10 @@ def _put(model: nn.Module, path: str, layer: nn.Module) -> Any:
 
 
 def train_only(model: nn.Module, names: str) -> None:
-    """Train only the named layers or parameters ("" for none), in place; InputError if unknown."""
+    """Train only the named layers or parameters ("" for none), in place.
+
+    Raises InputError if unknown.
+    """
     parameters = dict(model.named_parameters())
     chosen = _named(parameters, names, "model.trainable")
     for path, parameter in parameters.items():

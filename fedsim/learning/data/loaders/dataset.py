@@ -39,7 +39,10 @@ class Target:
 
 
 def parsed(text: str) -> Target | None:
-    """Return the target in "LEAST,LARGEST"; None for ""; InputError for another text."""
+    """Return the target in "LEAST,LARGEST"; None for "".
+
+    Raises InputError for another text.
+    """
     if not text:
         return None
     try:
@@ -203,7 +206,10 @@ def numbered_labels(
 
 
 def finite(features: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float32]:
-    """Return features [N, ...] as float32; InputError if one is not a finite number."""
+    """Return features [N, ...] as float32.
+
+    Raises InputError if one is not a finite number.
+    """
     with np.errstate(over="ignore"):
         numbers = features.astype(np.float32)
     wrong = ~np.isfinite(numbers)

@@ -81,7 +81,10 @@ def of_arrays(
 
 
 def arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the named arrays of a .npz file; InputError for other files, or Python objects."""
+    """Return the named arrays of a .npz file.
+
+    Raises InputError for other files, or Python objects.
+    """
 
     def refusal(reason: str) -> InputError:
         return InputError(

@@ -76,7 +76,10 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its name ends in .gz; InputError if damaged."""
+    """Return the content of a file, unpacked if its name ends in .gz.
+
+    Raises InputError if damaged.
+    """
 
     def refusal(reason: str) -> InputError:
         return InputError(
