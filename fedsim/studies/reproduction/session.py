@@ -37,7 +37,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
             finding = item.make(means)
         if item.needs and means.smoke:
             # The source's numbers are for other data and more trials.
-            numbers = tuple(replace(one, references=()) for one in finding.numbers)
+            numbers = [replace(one, references=()) for one in finding.numbers]
             finding = replace(finding, numbers=numbers)
         made = Made(
             source=item.source,
@@ -50,8 +50,9 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
             command=command(item, means),
             finding=finding,
         )
-        private_files.write(_place(item, means), adapter().dump_json(made, indent=1))
-        yield made
+        content = adapter().dump_json(made, indent=1)
+        private_files.write(_place(item, means), content)
+        yield adapter().validate_json(content)  # what a later call reads
 
 
 def read(item: Item, means: Means) -> Made | None:

@@ -24,12 +24,7 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.pac import Floats
 from fedsim.studies.reproduction.findings import Means
 
-INITIALISATIONS: Mapping[str, float | None] = {
-    "fixed": None,
-    "half": 0.5,
-    "glorot": 1.0,
-    "double": 2.0,
-}
+INITIALISATIONS = {"fixed": None, "half": 0.5, "glorot": 1.0, "double": 2.0}
 """Spread of the first weights, in units of Glorot's; None: all models start from one draw."""
 
 SEED = 2020

@@ -16,14 +16,7 @@ from fedsim.studies.reproduction.jagielski.setting import (
     play,
 )
 
-MULTIPLIERS: Mapping[float, float] = {
-    1.0: 5.02,
-    2.0: 2.68,
-    4.0: 1.55,
-    8.0: 1.01,
-    16.0: 0.73,
-    math.inf: 0.0,
-}
+MULTIPLIERS = {1.0: 5.02, 2.0: 2.68, 4.0: 1.55, 8.0: 1.01, 16.0: 0.73, math.inf: 0.0}
 """Published noise multipliers, by the epsilon of theory."""
 
 NORMS = (0.5, 1.0, 2.0)

@@ -230,9 +230,9 @@ def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (0.31, 0.4, "and so it is here"),
+        (0.31, 0.4, "So it is here"),
         (0.0, 0.1, "the other way round"),
-        (0.1, 0.3, "no difference is seen"),
+        (0.1, 0.3, "No difference is seen"),
     ],
 )
 def test_a_measure_is_better_where_the_intervals_are_apart(
