@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli.options import TRIALS, AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
@@ -67,6 +68,8 @@ def reconstruct(
     from fedsim.studies.reconstruction import candidate_report  # noqa: PLC0415
 
     overrides = configuration.parse_overrides(set_)
+    if "trials.count" in overrides:
+        raise InputError("--set trials.count has no effect here; give --trials")
     overrides |= {} if seed is None else {"run.seed": seed}
     name = configuration.load(config_file, overrides).run.name
     directory = out or report_directory.timed(f"{name}-reconstruction")

@@ -73,8 +73,8 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     """Yield which setting to take, why, and how accurate and how safe it is."""
     least, alternatives = result.request.min_accuracy, len(result.choice.least)
     yield (
-        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)} ({limit(result)}): "
-        f"{_setting(chosen)}."
+        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)}: {_setting(chosen)}. It meets "
+        f"the limit: {limit(result)}."
     )
     yield _towards(result, chosen)
     if least is not None:

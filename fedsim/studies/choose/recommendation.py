@@ -40,7 +40,7 @@ def recommended(outcomes: Sequence[Outcome]) -> Outcome | None:
     learnt = [
         (one, between)
         for one in outcomes
-        if (between := _between(one)) is not None
+        if (between := _between(one, len(outcomes))) is not None
         and one.report is not None
         and not _contradicts(one)
         and between[0] > one.report.utility.majority
@@ -65,7 +65,7 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     answer = [
         f"Take {values(taken.point.values)}: the adversary is right in at most "
         f"{percent(_right_at_most(taken))} of all cases, and the model in "
-        f"{percent(taken.accuracy)}{_ends(taken)}."
+        f"{percent(taken.accuracy)}{_ends(taken, len(outcomes))}."
     ]
     if best is not taken:
         answer.append(
@@ -94,7 +94,7 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> Fi
         )
         if done
         else None,
-        table=_table(done[:MOST_ROWS]) if done else None,
+        table=_table(done[:MOST_ROWS], len(outcomes)) if done else None,
         checks=_checks(outcomes),
         steps=[
             "Run the setting with more trials, or train the model with it: fedsim train takes "
@@ -118,7 +118,7 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     drawn = sorted((one for one in outcomes if one.accuracy is not None), key=_right_at_most)
     if len(drawn) < 2:
         return None
-    ends = [_between(one) for one in drawn]
+    ends = [_between(one, len(outcomes)) for one in drawn]
     series = training_figures.Series(
         "",
         [_right_at_most(one) for one in drawn],
@@ -144,16 +144,20 @@ def _accuracy(one: Outcome) -> float:
     return nan if one.accuracy is None else one.accuracy
 
 
-def _between(one: Outcome) -> tuple[float, float] | None:
-    """Return the ends of the interval of a setting's mean accuracy; None without an interval."""
+def _between(one: Outcome, settings: int) -> tuple[float, float] | None:
+    """Return the ends of the interval of a setting's mean accuracy; None without an interval.
+
+    settings: number of settings whose intervals hold together (Bonferroni).
+    """
     if one.report is None:
         return None
-    interval = one.accuracy_interval(one.report.empirical.confidence)
+    together = 1 - (1 - one.report.empirical.confidence) / settings
+    interval = one.accuracy_interval(together)
     return None if interval is None else (interval.low, interval.high)
 
 
-def _ends(one: Outcome) -> str:
-    between = _between(one)
+def _ends(one: Outcome, settings: int) -> str:
+    between = _between(one, settings)
     return "" if between is None else f" ({span(between, percent)})"
 
 
@@ -172,17 +176,17 @@ def _bar(one: Outcome) -> Bar:
     return drawn
 
 
-def _table(done: Sequence[Outcome]) -> Table:
+def _table(done: Sequence[Outcome], settings: int) -> Table:
     rows = [
         [
             values(one.point.values),
             percent(_right_at_most(one)),
             number(one.report.bounds.tight_epsilon) if one.report else None,
-            f"{percent(one.accuracy)}{_ends(one)}",
+            f"{percent(one.accuracy)}{_ends(one, settings)}",
         ]
         for one in done
     ]
-    return tabulated(("Setting", "Right in at most", "ε", "Accuracy"), rows)
+    return tabulated(("Setting", "Right in at most", "ε", "Accuracy (joint intervals)"), rows)
 
 
 def _checks(outcomes: Sequence[Outcome]) -> list[Check]:

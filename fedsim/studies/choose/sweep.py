@@ -234,8 +234,8 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
 
 FRONTIER = (
     "Accuracy of the model against the limit on how often the adversary is right. Each point is a "
-    "setting. Vertical lines are intervals of the mean accuracy. The circle marks the recommended "
-    "setting."
+    "setting. Vertical lines are intervals of the mean accuracy, which hold together. The circle "
+    "marks the recommended setting."
 )
 
 

@@ -207,6 +207,7 @@ def render_html(report: Report) -> str:
                 alarming=bool(report["alarms"]),
                 table=table(report),
                 checks=_shown_checks(report),
+                steps=_steps(report),
                 sign_off=first_screen.sign_off(
                     data=f"{report['data']}, {report['records']} records",
                     date=first_screen.today(),
@@ -230,6 +231,19 @@ SETTINGS = (
     *("candidates", "column", "prior", "trials", "rounds", "sampling_rate", "noise_multiplier"),
     *("trust", "vantage", "clients", "seed", "seconds"),
 )
+
+
+def _steps(report: Report) -> list[shown.Words]:
+    if report["alarms"]:
+        return ["Do not rely on the stated ε; the warnings say what contradicts it."]
+    baseline = f"--baseline-risk {report['baseline']:.3g}"
+    return [
+        "Rely on the bound, which holds for any attack and any candidates.",
+        [
+            "To lower it, choose the noise for a limit: ",
+            shown.Code(f"fedsim choose CONFIG --max-risk {0.9 * report['bound']:.2g} {baseline}"),
+        ],
+    ]
 
 
 def _shown_checks(report: Report) -> list[shown.Check]:
