@@ -135,7 +135,9 @@ class Clipper:
             return clipped(parameters[trials], features, labels)
 
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
-        return torch.cat(list(run(block, blocks, self.threads)))
+        each_clipped = torch.cat(list(run(block, blocks, self.threads)))
+        clipped_block.check_finite(each_clipped)
+        return each_clipped
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
         """Return the number of clipped gradients that a thread may hold at once, at least 1."""
@@ -295,9 +297,13 @@ def _add_up(
     blocks: Sequence[tuple[slice, slice]],
     threads: int,
 ) -> None:
-    """Add the blocks' results to a float64 total, in the order of the blocks."""
+    """Add the blocks' results to a float64 total, in the order of the blocks.
+
+    Raises FloatingPointError if a gradient is not finite, which makes the total NaN.
+    """
     for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
         total[trials].add_(added)
+    clipped_block.check_finite(total)
 
 
 def _chosen(weights: Tensor) -> Tensor | None:

@@ -1,6 +1,7 @@
 """Clipped sums on the trial axis equal a loop over trials and records, and Opacus."""
 
 import copy
+import math
 
 import opacus
 import pytest
@@ -615,5 +616,16 @@ def test_a_zero_gradient_stays_zero() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_is_an_error_and_not_clipped_away(bad: float) -> None:
-    with pytest.raises(FloatingPointError, match="diverged"):
-        clipping_factors(joint_norms([Dense(torch.tensor([[[bad]]]))]), 3.0)
+    model, parameters, features, labels = _game("mlp", (1, 4, 4))
+    features[1, 0, 0, 0] = bad
+    clipper, left_out = Clipper(model, 3.0), torch.ones(len(parameters), len(labels))
+    left_out[:, 1] = 0  # also where no sum has the record
+    for compute in (
+        lambda: clipper.clipped_sum(parameters, features, labels),
+        lambda: clipper.clipped_sum(parameters, features, labels, left_out),
+        lambda: clipper.clipped_sums(parameters, features, labels, left_out[:1]),
+        lambda: clipper.clipped_gradients(parameters, features, labels),
+        lambda: Clipper(model, math.inf).clipped_sum(parameters, features, labels),
+    ):
+        with pytest.raises(FloatingPointError, match="diverged"):
+            compute()
