@@ -73,7 +73,7 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
-    yield Text(f"\n{measure(report)} {worths_in_full(report)}; intervals at {_level(report)}")
+    yield Text(f"\n{measure(report)} {worths_in_full(report)}; every interval at {_level(report)}")
 
 
 def _checks(report: Report) -> Iterator[RenderableType]:

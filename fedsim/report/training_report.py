@@ -208,7 +208,9 @@ def _costs(card: ModelCard) -> str:
         if math.isinf(spent):
             naked.append(name)
             continue
-        looser = "".join(f" ({number(value)} by the looser {of})" for of, value in others)
+        looser = "".join(
+            f" ({of}, a looser accountant, gives {number(value)})" for of, value in others
+        )
         costs.setdefault(f"{number(spent)}{looser}", []).append(name)
     sentences = [f"ε is {cost} towards {' and '.join(names)}." for cost, names in costs.items()]
     if sentences:
@@ -281,7 +283,10 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         checks.append(doc.Check(FAILED, "The training has no guarantee of differential privacy."))
     else:
         checks += [
-            doc.Check(FAILED, f"No noise limits how often the {each.vantage} is right.")
+            doc.Check(
+                FAILED,
+                f"The {each.vantage} may always be right: theory sets it no limit.",
+            )
             for each in card.privacy.towards
             if _limit(card, each) >= 1
         ]

@@ -196,7 +196,8 @@ class JudgedClaim:
         """Return the verdict and its reasons in sentences."""
         subject = f"The claim of epsilon {self.epsilon:g} at delta {self.delta:g}"
         reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
-        return " ".join([f"{subject} is {IS[self.verdict]}.", *reasons])
+        why = "Why: " * bool(reasons) + " ".join(reasons)
+        return f"{subject} is {IS[self.verdict]}. {why}".rstrip()
 
 
 def judged_claim(claim: Claim, unit: str | None, evidence: Evidence) -> JudgedClaim:

@@ -28,6 +28,7 @@ from fedsim.audits.recorded.recorded_report import (
 from fedsim.audits.recorded.transcript_release import noise, noise_multipliers
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.accounting import accountant
+from fedsim.privacy.identifiability import rho_alpha
 from fedsim.privacy.mechanism import Mechanism, Steps
 
 Floats = npt.NDArray[np.float64]
@@ -134,12 +135,13 @@ class LoopSteps:
             account.at_least(self._multipliers(level.most_stds())), checked.scale_epsilon(delta)
         )
         multipliers = self._multipliers([one.point for one in stated])
-        # More noise gives less epsilon: the ends of the interval change places.
-        epsilon = Estimated(
-            point=account.of(multipliers),
-            low=account.of(self._multipliers([one.high for one in stated])),
-            high=account.of(self._multipliers([one.low for one in stated])),
+        # More noise reveals less: the ends of the intervals change places.
+        ends = (
+            multipliers,
+            self._multipliers([one.high for one in stated]),
+            self._multipliers([one.low for one in stated]),
         )
+        epsilon = Estimated(*map(account.of, ends))
         return StepRelease(
             **vars(noise(self._releases, level, stated, confidence)),
             unit=unit,
@@ -148,6 +150,7 @@ class LoopSteps:
             clients=[],
             steps=len(self._steps),
             epsilon=epsilon,
+            right_at_most=Estimated(*map(account.right, ends)),
             amplified=checked.amplified,
             sampling=checked.sampling,
             accountants=account.recorded(multipliers),
@@ -199,6 +202,17 @@ class _Account:
             return composed(multipliers, rates, self.delta)
         return gaussian.epsilon(self.checked.most_mu(self.steps, multipliers), self.delta)
 
+    def right(self, multipliers: Sequence[float]) -> float:
+        """Return how often an adversary can be right, with the batches that `of` assumes."""
+        if not self.checked.amplified:
+            advantage = gaussian.advantage(self.checked.most_mu(self.steps, multipliers))
+        elif 0.0 in multipliers:
+            advantage = 1.0
+        else:
+            rates = [step.sample_rate or 1.0 for step in self.steps]
+            advantage = rho_alpha(mechanism(multipliers, rates))
+        return (1 + advantage) / 2
+
     def at_most(self, multipliers: Sequence[float]) -> float:
         """Return an epsilon that noise of at least these multipliers surely keeps."""
         return math.inf if self.checked.divisors else self.of(multipliers)
@@ -239,9 +253,12 @@ class _Account:
 def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
     if 0.0 in multipliers:
         return math.inf
+    return accountant("pld").epsilon(mechanism(multipliers, rates), delta)
+
+
+def mechanism(multipliers: Sequence[float], rates: Sequence[float]) -> Mechanism:
     # Equal steps differ in the last digits, because they were computed differently.
     kinds = Counter(
         (float(f"{z:.9g}"), float(f"{q:.12g}")) for z, q in zip(multipliers, rates, strict=True)
     )
-    groups = tuple(Steps(z, count, min(1.0, q)) for (z, q), count in kinds.items())
-    return accountant("pld").epsilon(Mechanism(groups), delta)
+    return Mechanism(tuple(Steps(z, count, min(1.0, q)) for (z, q), count in kinds.items()))

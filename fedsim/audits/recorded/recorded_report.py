@@ -216,6 +216,7 @@ class StepRelease(ReleaseReport):
 
     Attributes:
         unit: unit of privacy, a record or a user of the loop.
+        right_at_most: largest share of right answers about one unit, under the measured noise.
         amplified: whether sampling amplifies privacy here.
         unsure: why no check could contradict that batches are Poisson samples; "" if one could.
     """
@@ -223,6 +224,7 @@ class StepRelease(ReleaseReport):
     unit: str
     steps: int
     epsilon: Estimated
+    right_at_most: Estimated
     amplified: bool
     sampling: Sampling | None
     accountants: Accountants | None

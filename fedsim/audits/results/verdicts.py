@@ -90,7 +90,7 @@ NOT_MEASURED = StateWords(
     "Not measured",
     "open",
     "there is theory alone",
-    'if it matters, measure it: set audit.vantages = "all", plant canaries, or add an auditor',
+    'to measure it, set audit.vantages = "all", plant canaries, or add an auditor',
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",
@@ -146,7 +146,7 @@ CONTRADICTS_DECLARED = StateWords(
     "Contradicts what was declared",
     "alarm",
     "an alarm, at 99.99 %: the recording contradicts the declared noise, sampling or clipping",
-    "do not rely on the stated ε; the alarms say what contradicts the declaration",
+    "do not rely on the stated ε before the cause of the alarm is known",
 )
 
 TABLE = (

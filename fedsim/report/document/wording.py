@@ -55,7 +55,7 @@ def beside_accuracy(
         beside += f", AUC {area:.3f}"
     if least_recall is None:
         return beside
-    return f"{beside}, least recall {percent(least_recall[1])} of class {shown(least_recall[0])}"
+    return f"{beside}, least recall {percent(least_recall[1])} (class {shown(least_recall[0])})"
 
 
 def percent(value: float | None) -> str:
@@ -108,6 +108,6 @@ def would_have_noticed(share: float | None, what: str = "audit") -> str:
     rounded = math.floor(share * 1000) / 1000
     missed = f" A loss of {percent(1 - rounded)} of the noise could pass unseen." * (rounded < HALF)
     return (
-        f"With a probability of 95%, this {what} would have noticed noise below {rounded:.3f} of "
-        f"the claimed noise.{missed}"
+        f"If the noise had been below {100 * rounded:.1f}% of what is claimed, this {what} would "
+        f"have noticed with 95% probability.{missed}"
     )

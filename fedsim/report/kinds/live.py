@@ -62,13 +62,13 @@ def verdict(report: Report) -> str:
     if report.claim is not None:
         sentences.append(str(report.claim))
     if bounds is not None and belief is not None:
-        what = "all data of a client" if report.unit == "client" else "the challenge record"
+        what = "a client's data were" if report.unit == "client" else "the target record was"
         sentences.append(
-            f"After {report.rounds} rounds, the auditor's mean belief that {what} was used is "
-            f"{percent(belief.mean)} (highest of {report.trials} trials: "
-            f"{percent(belief.highest)}). The noise allows {percent(bounds.rho_beta)}"
-            f"{_but_for(bounds)}, by epsilon {number(bounds.epsilon)} at delta "
-            f"{report.delta:g}."
+            f"After {report.rounds} rounds, the auditor's belief that {what} used is "
+            f"{percent(belief.mean)} in the mean of {report.trials} trials, and "
+            f"{percent(belief.highest)} at most. The noise limits this belief to "
+            f"{percent(bounds.rho_beta)}{_but_for(bounds)}; ε is {number(bounds.epsilon)} at "
+            f"δ = {report.delta:.3g}."
         )
     if canaries is not None and canaries.reason is not None:
         sentences.append(f"Canaries measured nothing yet: {canaries.reason}.")
@@ -256,8 +256,8 @@ def _steps(report: Report, words: StateWords) -> list[doc.Words]:
         steps.append(
             'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
             if report.one_world
-            else "Repeat the audit with --worlds RUN after the run: the worlds of its trials show "
-            "how often the auditor was right."
+            else "After the run, repeat the audit with --worlds RUN. It says which trials used the "
+            "record, so that right answers can be counted."
         )
     if report.bounds is None:
         steps.append("Ask the server for the noise of every round: without it theory has no limit.")
@@ -445,4 +445,4 @@ def _drawn_looks(looks: Sequence[Look]) -> list[doc.Block]:
 
 def _but_for(bounds: LiveBounds) -> str:
     tail = bounds.tail_probability
-    return f" (the worst pair passes this with probability {number(tail)})" if tail else ""
+    return f", passed in up to {percent(tail)} of trainings" if tail else ""

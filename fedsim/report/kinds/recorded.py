@@ -28,7 +28,6 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
-from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import FAILED, OPEN, check, power, share
@@ -62,6 +61,8 @@ def state(report: Report) -> StateWords:
 def verdict(report: Report) -> str:
     release, canary, delta = report.release, report.canary, report.delta
     sentences = [f"{state(report).text}."]
+    if release is not None and release.towards == TOWARDS:
+        sentences = [f"Server: No protection. Observer of the aggregates: {state(report).text}."]
     if report.claim is not None:
         sentences.append(str(report.claim))
     if release is not None and release.noise == "none":
@@ -71,11 +72,11 @@ def verdict(report: Report) -> str:
             "this vantage point."
         )
     elif isinstance(release, StepRelease):
-        how = "with batches as declared" if release.amplified else "without amplification"
+        how = "It counts" if release.amplified else "It does not count"
         sentences.append(
             f"The {release.steps} steps cost a {release.unit} at most epsilon "
-            f"{number(release.epsilon.point)} at delta {delta:g} towards "
-            f"{release.towards}, {how}."
+            f"{number(release.epsilon.point)} at delta {delta:g}, towards {release.towards}. {how} "
+            "that batches are random samples."
         )
     elif release is not None:
         client = release.least_protected[0]
@@ -239,6 +240,10 @@ MOST = 5
 
 def first(report: Report) -> doc.FirstScreen:
     words, facts = state(report), report.facts
+    advice = words.advice
+    if words is verdicts.NOT_CONTRADICTED and report.release is not None:
+        noticed = would_have_noticed(report.release.seen_below)
+        advice = f"{noticed} A longer recording notices smaller losses"
     mends = [one.mend for one in report.findings if one.mend]
     app = facts.app or "a Flower app"
     versions = "".join(f", {name} {version}" for name, version in facts.versions.items())
@@ -247,15 +252,13 @@ def first(report: Report) -> doc.FirstScreen:
         alarming=words.kind == "alarm",
         figure=doc.Bars(
             _bars(report),
-            "Largest share of right answers about one "
-            f"{_unit(report)}, of an adversary who knows everything else: by the measured noise "
-            f"({percent(report.confidence)} intervals), and by the configured noise.",
+            "How often an adversary who knows everything else can be right about one "
+            f"{_unit(report)}: by the measured noise ({percent(report.confidence)} intervals), and "
+            "by the configured noise.",
         ),
         table=_least_protected(report),
         checks=_checks(report),
-        steps=[
-            f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], words.advice])
-        ],
+        steps=[f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], advice])],
         sign_off=first_screen.sign_off(
             data=f"what {facts.recorder} recorded of {app}{versions}",
             date="",
@@ -281,12 +284,9 @@ def _bars(report: Report) -> list[doc.Bar]:
     if release is not None:
         bars += [_client_bar(one, release, mark) for one in release.least_protected[:MOST]]
     if isinstance(release, StepRelease):
-        ends = release.epsilon
-        right, low, high = (
-            share(advantage_of_epsilon(value, report.delta))
-            for value in (ends.point, ends.low, ends.high)
-        )
-        bars.append(doc.Bar(f"A {release.unit}", mark, right, (low, high), how=AT_MOST))
+        right = release.right_at_most
+        ends = right.low, right.high
+        bars.append(doc.Bar(f"A {release.unit}", mark, right.point, ends, how=AT_MOST))
     if canary is not None and (mu := canary.mu.point) is not None:
         bars.append(doc.Bar("Canary, one round", mark, _right(mu), _between(canary.mu)))
     return bars or [doc.Bar("From this vantage point", mark)]
@@ -343,12 +343,13 @@ def _least_protected(report: Report) -> doc.Table | None:
 
 def _checks(report: Report) -> list[doc.Check]:
     document = report.as_json()
+    alarming = [_sentence(one) for one in report.findings if one.breaks]
     checks = [
         check(
-            "Nothing in the recording contradicts the configured noise or the claimed ε.",
+            "Nothing in the recording contradicts what was declared, or the claimed ε.",
             "alarms > 0",
             document,
-            failed="The recording contradicts the configured noise or the claimed ε.",
+            failed=alarming[0] if alarming else "",
         ),
         check(
             "The noise is at least 90% of the configured noise.",
@@ -369,7 +370,7 @@ def _checks(report: Report) -> list[doc.Check]:
     ]
     release = report.release
     if release is not None and release.towards == TOWARDS:
-        text = "No noise that was recorded protects a client's update from the server."
+        text = "The recording shows no noise that would protect a client's update from the server."
         checks.append(doc.Check(FAILED, text))
     if (claim := report.claim) is None:
         text = "No ε is claimed: give --claimed-epsilon to have it checked."

@@ -44,7 +44,8 @@ def labels(report: Report) -> list[Label]:
         cautions.insert(
             0,
             Label(
-                f"An experiment on these people, not one release: {cost} in all.",
+                "An experiment on these people, not one release: its "
+                f"{released.trainings} trainings cost {cost} together.",
                 f"{released.trainings} trained models were released, each with its own noise: the "
                 f"mean of all of them has much less noise. Together they cost {cost} at "
                 f"δ = {plain(released.delta)}. Every other ε on this page is for one training.",
@@ -89,7 +90,7 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
         ),
         (
             report.noise_source == "seed",
-            "Experiment: noise is reproducible, not a DP guarantee.",
+            "Experiment, not a DP guarantee: its noise comes from a seed.",
             f"The noise comes from seed {report.seed}. A reader of the seed can remove it: use it "
             "for measuring, not for protecting people.",
         ),
@@ -161,7 +162,7 @@ def _by_chance(report: Report, limit: float) -> str:
         return ""
     interval = f"{percent(between[0])} to {percent(between[1])}"
     if between[0] <= limit:
-        return f" Chance alone can explain the difference, because the interval is {interval}."
+        return f" Chance can explain the excess: the interval, {interval}, contains the limit."
     return f" The interval is {interval}; an alarm needs more certainty."
 
 

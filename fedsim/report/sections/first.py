@@ -129,7 +129,7 @@ def _table(report: Report) -> Table:
 def _line(report: Report, verdict: VantageVerdict) -> Line:
     allowed = verdict.allowed
     finite = allowed.passed < 1
-    tail = f"exceeded in at most {percent(allowed.passed)} of trainings" if finite else ""
+    tail = f"except in up to {percent(allowed.passed)} of trainings" if finite else ""
     return Line(
         Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
@@ -148,10 +148,11 @@ def checks(report: Report) -> list[Check]:
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     checked = [
         check(
-            f"No measurement contradicts theory, at {ALARM_CONFIDENCE:.2%}.",
+            "No measurement contradicts theory. (An alarm needs a confidence of "
+            f"{ALARM_CONFIDENCE:.2%}.)",
             "alarms > 0",
             values,
-            failed=f"A measurement contradicts theory, at {ALARM_CONFIDENCE:.2%}.",
+            failed=f"A measurement contradicts theory, with {ALARM_CONFIDENCE:.2%} confidence.",
         ),
         power(values, f"verdicts.{place}.seen_below", f"The audit of the {NAMES[report.vantage]}"),
     ]
@@ -160,7 +161,7 @@ def checks(report: Report) -> list[Check]:
             f"By theory, noise limits how often the {NAMES[each.vantage]} is right.",
             f"verdicts.{at}.allowed.advantage >= 1",
             values,
-            failed=f"No noise limits how often the {NAMES[each.vantage]} is right.",
+            failed=f"The {NAMES[each.vantage]} may always be right: theory sets it no limit.",
         )
         for at, each in enumerate(report.verdicts)
     ]
@@ -174,13 +175,14 @@ def checks(report: Report) -> list[Check]:
     if report.bounds.tight_epsilon < float("inf"):
         text = "Everything that was released costs no more than one training."
         failed = (
-            f"All that was released costs ε = {number(report.released.epsilon)}; one training "
-            f"costs {number(report.bounds.tight_epsilon)}."
+            f"If all {report.released.trainings} models are handed on, ε is "
+            f"{number(report.released.epsilon)} in all, instead of "
+            f"{number(report.bounds.tight_epsilon)} for one."
             if report.released is not None
             else ""
         )
         unknown = (
-            "The releases of this run have no total ε, because their noise came from a seed."
+            "No total ε holds for this run, because anyone who knows the seed can remove its noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
@@ -227,8 +229,8 @@ def _steps(report: Report) -> list[Words]:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
-        finds = " lists settings. This command finds the least noise that meets a limit: "
-        steps.append([to, finds, Code(command)])
+        finds = "” lists settings. This command finds the least noise that meets a limit: "
+        steps.append(["The section “", to, finds, Code(command)])
     return steps
 
 

@@ -241,9 +241,9 @@ def _belief(verdict: VantageVerdict) -> Said:
     if measured.passed is None or not limited:
         tail = f", {_tail(allowed)}" if limited and bounded else ""
         return Said(percent(measured.belief), f"in the most extreme trial; {limit}{tail}")
-    most = f"; theory allows {percent(allowed.passed)}" if bounded else ""
+    most = f" (theory allows {percent(allowed.passed)})" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    passed = f"exceeded in {percent(measured.passed)}{between} of the trials on D{most}"
+    passed = f"passed in {percent(measured.passed)}{between} of the trials with the record{most}"
     return Said(percent(measured.belief), f"in the most extreme trial; {limit}, {passed}")
 
 
@@ -256,7 +256,7 @@ def _epsilon(verdict: VantageVerdict) -> Said:
     theory = f"theory {_at_most(number(allowed.epsilon), limited)} {at_delta}"
     if not measured.epsilon:
         return Said("nothing proven", theory)
-    return Said(f"≥ {number(measured.epsilon)}", f"by the bound {proven_by(measured)}; {theory}")
+    return Said(f"≥ {number(measured.epsilon)}", f"proven ({proven_by(measured)} bound); {theory}")
 
 
 def _at_most(value: str, limited: bool) -> str:

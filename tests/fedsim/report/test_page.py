@@ -279,7 +279,7 @@ def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written)
 @pytest.mark.parametrize(
     ("kind", "label"),
     [
-        ("central", "Experiment: noise is reproducible, not a DP guarantee."),
+        ("central", "Experiment, not a DP guarantee: its noise comes from a seed."),
         ("local sensitivity", "Measurement, not a DP guarantee."),
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
         ("pac", "PAC noise, not a DP guarantee."),
@@ -370,11 +370,11 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("exceeded in", "% allowed", "is slack", "ε ≤ ∞"):
+    for words in ("passed in", "(theory allows", "is slack", "ε ≤ ∞"):
         assert words not in unclipped, words
     local = told(written("local steps").report)
-    assert "exceeded in" in local
-    assert "% allowed" not in local
+    assert "passed in" in local
+    assert "(theory allows" not in local
     client = told(written("client").report)
     assert "challenge record" not in client
     assert "person's record" not in client

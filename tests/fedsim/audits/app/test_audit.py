@@ -121,7 +121,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> 
     assert 0.8 < watched.seen_below < 0.9
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
-    assert "noise below 0.8" in dict(results(watched))["Sees"]
+    assert "below 8" in dict(results(watched))["Sees"]
     assert dict(results(own))["Sees"].startswith("This audit might have missed any")
     # What theory or the attack holds against a claim needs no power.
     off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))

@@ -687,7 +687,8 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
     ],
 )
 def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
-    assert transcript_report.verdict(audited(federation(**options))).startswith(f"{text}. ")
+    said = transcript_report.verdict(audited(federation(**options)))
+    assert said.startswith(f"Server: No protection. Observer of the aggregates: {text}. ")
 
 
 def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm() -> None:
@@ -696,6 +697,7 @@ def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm()
     share = honest.release.seen_below if honest.release else None
     assert share is not None
     assert 0.5 < share < 1
-    assert f"noise below {math.floor(1000 * share) / 1000:.3f}" in transcript_report.verdict(honest)
+    percent = math.floor(1000 * share) / 10
+    assert f"below {percent:.1f}% of what is claimed" in transcript_report.verdict(honest)
     less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
     assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

@@ -168,7 +168,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         (protected, 100, worlds, 0, "is supported."),
         # What one training keeps, all twenty together do not.
         (protected, 2.2, worlds, 4, "is not supported: the noise that the server states allows"),
-        (protected, 100, (), 3, "is not judged. No measurement could have refuted the noise"),
+        (protected, 100, (), 3, "is not judged. Why: No measurement could have refuted the noise"),
         (
             protected,
             100,
@@ -192,7 +192,7 @@ def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
     assert command(few / "transcripts", *claim) == 3
     printed = " ".join(capsys.readouterr().err.split())
-    assert "is not judged. No measurement could have refuted the noise" in printed
+    assert "is not judged. Why: No measurement could have refuted the noise" in printed
     assert said in printed
     assert "give --worlds" not in printed
     assert "until the worlds are told" not in printed

@@ -79,7 +79,7 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
     page = html.unescape((played / "report.html").read_text())
     assert "Rehearsal of the training 'digits': not a DP guarantee to these records." in page
     assert "the same 3 rounds, gradients clipped to 1, noise multiplier" in page
-    assert "Experiment: noise is reproducible" not in page
+    assert "Experiment, not a DP guarantee" not in page
     status, _, said = fedsim("train", path, "--rehearsal", played, "--out", tmp_path / "model")
     assert status == 0, said
     public = tmp_path / "model" / "public"

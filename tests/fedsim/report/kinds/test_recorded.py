@@ -50,7 +50,7 @@ def test_the_server_stands_first_and_then_the_least_protected_nodes(honest: str)
     assert bars[0] == ("Server", "caution")
     assert [name for name, _ in bars[1:]] == ["Node 8", "Node 9", "Node 7"]
     assert re.findall(r"Failed\.</span> ([^<]*)", honest) == [
-        "No noise that was recorded protects a client&#39;s update from the server."
+        "The recording shows no noise that would protect a client&#39;s update from the server."
     ]
 
 
