@@ -20,13 +20,13 @@ import torch
 from torch import nn
 from adversaries.attacks import membership_attacks
 from adversaries.neighbours.dissimilarity import euclidean
-from fedsim.learning.data.loaders import bundled
+from fedsim.learning.data.loaders import public_tables
 
 def network(shape, classes, hidden):
     return nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), classes, bias=False))
 
 def digits_by_another_name(source):
-    return replace(bundled.digits(source), name="half")
+    return replace(public_tables.digits(source), name="half")
 
 def twice(features, others):
     return 2 * euclidean(features, others)

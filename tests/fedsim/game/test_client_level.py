@@ -515,7 +515,7 @@ def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -
     assert report["challenge"]["record"] is None
     assert report["empirical"]["sensitivity_bound"] == 1.0
     page = " ".join(unescape(directory.path.joinpath("report.html").read_text()).split())
-    assert "except whether this one client's data were used" in page
+    assert "tell whether this one client's data were used" in page
     assert (
         f"with all {size} records of client 1 or on the neighbouring D′, where it has none" in page
     )

@@ -179,7 +179,7 @@ def test_many_classes_and_strange_column_names_are_shown_as_they_are(
 ) -> None:
     labels, cities = list(range(12)) * 10, np.array(["[red]", "b"] * 60)
     source = Dataset("towns", records(labels), None, 12, "tabular", columns={"[bold]": cities})
-    monkeypatch.setattr(distribution, "dataset", lambda config: source)
+    monkeypatch.setattr(distribution, "dataset", lambda config, weights: source)
     keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
     report = distribution_report.assemble(small(keyed | {"federation.clients": 2}))
     console = Console(width=100, file=io.StringIO(), record=True, markup=False)  # as the terminal
