@@ -55,7 +55,7 @@ def beside_accuracy(
         beside += f", AUC {area:.3f}"
     if least_recall is None:
         return beside
-    return f"{beside}, least recall {percent(least_recall[1])} (class {shown(least_recall[0])})"
+    return f"{beside}, least recall {percent(least_recall[1])} for class {shown(least_recall[0])}"
 
 
 def percent(value: float | None) -> str:
