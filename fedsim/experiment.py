@@ -151,17 +151,18 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
 
     config, quiet = configuration.from_run_config(task.run_config), Console(quiet=True)
     own = configuration.from_run_config(task.run_config | task.own).run
-    with ONE_AT_A_TIME, TemporaryDirectory() as folder:
+    with ONE_AT_A_TIME:
         take_share(own)
         if task.files is None:
             in_process(prepare(config), quiet)
             return None
         Program.here(Plan(config, 0.0, 0, ())).check(task.program)
-        place = Path(folder) / "run"
-        (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
-        write_files(place, task.files)
-        in_process(prepare(config.placed_at(str(place))), quiet)
-        return read_files(place)
+        with TemporaryDirectory() as folder:
+            place = Path(folder) / "run"
+            (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
+            write_files(place, task.files)
+            in_process(prepare(config.placed_at(str(place))), quiet)
+            return read_files(place)
 
 
 def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":

@@ -23,7 +23,10 @@ def folder() -> Path:
 
 
 def listing() -> dict[str, str]:
-    """Return the first sentence of each bundled configuration's comment, by name; or InputError."""
+    """Return the first sentence of each bundled configuration's comment, by name.
+
+    Raises InputError if the configurations are missing.
+    """
     sentences = {}
     for file in sorted(folder().glob("*.toml")):
         text = file.read_text(encoding="utf-8").splitlines()

@@ -48,7 +48,13 @@ def any_whole(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield a file that replaces the named one after the block. Raises InputError, OSError."""
+    """Yield a file that replaces the named one, on disk, when the block ends without an error.
+
+    Until then the old file stays.
+
+    Raises InputError if the directory is a link.
+    Raises OSError if it cannot be written.
+    """
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
         descriptor = _new(partial, place, mode)
@@ -80,7 +86,13 @@ def opened_new(path: Path) -> BinaryIO:
 
 
 def opened_own(path: Path, access: int = os.O_WRONLY | os.O_APPEND) -> int:
-    """Return a descriptor of this user's own file, 0600, new or not. Raises InputError."""
+    """Return the descriptor of this user's file, or of a new empty one, with mode 0600.
+
+    access: flags of `os.open`; by default to append.
+    Raises InputError if the name is a link, a pipe, another account's file or a file with a second
+    name, or the directory is a link.
+    Raises OSError if it cannot be opened.
+    """
     with _directory(path.parent) as place:
         with contextlib.suppress(FileNotFoundError):
             _check_own(path, os.lstat(path.name, dir_fd=place))

@@ -108,7 +108,13 @@ def reason(error: BaseException) -> str:
 
 
 def opened(path: Path) -> BufferedReader:
-    """Return an opened file, no pipe nor device. Raises OSError or ValueError."""
+    """Return a file opened to read, which is neither a pipe nor a device.
+
+    Reading a pipe or a device may wait forever, or never end.
+
+    Raises OSError if it cannot be opened.
+    Raises ValueError if it is no regular file.
+    """
     # Without O_NONBLOCK, opening a pipe waits for its other end.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -143,7 +149,11 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file. Raises FileNotFoundError or InputError."""
+    """Return the tables of a TOML file.
+
+    Raises FileNotFoundError if the file is missing.
+    Raises InputError if it cannot be read, or is no TOML.
+    """
     try:
         return toml_of(content(path, MOST_TOML))
     except FileNotFoundError:

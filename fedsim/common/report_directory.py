@@ -45,7 +45,11 @@ def check(directory: Path) -> None:
 
 
 def check_new(directory: Path, replacing: str | None = None) -> None:
-    """Check that the directory is writable, without a run or another report; or InputError."""
+    """Check that the directory can be made and written, and holds no run and no report.
+
+    replacing: a kind of report that may be replaced; None: no kind.
+    Raises InputError if it holds one, or cannot be made or written.
+    """
     own = directory / "report.json"
     if replacing and os.path.lexists(own) and _kind(own, replacing) == replacing:
         check(directory)
@@ -92,7 +96,12 @@ def refusing(directory: Path) -> Iterator[None]:
 
 
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
-    """Write report.json and report.html; return the page. Raises InputError, OSError."""
+    """Write report.json and report.html; return the page.
+
+    Raises InputError if the directory is a link.
+    Raises OSError if it cannot be written.
+    Raises ValueError for a number that is NaN or infinite.
+    """
     private_files.make_directory(directory)
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
     private_files.write(directory / "report.json", f"{text}\n".encode())

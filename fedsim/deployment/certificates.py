@@ -123,7 +123,10 @@ def node_key() -> Pair:
 
 
 def fingerprint(public: bytes) -> str:
-    """Return the SHA-256 of a public key, as `ssh-keygen -l -f` shows it. Raises ValueError."""
+    """Return the SHA-256 of a public key (OpenSSH), as `ssh-keygen -l -f` shows it.
+
+    Raises ValueError for an invalid key.
+    """
     try:
         key = load_ssh_public_key(public)
         blob = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).split()[1]

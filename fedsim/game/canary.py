@@ -34,7 +34,15 @@ BLOCK = 2**22
 
 @dataclass(frozen=True)
 class Canaries:
-    """The canaries of one client; the seed determines all of them. Raises InputError."""
+    """The canaries of one client; the seed determines all of them.
+
+    Attributes:
+        seed: the client's `canary-seed`.
+        count: K, number of canaries in every training.
+        kind: `DIRECTION` or `TEXT`.
+
+    Raises InputError for a count below 1 or another kind.
+    """
 
     seed: int
     count: int = 1

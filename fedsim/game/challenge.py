@@ -33,7 +33,12 @@ BLOCK_SCALARS = 2**20
 def embed(
     loaded: Federation, features: npt.NDArray[np.float32], parameters: Tensor
 ) -> npt.NDArray[np.float32]:
-    """Return the last linear layer's input, float32 [N, E]. Raises InputError."""
+    """Return the input of the model's last linear layer, float32 [N, E].
+
+    features: float32 [N, *shape].
+    parameters: [P], of one model.
+    Raises InputError if the model has no linear layer, or uses the last one more than once.
+    """
     model = copy.deepcopy(loaded.model).to(parameters.device)
     values = models.unflatten(parameters, models.parameter_shapes(model))
     model.load_state_dict(values, strict=False)
@@ -191,7 +196,12 @@ def _choose_client(
 def compared_features(
     rules: GameRules, loaded: Federation, features: npt.NDArray[np.float32]
 ) -> Features:
-    """Return the features [N, *shape] or embedding [N, E] to compare. Raises InputError."""
+    """Return the values that distances compare: features [N, *shape], or the model's embedding.
+
+    features: float32 [N, *shape].
+    Returns: [N, *shape], or [N, E] for an embedding.
+    Raises InputError if the measure needs raw features, or the model has no embedding.
+    """
     given = rules.challenge
     if given.space == "features":
         return features

@@ -90,7 +90,14 @@ def place(
 
 
 def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
-    """Return the crafted record, of the least liked label if none is set. Raises InputError."""
+    """Return the crafted record that replaces one of D.
+
+    Its label is challenge.label, or the class that the first model likes least. Where its features
+    are the replaced record's, that record's own class is excluded.
+
+    logits: the first model's, for features of one record.
+    Raises InputError if there is no such kind or class, or the record already has that label.
+    """
     kind, classes = rules.challenge.kind, split.dataset.classes
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
     own = int(split.members_records.labels[record])
@@ -110,7 +117,13 @@ def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafte
 def direction(
     coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
 ) -> Crafted:
-    """Return a gradient along a coordinate, or a random one below 0. Raises InputError."""
+    """Return a gradient that replaces a record's in all trials and rounds.
+
+    It is along a coordinate, or along a random direction for a coordinate below 0.
+
+    neighbouring: whether D' lacks the gradient or has its opposite.
+    Raises InputError if the model has no such coordinate.
+    """
     if coordinate >= parameters:
         raise InputError(
             f"challenge.coordinate is {coordinate}, but the model has parameters 0 to "

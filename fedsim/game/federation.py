@@ -76,7 +76,13 @@ class Federation:
         positions: npt.NDArray[np.intp],
         participation: Tensor | None = None,
     ) -> Tensor:
-        """Return a clipped sum, float64 [T, P], of positions of D that take part, bool [T, n]."""
+        """Return the sum of the clipped gradients of records of D, of any clients.
+
+        parameters: float32 [T, P].
+        positions: positions in D, [m].
+        participation: bool [T, n], which of all records of D take part; None for all.
+        Returns: float64 [T, P].
+        """
         if not positions.size:
             return torch.zeros_like(parameters, dtype=torch.float64)
         weights = None if participation is None else participation[:, positions].to(parameters)
@@ -129,7 +135,11 @@ class Federation:
         return {name or "the whole model": reason for name, reason in reasons.items()}
 
     def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
-        """Return how the largest client's records are cut into blocks. Raises InputError."""
+        """Return how the records of the largest client are cut into blocks.
+
+        sampled: whether every trial has its own records.
+        Raises InputError if memory does not allow for one record.
+        """
         most = int(np.bincount(self.client_of).max())
         return self.clipper.cut(*self._example(), trials, most, sampled, sums)
 
@@ -242,7 +252,10 @@ def initial_parameters(rules: GameRules, loaded: Federation, trials: range) -> T
 
 
 def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
-    """Return the federation with its first model and a crafted target. Raises InputError."""
+    """Return the federation with its first model and a crafted target. Raises InputError.
+
+    The crafted target may depend on the first model, but not the reverse.
+    """
     challenge, client_of = rules.challenge, loaded.client_of
     if challenge.kind == "record" and rules.model.initialisation == "random":
         return loaded

@@ -25,7 +25,15 @@ _tokens: dict[int, tuple[Any, str]] = {}
 
 
 def values(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted keys with scalar values, with names for objects. Raises InputError."""
+    """Return dotted keys with scalar values, with objects replaced by their names.
+
+    Args:
+        keys: "model.name" may be a class or function, "data.name" a pair of arrays, "audit.attacks"
+            a list of functions; all other values stay the same.
+
+    Raises:
+        InputError: an object is of another kind.
+    """
     rules: dict[str, Callable[[Any], str]] = {
         "model.name": model,
         "data.name": data,
@@ -57,7 +65,11 @@ def model(build: Callable[..., Any]) -> str:
 
 
 def data(arrays: Sequence[npt.ArrayLike]) -> str:
-    """Return a name for a pair of arrays (features, labels), as `npz.own`. Raises InputError."""
+    """Return a name for a pair (features, labels), as `fedsim.learning.data.loaders.npz.own`.
+
+    Raises:
+        InputError: it is not a pair of arrays.
+    """
     if not isinstance(arrays, Sequence) or len(arrays) != 2:
         raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
     features, labels = (np.array(array) for array in arrays)  # copies that no caller can change
@@ -75,7 +87,15 @@ def data(arrays: Sequence[npt.ArrayLike]) -> str:
 
 
 def attacks(functions: Sequence[Callable[..., Any] | Attack | str]) -> str:
-    """Return names of attacks, functions (targets, shadows) -> scores [N, n]; or InputError."""
+    """Return names for membership inference attacks, separated by commas.
+
+    Args:
+        functions: each (targets, shadows or None) -> scores [N, n], higher where membership is
+            likelier; or an `Attack`, which states what else it needs; or the name of one.
+
+    Raises:
+        InputError: it is not a list, or has another entry.
+    """
     if not isinstance(functions, Sequence):
         raise InputError(f"attacks is a {type(functions).__name__}; give a list of functions")
     return ",".join(each if isinstance(each, str) else _attack(each) for each in functions)

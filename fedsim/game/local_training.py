@@ -118,7 +118,10 @@ def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt
 
 
 def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, float64 [T, P]. Raises FloatingPointError."""
+    """Return u min(1, C/|u|) for each trial, float64 [T, P].
+
+    Raises FloatingPointError if an update is not finite.
+    """
     norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
     if not bool(torch.isfinite(norms).all()):
         raise FloatingPointError(
@@ -222,7 +225,10 @@ def played(clients: Iterable[int]) -> Iterator[None]:
 
 
 def sent(knowledge: KnownRound, client: int) -> Tensor:
-    """Return a client's message, float64 [T, P]. Raises FloatingPointError."""
+    """Return a client's message from its own data, float64 [T, P].
+
+    Raises FloatingPointError if a client's training diverges.
+    """
     cohort = _PLAYED.get()
     if cohort is None or not cohort.is_of(knowledge):
         (update,) = trained(knowledge, [client])

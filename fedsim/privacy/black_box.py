@@ -168,7 +168,12 @@ def privatise(
 
 
 def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> Floats:
-    """Return a result with noise, [d], from real coins in a real release; or InputError."""
+    """Return a result with noise, [d], which may be published.
+
+    result: the mechanism's result for the secret data.
+    coins: for the noise; seeded from the operating system's entropy where the release is real.
+    Raises InputError if the result is longer or shorter than the simulated ones.
+    """
     vector = check(result)
     if vector.shape != noise.centre.shape:
         raise InputError(

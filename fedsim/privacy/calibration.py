@@ -27,7 +27,12 @@ class Requirement:
 
 
 def epsilon_at_most(epsilon: float, delta: float, accountant_name: str = "pld") -> Requirement:
-    """Require (epsilon, delta)-DP as certified by an accountant. Raises InputError."""
+    """Require (epsilon, delta)-DP as certified by one of `accounting.ACCOUNTANTS`.
+
+    epsilon: in [0, inf).
+    delta: in (0, 1).
+    Raises InputError for a number out of range, or an unknown accountant.
+    """
     chosen_accountant = accountant(accountant_name)
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
@@ -251,7 +256,13 @@ def compare(
     sampling_rate: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
 ) -> Comparison:
-    """Return the noise for a bound on belief in [0.5, 1), by the paper and exactly."""
+    """Return the noise for a bound on belief by the paper's accounting and by the exact one.
+
+    rho_beta: bound on the belief, in [0.5, 1).
+    delta: in (0, 1).
+    steps: at least 1.
+    sampling_rate: probability that a record takes part in a step, in (0, 1].
+    """
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
 
     def calibrated(name: str) -> Mechanism:

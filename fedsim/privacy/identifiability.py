@@ -126,7 +126,13 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
 
 
 def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
-    """Return 1 / (1 + e^-epsilon), or more for a prior above 1/2 (Theorem 1). Raises InputError."""
+    """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
+
+    epsilon: >= 0, may be infinite.
+    prior: belief before anything was released, in (0, 1); the odds grow by e^epsilon at most.
+    Raises InputError unless epsilon >= 0 and 0 < prior < 1.
+    Source: Theorem 1.
+    """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
     if not 0 < prior < 1:

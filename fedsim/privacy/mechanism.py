@@ -27,7 +27,16 @@ class Neighbouring(StrEnum):
 
 @dataclass(frozen=True)
 class Steps:
-    """Gaussian steps of the same kind, each on a Poisson sample below rate 1; or InputError."""
+    """Gaussian steps of the same kind, each on a Poisson sample if sampling_rate is below 1.
+
+    Raises InputError for values outside these ranges.
+
+    Attributes:
+        noise_multiplier: noise standard deviation over the sensitivity; 0 for no noise, else
+            between 1e-6 and 1e100, where double precision suffices.
+        count: number of noisy sums that are released, 1 to 1e9.
+        sampling_rate: probability that a record takes part in a step, in (0, 1]; 1 is a full batch.
+    """
 
     noise_multiplier: float
     count: int = 1
@@ -173,19 +182,26 @@ def effective_noise_multiplier(
 ) -> float:
     """Return the noise multiplier that this vantage point faces; 0.0 where it sees clean sums.
 
-    A participant subtracts its own contribution, its own noise and the colluders' noise, and the
-    server under distributed trust the colluders'. Under local trust the server sees the client's
-    message by itself. The released model gets the participant's multiplier, an upper bound.
+    A participant subtracts its own contribution, its own noise and the colluders' noise. The server
+    under distributed trust sees the sum only and subtracts the colluders' noise. Under local trust
+    it sees the client's message by itself, which holds that client's noise only. The released model
+    gets the participant's multiplier, an upper bound on its risk, because it shows less. The
+    record's client never discloses its noise, so one share of it always remains.
 
-    With several local steps only the client's own noise counts: all iterates may be released.
+    With several local steps every vantage point faces only the noise of one client. A client takes
+    its next step at its own noisy iterate, which other clients' noise does not hide, so the bound
+    assumes that all iterates are released.
 
-    noise_multiplier: nominal: of the server's noise, of one client's (local), or of all clients'
-    shares.
-    clients: at least 2.
+    noise_multiplier: nominal: of the server's noise (central), of one client's noise (local), or of
+    all clients' shares together (distributed, which needs secure aggregation).
+    clients: number of clients, at least 2.
     local_steps: noisy steps of a client within a round; more than one only under local trust.
-    participants: number of clients that take part, whose noise is left; None for all.
-    colluders: besides the adversary, at most clients - 2; they take part.
-    joining_rate: the expected number of joining clients adds the nominal noise (distributed).
+    participants: number of clients that take part, the record's among them; None for all. Each
+    missing client takes its noise away, except under central trust.
+    colluders: number of clients besides the adversary that disclose their noise, at most
+    clients - 2. They are assumed to take part, which leaves the least noise.
+    joining_rate: probability that a client joins a round. The expected number of clients together
+    adds the nominal noise (distributed).
     Raises InputError for a number out of range, or several local steps without local trust.
     """
     check_noise_multiplier(noise_multiplier)
@@ -203,7 +219,10 @@ def nominal_noise_multiplier(
     colluders: int = 0,
     joining_rate: float = 1.0,
 ) -> float:
-    """Return the nominal multiplier for an effective one, > 0 at this vantage; or InputError."""
+    """Return the nominal multiplier for an effective one; inverts `effective_noise_multiplier`.
+
+    Raises InputError for a number out of range, or where no noise protects from this vantage point.
+    """
     check_noise_multiplier(noise_multiplier)
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     if share == 0:
@@ -217,7 +236,15 @@ def nominal_noise_multiplier(
 def aggregate_noise_multiplier(
     noise_multiplier: float, trust: Trust, clients: float, sources: int
 ) -> float:
-    """Return a sum's noise multiplier, for the sources whose noise is unknown; or InputError."""
+    """Return the noise multiplier of a sum for an observer that knows part of its noise.
+
+    This is the general rule behind `effective_noise_multiplier`. Where clients add noise, at least
+    one source counts: the record's client, without which there is nothing to hide.
+
+    sources: number of clients whose noise is unknown; under central trust 1 if the server's noise
+    is unknown, else 0.
+    Raises InputError for a multiplier that is negative or not finite.
+    """
     check_noise_multiplier(noise_multiplier)
     return noise_multiplier * trust.model.noise_share(clients, sources)
 

@@ -164,7 +164,11 @@ def load(path: Path) -> Releases:
 
 
 def of_group(releases: Releases, records: int) -> Releases:
-    """Return the releases with noise scaled to a group, if no step is sampled; or InputError."""
+    """Return the releases with the noise scaled to a group of records that are in or out together.
+
+    Raises InputError for fewer than one record, and for sampled steps: there each record has its
+    own coin, and the group's loss is not the loss of a Gaussian mechanism.
+    """
     if records < 1:
         raise InputError(f"the group has {records} records; give at least 1")
     if records == 1:

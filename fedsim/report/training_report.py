@@ -89,7 +89,7 @@ class TrainingReport:
             {name: value for name, value in vars(each).items() if value is not None}
             for each in self.rounds
         ]
-        return asdict(self) | {"kind": KIND, "alarms": self.alarms, "rounds": rounds}
+        return {"kind": KIND, **asdict(self), "alarms": self.alarms, "rounds": rounds}
 
 
 PUBLIC = (

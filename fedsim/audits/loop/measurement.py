@@ -334,6 +334,9 @@ class Answer(Reply):
 
 ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
 
+LONGEST_DIRECTION = 2**30
+"""Most bytes of a direction that processes share: about 100 million parameters."""
+
 
 class LoopProcess:
     def __init__(self, order: Order, channel: Channel) -> None:
@@ -363,7 +366,9 @@ class LoopProcess:
 
     def take(self, pair: int, other: "LoopProcess") -> None:
         """Make the process measure as another one does, whose pilots it does not repeat."""
-        shared = other._channel.ask(Request("share", pair, ()), ANSWER).direction
+        # A direction has the size of the model.
+        share = Request("share", pair, ())
+        shared = other._channel.ask(share, ANSWER, LONGEST_DIRECTION).direction
         self._channel.ask(Request("take", pair, (), direction=shared), ANSWER)
 
     def features(

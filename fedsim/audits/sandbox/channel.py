@@ -70,7 +70,9 @@ class Channel:
         self._kind, self._channel = kind, channel
         self._process, self._time_limit = process, time_limit
 
-    def ask(self, message: object, answers: TypeAdapter[Answer]) -> Answer:
+    def ask(
+        self, message: object, answers: TypeAdapter[Answer], longest: int = LONGEST_ANSWER
+    ) -> Answer:
         try:
             deadline, received = time.monotonic() + self._time_limit, bytearray()
             try:
@@ -83,7 +85,7 @@ class Channel:
                     if not part:
                         raise AppFailedError(self._ended())
                     received += part
-                    if len(received) > LONGEST_ANSWER:
+                    if len(received) > longest:
                         raise self.no_measurement()
             except TimeoutError:
                 raise AppFailedError(

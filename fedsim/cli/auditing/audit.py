@@ -176,7 +176,14 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
 
 
 def _audit_one(path: Path, stop: Callable[[], bool] | None, every: OfEvery) -> int:
-    """Audit a transcript as it is, or until `stop`; return the exit status. Raises InputError."""
+    """Audit a transcript of a recorder or of an auditor's node, and return the exit status.
+
+    Args:
+        stop: returns whether to stop following; None to audit the transcript as it is.
+
+    Raises:
+        InputError: the options do not fit the transcript.
+    """
     from fedsim.cli.auditing import live_audit  # noqa: PLC0415  (torch is slow)
 
     if _is_auditors(path, stop):

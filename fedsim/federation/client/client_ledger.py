@@ -64,7 +64,12 @@ class Answer:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Return an entry of the file. Raises KeyError, TypeError or ValueError."""
+        """Return an entry of the file.
+
+        Raises KeyError if a value is missing.
+        Raises TypeError if there are other values.
+        Raises ValueError if a value is not allowed.
+        """
         charged = values["charged"]
         return cls(
             **{
@@ -114,7 +119,10 @@ def enter(
 
 
 def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
-    """Return the noise multiplier that the client computed for a run; None: not yet."""
+    """Return the noise multiplier that the client computed for a run; None before the first answer.
+
+    It is a function of the run's configuration, but takes seconds where records are sampled.
+    """
     matches = (
         answer.noise_multiplier
         for answer in read(terms.state)

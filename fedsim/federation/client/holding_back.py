@@ -31,7 +31,14 @@ Positions = npt.NDArray[np.intp]
 def trained_on(
     whole: Federation, partition: int, node: Mapping[str, Scalar], share: float, seed: int
 ) -> Federation:
-    """Return a federation without a client's records held back. Raises RefusedError."""
+    """Return a federation in which a client owns only the records that it trains on.
+
+    whole: the client's data with all its records.
+    node: the client's config, with its consent and its share.
+    share: the share that a simulated client holds back.
+    seed: the key of a simulated client's digest.
+    Raises RefusedError if the config is invalid.
+    """
     terms = consent.terms(node)
     if terms is None:
         key = seed.to_bytes(8, "little")

@@ -17,7 +17,13 @@ from fedsim.privacy import discrete_laplace
 
 
 def measures(message: Message, context: Context) -> Message:
-    """Return the confusion matrix of a model, int64 [c, c], with noise; or RefusedError."""
+    """Return the noisy confusion matrix of the model in a message, int64 [c, c].
+
+    Each record that was held back is in one cell. Each cell has discrete Laplace noise from the
+    operating system's entropy. The ledger charges the answer before it is computed.
+
+    Raises RefusedError if the owner did not agree, or the run does not plan the request.
+    """
     received = prepared(message, context)
     config, classes = received.config, received.loaded.split.dataset.classes
     epsilon = config.federation.measures_epsilon

@@ -41,7 +41,13 @@ class SeenTraining:
 def keep(
     state: Path, run: str, values: Mapping[str, Scalar], round: int, model: npt.NDArray[np.float32]
 ) -> None:
-    """Keep the model, float32 [P], that a client received in a round. Raises InputError."""
+    """Keep the model that a client received in a round.
+
+    state: the folder of the client's ledger.
+    values: the run's configuration by key, without the client's own paths.
+    model: float32 [P].
+    Raises InputError if it cannot be written.
+    """
     place = state.resolve() / FOLDER / run
     content = io.BytesIO()
     np.save(content, model, allow_pickle=False)

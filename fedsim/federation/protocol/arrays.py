@@ -55,7 +55,10 @@ def check_finite(record: ArrayRecord, name: str) -> None:
 
 
 def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
-    """Return shape and type in an array's header, and the bytes behind it; or ValueError."""
+    """Return the shape and the type in an array's header, and the number of bytes behind it.
+
+    Raises ValueError if the data are not in NumPy's format, or hold Python objects.
+    """
     if isinstance(data, messages.HeldArray):  # made in this process
         return data.shape, data.values.dtype, data.values.nbytes
     data = data.data if isinstance(data, Array) else data

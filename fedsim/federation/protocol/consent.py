@@ -89,7 +89,13 @@ class Terms:
 
 
 def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
-    """Return the terms in a node's config; None: a simulated client. Raises RefusedError."""
+    """Return the terms in a node's config.
+
+    A missing key means the least: no kind of consent, one trial, and an epsilon of 0.
+
+    Returns: None for a simulated client.
+    Raises RefusedError if a value is invalid.
+    """
     if not any(key in node_config for key in DEPLOYED):
         return None
     kinds = {kind.strip() for kind in str(node_config.get(KEY, "")).split(",") if kind.strip()}

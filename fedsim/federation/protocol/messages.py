@@ -124,7 +124,11 @@ def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a record by name, read-only. Raises ValueError or TypeError."""
+    """Return the arrays of a Flower record by name. They are read-only.
+
+    Raises ValueError if an array is not in NumPy's format.
+    Raises TypeError if an array names another format.
+    """
     return {name: _decoded(array) for name, array in record.items()}
 
 
@@ -196,6 +200,10 @@ def scalar(metrics: MetricRecord, name: str) -> float:
 
 
 def participants(content: RecordDict) -> tuple[int, ...]:
-    """Return the clients of an aggregate, sorted. Raises KeyError or TypeError."""
+    """Return the clients whose messages are in a message's aggregate, sorted.
+
+    Raises KeyError if the message does not list them.
+    Raises TypeError if the list is malformed.
+    """
     clients = config_records(content)[PARTICIPANTS]["clients"]
     return tuple(map(int, clients))  # type: ignore[arg-type]

@@ -23,7 +23,11 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def remember(context: Context, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Remember arrays in place of a name's earlier ones. Raises OSError or InputError."""
+    """Remember arrays under a name. They replace earlier arrays of that name.
+
+    Raises OSError if the file cannot be written.
+    Raises InputError if the folder is a symbolic link.
+    """
     path = _path(context, name)
     if path is None:
         context.state[name] = messages.array_record(**arrays)

@@ -57,7 +57,13 @@ def enabled(secure_aggregation: str) -> bool:
 
 
 def client_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """Return a client's answer with a masked sum (a mod), or SecureAggregationError."""
+    """Return a client's answer with a masked sum (a mod of the train handler).
+
+    Other records of the reply, such as a measurement for the auditor, are not masked.
+
+    message: a stage of the protocol. Only the request for the masked sum reaches the handler.
+    Raises SecureAggregationError if the request would bypass the protocol or weaken it.
+    """
     config = from_run_config(context.run_config)
     if not enabled(config.federation.secure_aggregation):
         return call_next(message, context)
@@ -152,7 +158,11 @@ class SecureSum:
         }
 
     def unmask(self, replies: Mapping[int, Message], shape: tuple[int, ...]) -> Words:
-        """Return the sum of the masked replies, modulo 2^32; or SecureAggregationError."""
+        """Return the sum of the masked replies, modulo 2^32.
+
+        Raises SecureAggregationError if too few clients answer the last stage, or the messages and
+        shares contradict each other.
+        """
         # A node that exchanged keys but sent no sum is missing. The other sums contain its masks.
         active, dead = set(replies), self.sharing - set(replies)
         total = sum(

@@ -75,7 +75,12 @@ class Batches:
         self._check(file, mark, range(trials), self._transcript, f"{file} is of a run")
 
     def ranges(self) -> list[range]:
-        """Return the trials of every batch; a finished one keeps its size. Raises InputError."""
+        """Return the trials of every batch, in order.
+
+        Finished batches keep their size: the last batch of an extended campaign may be smaller.
+
+        Raises InputError if the file of a finished batch is damaged, or of another experiment.
+        """
         ranges, first, directory = [], 0, self.directory
         while first < self.config.trials.count:
             size = self.config.trials.batch

@@ -10,7 +10,14 @@ from fedsim.game.mechanisms import privacy
 
 
 def extend(directory: RunDirectory, trials: int) -> Config:
-    """Set the number of trials of a run; return its configuration. Raises InputError."""
+    """Set the number of trials of a run, and return its new configuration.
+
+    trials: a larger number than before. Where a larger number was set and not reached, it may be
+    smaller. It must cover the first plan, whose worlds were drawn together, and the finished
+    batches.
+    Raises InputError if the number is too small or odd, or the trials stop early; also if the
+    budget does not allow it.
+    """
     config = directory.config
     table = config.trials
     if trials == table.count and not directory.finished:

@@ -90,7 +90,12 @@ def verified(directory: RunDirectory) -> list[Row]:
 
 
 def rounds_seen(directory: RunDirectory) -> Counter[int]:
-    """Return the rounds of each batch in events.jsonl, over all attempts; or InputError."""
+    """Return the number of rounds of each batch in events.jsonl, over all attempts.
+
+    An event that a kill tore is not counted.
+
+    Raises InputError if events.jsonl is damaged.
+    """
     rounds = (event for event, _ in directory.events() if event.get("round", 0) >= 1)
     return Counter(event["trials"][0] for event in rounds if "trials" in event)
 

@@ -82,7 +82,10 @@ class RunDirectory:
 
     @property
     def config(self) -> Config:
-        """The run's configuration, with the directory's current path. Raises InputError."""
+        """The resolved configuration of the run, with the directory's current path.
+
+        Raises InputError if its file is damaged.
+        """
         return _load(self.path / "config.toml").placed_at(str(self.path))
 
     @property

@@ -67,7 +67,13 @@ TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
 
 
 def read(directory: RunDirectory) -> Arrays:
-    """Return the arrays of a run's transcript, log-odds perhaps NaN. Raises InputError."""
+    """Return the arrays of a run's transcript, as the server wrote them.
+
+    Log-odds may be NaN from some round to the last: the model diverged, and the reader says so.
+
+    Raises InputError if the file is missing, of another configuration than config.toml, or damaged:
+    an array is missing, has other trials or rounds than the log-odds, or has impossible numbers.
+    """
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
         mark = arrays.pop(EXPERIMENT)

@@ -9,11 +9,12 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
 from fedsim.common import private_files
+from fedsim.common.private_files import PARTIAL
 from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import LAST_FILE, LOCK, RunDirectory
 from fedsim.federation.runtimes.batch_task import Program
@@ -86,7 +87,7 @@ class WholeRuns:
 
         Raises InputError if another process writes one of them.
         """
-        self._paths = {plan.path.name: plan.path for plan in plans}
+        self._paths = {str(plan.path): plan.path for plan in plans}
         if self._pool.remote:
             for plan in plans:
                 directory = RunDirectory.create(plan.path, plan.config)
@@ -94,7 +95,7 @@ class WholeRuns:
         # Each share is that of the free memory before any run takes some.
         shares = [self._pool.settings(plan.config.run) for plan in plans]
         tasks = {
-            plan.path.name: partial(self._task, plan, share)
+            str(plan.path): partial(self._task, plan, share)
             for plan, share in zip(plans, shares, strict=True)
         }
         self._results = spread(self._pool, self._carry_out, tasks, self._repeated)
@@ -106,7 +107,7 @@ class WholeRuns:
             InputError: the run cannot be carried out.
             RuntimeError: workers were lost too often with this run.
         """
-        while plan.path.name not in self._finished:
+        while str(plan.path) not in self._finished:
             arrived = next(self._results, None)
             if arrived is None:  # an earlier error ended the results
                 raise RuntimeError("the workers are lost; give the same command again to continue")
@@ -114,7 +115,7 @@ class WholeRuns:
             self._finished[name] = future
             if future.exception() is None and (files := future.result()) is not None:
                 write_files(self._paths[name], files)
-        self._finished[plan.path.name].result()
+        self._finished[str(plan.path)].result()
         return RunDirectory.open(plan.path)
 
     def _task(self, plan: Plan, own: dict[str, Scalar]) -> WholeRun:
@@ -125,7 +126,9 @@ class WholeRuns:
 
     def _repeated(self, names: list[str]) -> None:
         go_on = "are carried out again" if self._pool.remote else "go on from their last batch"
-        self._say(f"a worker was lost; these runs {go_on}: {', '.join(names)}")
+        self._say(
+            f"a worker was lost; these runs {go_on}: {', '.join(Path(name).name for name in names)}"
+        )
 
 
 def read_files(folder: Path) -> Files:
@@ -134,12 +137,18 @@ def read_files(folder: Path) -> Files:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in files
-        if path.name != LOCK
+        if path.name != LOCK and not path.name.endswith(PARTIAL)
     }
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write the files of a run directory, each whole; the one that ends the run comes last."""
+    """Write the files of a run directory, each whole; the one that ends the run comes last.
+
+    Raises ValueError for a name that leads out of the folder.
+    """
+    for name in files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise ValueError(f"a worker sent a file '{name}', which is outside of its folder")
     for name in sorted(files, key=lambda name: name == LAST_FILE):
         private_files.make_directory((folder / name).parent)
         private_files.write(folder / name, files[name])

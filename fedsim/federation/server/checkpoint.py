@@ -42,7 +42,10 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def read(directory: RunDirectory) -> Checkpoint | None:
-    """Return the state to continue from; None: from the beginning. Raises InputError."""
+    """Return the state from which a training continues; None: from the beginning.
+
+    Raises InputError if the file is damaged, or of another run.
+    """
     if not directory.has(FILE):
         return None
     arrays = directory.read_arrays(FILE)

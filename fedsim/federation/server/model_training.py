@@ -80,7 +80,11 @@ class ResumableDPSGD(DPSGD):
 
 
 def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -> torch.Tensor:
-    """Train the remaining rounds; return the model, [P]. Raises InputError, ClientFailedError."""
+    """Train the remaining rounds of a model; return the final model, [P].
+
+    Raises InputError if the directory is damaged, or the remaining rounds exceed the budget.
+    Raises ClientFailedError if a client is missing that may not be.
+    """
     config, left_off = plan.config, checkpoint.read(directory)
     book = Ledger(config.scheme, directory)
     nodes, auditors = connected(grid, config.federation, plan.digest, directory)

@@ -237,7 +237,10 @@ class _Roll:
         self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
 
     def enter(self, node: int, partition: int) -> None:
-        """Accept the claim of a node, or record it as unknown. Raises InputError."""
+        """Accept the claim of a node, or record it as unknown.
+
+        Raises InputError for a partition that does not exist, is another node's, or claimed twice.
+        """
         if partition == messages.AUDITOR:
             self.auditors.append(node)
             return

@@ -66,7 +66,10 @@ def ask(
 
 
 def read(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
-    """Return how often clients were asked, and each one's last matrix; or InputError."""
+    """Return the number of times the clients were asked, and each client's last noisy matrix.
+
+    Raises InputError if the file is damaged.
+    """
     if not directory.has(FILE):
         return 0, {}
     values: dict[str, Any] = directory.read_json(FILE, ("asked", "clients"))

@@ -30,7 +30,10 @@ class Observations:
         self._canary_scores: Array | None = None
 
     def observe(self, round: Round, received: Received, noised: Noised) -> None:
-        """Add the conclusions of a training's adversaries, if any, and the measurements."""
+        """Add the adversaries' conclusions from a round, and the clients' measurements in it.
+
+        A training has none, since it has no adversary.
+        """
         if self._batch.challenge is NOBODY:
             return
         learnt = noised.learnt or self._from_seat(round, received, noised)

@@ -59,7 +59,10 @@ class Plan:
         return chosen
 
     def federation(self) -> Federation:
-        """Return the data, the model and the device, in blocks that fit. Raises InputError."""
+        """Return the data, the model and the device, with work in blocks that fit in memory.
+
+        Raises InputError if one example does not fit.
+        """
         config = self.config
         loaded = federation.load(config)
         if not len(loaded.client_of):  # clients have their own records, and the server has none
@@ -100,7 +103,12 @@ def prepare(config: Config, processes: int = 1) -> Plan:
 
 
 def preflight(config: Config) -> Plan:
-    """Return the plan of a checked experiment that fits in memory. Raises InputError."""
+    """Return the plan of a checked experiment whose batches fit in memory.
+
+    Only this function searches for the noise multiplier.
+
+    Raises InputError if the noise, the budget or the report is impossible.
+    """
     nominal = privacy.noise_multiplier(config.scheme)
     made = Plan(config, nominal, config.training.rounds, tuple(Batches(config).ranges()))
     check_rounding(config.scheme, nominal, models.size(made.federation().model))

@@ -67,7 +67,11 @@ class DPSGD(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
-        """Release r = sum of messages and noise; step with r / n. Raises ClientFailedError."""
+        """Release r = the sum of the clients' messages and the server's noise; step with r / n.
+
+        Returns: the next model, and the clients' computing time.
+        Raises ClientFailedError if a client is missing that may not be, or its sum is false.
+        """
         assert self._round is not None
         begun = self._round
         failed = () if self._secure is None else self._secure.failed.values()
@@ -203,7 +207,10 @@ class DPSGD(Strategy):
         return left
 
     def _sum(self, round: Round, received: Received) -> Floats:
-        """Return the sum, float64 of the round's shape. Raises SecureAggregationError."""
+        """Return the sum of the clients' messages, float64 of the round's shape.
+
+        Raises SecureAggregationError as `SecureSum.unmask` does.
+        """
         secure = self._secure
         if secure is not None and round.grid is not None:
             by_node = {reply.metadata.src_node_id: reply for reply in received.replies.values()}
@@ -246,7 +253,10 @@ class DPSGD(Strategy):
         return self._noise.add(Summed(round.number, total, stds, measured))
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:
-        """Round the sum to float32, as clients receive it. Raises ClientFailedError."""
+        """Round the sum to float32, as clients receive it and as the model is stepped with it.
+
+        Raises ClientFailedError where float32 cannot hold it.
+        """
         aggregate = total.astype(np.float32)
         if not np.isfinite(aggregate).all():
             raise ClientFailedError(

@@ -55,7 +55,12 @@ class _Shelf:
 
 
 def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
-    """Return a round as text with a table of arrays, and these little-endian; or InputError."""
+    """Return a round as JSON values and arrays.
+
+    Returns: its text, with positions in a table of arrays; and the arrays in the table's order,
+    little-endian.
+    Raises InputError if an array or a value has a kind that a transcript does not store.
+    """
     shelf = _Shelf()
     text: dict[str, Any] = {
         "round": int(observed.round),

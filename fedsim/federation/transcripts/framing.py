@@ -56,12 +56,18 @@ class Record:
             raise self._malformed(error) from None
 
     def incomplete(self) -> str:
-        """Return why rounds are missing, by the end record; "": none known. Raises InputError."""
+        """Return why rounds are missing, by the end record; "": none are known to be missing.
+
+        Raises InputError if it is malformed.
+        """
         text, _ = self._unpacked()
         return str(text.get("incomplete", ""))
 
     def resumable(self) -> bool:
-        """Return whether another writer may continue behind the end record. Raises InputError."""
+        """Return whether another writer may continue after the end record.
+
+        Raises InputError if it is malformed.
+        """
         text, _ = self._unpacked()
         return text.get("resumable") is True
 
@@ -85,7 +91,14 @@ class Record:
 
 
 class Scan:
-    """Reads a file's whole records in order, and remembers its position. Raises InputError."""
+    """Reads the whole records of a file in order, and remembers its position.
+
+    Raises InputError if the file is no transcript, or of another version.
+
+    Attributes:
+        position: number of bytes up to the end of the last whole record.
+        digest: checksum of that record.
+    """
 
     def __init__(self, file: io.FileIO, path: Path) -> None:
         self._file, self._path, self._count, self._ended = file, path, 0, False
@@ -104,7 +117,13 @@ class Scan:
         self.position, self.digest = len(expected), hashlib.sha256(expected).digest()
 
     def records(self, only: Sequence[bytes] = (HEADER, ROUND, END)) -> Iterator[Record]:
-        """Yield the whole records from here on, with payloads of `only` some. Raises InputError."""
+        """Yield the whole records from the current position on.
+
+        A record that its writer cuts off in the meantime counts as unfinished.
+
+        only: kinds whose payloads are read and checked. Skipping the others is faster.
+        Raises InputError if a record is damaged or out of place.
+        """
         size = os.fstat(self._file.fileno()).st_size
         overhead = PREFIX.size + GUARD
         while size - self.position >= overhead:

@@ -11,7 +11,15 @@ from fedsim.federation.transcripts.records import ObservedRound, Transcript
 
 
 class Reader:
-    """Reads a transcript round by round, to its current end; it may grow. Raises InputError."""
+    """Reads a transcript round by round, to its current end. The file may grow.
+
+    Raises InputError if the file is missing, damaged, or ends before its header.
+
+    Attributes:
+        facts: facts of the header.
+        ended: whether the end record was read.
+        incomplete: why rounds are missing, by the end record; "": nothing failed, so far.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = opened(path)

@@ -61,7 +61,11 @@ class Writer:
         self.close()
 
     def append(self, observed: ObservedRound) -> None:
-        """Append one round, or leave the file unchanged. Raises InputError or OSError."""
+        """Append one round.
+
+        Raises InputError if an array is not numeric, or the record too large.
+        Raises OSError if it cannot be written; the file is then unchanged.
+        """
         self._append(ROUND, *packed_round(observed))
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:

@@ -45,13 +45,25 @@ class NoiseWatch:
         self._against = np.maximum(self._against, closed(log_e))
 
     def limits(self, confidence: float) -> dict[str, float]:
-        """Return each series' largest possible noise over the claimed, always; or InputError."""
+        """Return the largest possible noise of each series over the claimed; inf without a limit.
+
+        All limits hold together, after every round, with this confidence in (0, 1).
+
+        Raises InputError for a confidence out of range.
+        """
         each = 1 - significance(confidence) / len(self._series)
         limits = {name: one.limit(each) for name, one in self._series.items()}
         return {name: limit for name, limit in limits.items() if name in self._seen}
 
     def accused(self, confidence: float) -> list[str]:
-        """Return series that have surely less noise than claimed (`closed`). Raises InputError."""
+        """Return the series that have less noise than claimed.
+
+        With this confidence in (0, 1), no series with the claimed noise is ever accused. The
+        e-processes of the series are averaged (`e_process.closed`). If many have less noise, each
+        is accused sooner than by its own limit.
+
+        Raises InputError for a confidence out of range.
+        """
         threshold = -math.log(significance(confidence))
         pairs = zip(self._series, self._against.tolist(), strict=True)
         return [name for name, against in pairs if against >= threshold]

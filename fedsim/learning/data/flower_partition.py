@@ -21,7 +21,15 @@ BY, POSITION = "by", "position"
 def divide(
     made_by: str, division: Division, generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return each record's client by one of Flower's partitioners, int64 [n]; or InputError."""
+    """Return the client of each record by one of Flower's partitioners, int64 [n].
+
+    It divides by the key if one is named, else by the labels. The number of clients, alpha and the
+    seed are the experiment's; other arguments are the division's options, with Flower's names.
+
+    made_by: the name of Flower's class.
+    Raises InputError if flwr-datasets is not installed, if an option does not exist, or if the
+    partitioner refuses or leaves a record without a client.
+    """
     scheme = f"federation.partition names Flower's {made_by}"
     try:
         from datasets import Dataset  # noqa: PLC0415

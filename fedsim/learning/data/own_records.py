@@ -86,7 +86,12 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
 
 
 def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Inspection:
-    """Return records as `records` does, with all their problems. Raises InputError."""
+    """Return the records of a file, a folder or a function, and all their problems.
+
+    labelled: whether records need labels; if not, labels are 0.
+    directory: of texts, with their tokenizer.
+    Raises InputError if the records cannot be read, or lack columns or labels.
+    """
     raw, where = _read(path, schema), f"'{path}'"
     problems: list[Problem] = []
     ignored: tuple[str, ...] = ()

@@ -147,7 +147,11 @@ class Schema(Table):
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str
     ) -> tuple[Floats, list[Problem]]:
-        """Return features, float32 [N, features], and problems of a table. Raises InputError."""
+        """Return the features of a table, float32 [N, features], and the problems of its values.
+
+        columns: as text, [N] by name; columns that the schema does not have are ignored.
+        Raises InputError if columns are missing.
+        """
         if missing := [name for name in self.columns if name not in columns]:
             raise InputError(
                 f"{where} has no column {shortened([repr(name) for name in missing])}, which the "
@@ -174,7 +178,11 @@ class Schema(Table):
         return columns[name]
 
     def pixels(self, images: npt.NDArray[Any], where: str) -> Floats:
-        """Return pictures [N, C, H, W] as float32 between 0 and 1. Raises InputError."""
+        """Return pictures float32 [N, C, H, W] between 0 and 1.
+
+        images: numbers [N, C, H, W].
+        Raises InputError for another shape, or a pixel outside of the schema's range.
+        """
         assert self.image is not None
         if images.shape[1:] != self.shape:
             raise InputError(

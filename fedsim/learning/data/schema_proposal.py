@@ -45,7 +45,12 @@ class Proposal:
 
 
 def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
-    """Return a table's classes, and a proposal for each other column. Raises InputError."""
+    """Return the classes of a table, and a proposal for each other column.
+
+    path: of a CSV, Parquet or NumPy file.
+    label: the column of the labels.
+    Raises InputError for a file without such a column, or with fewer than two classes.
+    """
     if Path(path).suffix == ".txt":
         raise InputError(
             f"'{path}' has a text in each line, for which no schema can be proposed; write the "

@@ -23,7 +23,11 @@ def own(source: Source) -> Dataset:
 
 
 def read(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
-    """Return a file's texts as tokens, [N, length], by a tokenizer's folder; or InputError."""
+    """Return the texts of a file as tokens, [N, length].
+
+    tokenizer: directory of the tokenizer.
+    Raises InputError if the file has no texts, or the directory has no tokenizer.
+    """
     return tokens.numbers(_texts(path)[0], length, tokenizer)
 
 

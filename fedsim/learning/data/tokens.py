@@ -18,7 +18,10 @@ EXTRA = installation.command("text")
 
 
 def settings(directory: str) -> dict[str, Any]:
-    """Return the settings of a Hugging Face directory, with its padding token; or InputError."""
+    """Return the settings in a Hugging Face directory's config.json.
+
+    Raises InputError if the file is missing, or does not name the padding token.
+    """
     path = Path(directory) / CONFIG
     try:
         config = json.loads(reading.content(path, reading.MOST_JSON))
@@ -33,7 +36,12 @@ def settings(directory: str) -> dict[str, Any]:
 
 
 def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np.float32]:
-    """Return tokens of texts, whole numbers, float32 [N, length], cut or padded; or InputError."""
+    """Return the tokens of texts [N], float32 [N, length], which holds whole numbers to 2^24.
+
+    length: number of tokens in each record: longer texts are cut, shorter ones padded.
+    directory: with `CONFIG` and `TOKENIZER`; "" if none is named.
+    Raises InputError if the directory is missing or damaged.
+    """
     if not directory:
         raise InputError(
             "the schema is of texts, whose tokenizer lies beside the network: set model.weights to "

@@ -107,7 +107,11 @@ def clipped_sums(
     *,
     exact: bool = False,
 ) -> Tensor:
-    """Return a block's clipped sums of m selections, [t, m, P], for masks [m, n]."""
+    """Return one block of the clipped sums of m selections, [t, m, P].
+
+    masks: [m, n], the weights of each selection's records.
+    Raises FloatingPointError if a gradient is not finite.
+    """
     with pool.lend() as gradients_of:
         gradients = gradients_of(parameters, features, labels)
     gradients, scale = clipped(gradients, clipping_norm, exact)

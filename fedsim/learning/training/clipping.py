@@ -67,11 +67,12 @@ class Clipper:
 
         No record's term is longer than C, for every model and record, rounding included. With
         `exact`, leaving a record out changes a trial's sum by at most C, because blocks have one
-        fixed shape.
+        fixed shape. Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
+        more.
 
-        weights: w, [T, n]; 0 leaves a record out exactly.
-        positions: [T, m] among the n records, the records of each trial, with weights [T, m]; None
-        for all.
+        weights: w, [T, n]; a weight of 0 leaves a record out exactly. None for all ones.
+        positions: [T, m] among the n records, the records of each trial; weights are then [T, m].
+        None for all records.
         Returns: float64 [T, P].
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
@@ -108,7 +109,8 @@ class Clipper:
 
         masks: w_j, [m, n], the same for all trials.
         Returns: float64 [T, m, P].
-        Raises FloatingPointError or InputError as `clipped_sum` does.
+        Raises FloatingPointError if a gradient is not finite.
+        Raises InputError if max_memory is too little for one record of one trial.
         """
         shape = (len(parameters), len(masks), parameters.shape[1])
         total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
@@ -182,6 +184,7 @@ class Clipper:
         distances = torch.empty(groups.shape[:2], dtype=torch.float64, device=parameters.device)
         for place, part in zip(blocks, run(block, blocks, self.threads), strict=True):
             distances[place] = part
+        clipped_block.check_finite(distances)
         return distances
 
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:

@@ -43,7 +43,12 @@ def blocks(
 def examples_at_once(
     need: Footprint, examples: float, trials: int, records: int, whole: bool = False
 ) -> tuple[int, int]:
-    """Return trials and records of a block with room for examples, cut little if whole."""
+    """Return the number of trials and of records in a block, as far as memory allows.
+
+    examples: number of examples for which a block has room.
+    whole: whether to cut only where memory requires it, as on a GPU: each block costs a launch, and
+    no threads share them.
+    """
     if whole:
         records_at_once = even(records, examples)
         return even(trials, examples / records_at_once), records_at_once

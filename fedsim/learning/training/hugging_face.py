@@ -71,7 +71,12 @@ class _OfNextTokens:
 
 
 def build(directory: str, length: int, classes: int, task: str = "classification") -> nn.Module:
-    """Return a directory's network, with a new head if none fits a task; or InputError."""
+    """Return a directory's network for a task; a head that does not fit is drawn anew.
+
+    task: "classification" or "next-token".
+    Raises InputError if the directory has no such network, or a damaged one, or if the network
+    takes fewer tokens.
+    """
     if not directory:
         raise InputError(
             f"model.name is {NAME}, whose network is in a directory: set model.weights to it"

@@ -170,8 +170,10 @@ class LayerwiseModel:
     def _pool_early(self) -> None:
         """Let a max-pooling run before a ReLU, and a channel-wise affine map, that precede it.
 
-        The largest number of a window stays the largest under a map that rises. The maps then run
-        on a quarter of the memory. Only in a Sequential, behind a layer with a rule, for modules
+        The largest number of a window stays the largest under a map that rises. Where outputs tie,
+        by rounding or because a scale is 0, PyTorch's gradient goes to the first of them and this
+        one's to the largest input; both are subgradients. The maps then run on a quarter of the
+        memory. Only in a Sequential, behind a layer with a rule, for modules
         that occur once in the model. A GPU, where each kernel costs a launch, runs affine maps
         where they are.
         """
@@ -187,6 +189,7 @@ class LayerwiseModel:
                 layer, *follow = (module for _, module in children[place - 1 : place + 3])
                 scaled = len(follow) > 2 and isinstance(follow[1], ChannelAffine)
                 pool = follow[1 + scaled]
+                after = [module for _, module in children[place + 2 + scaled : place + 3 + scaled]]
                 if (
                     names[layer] in self._layers.keys() - self.fallbacks.keys()
                     and isinstance(follow[0], nn.ReLU)
@@ -194,6 +197,8 @@ class LayerwiseModel:
                     and not pool.return_indices
                     and all(modules[each] == 1 for each in follow[: 2 + scaled])
                     and not (scaled and follow[1].weight.device.type != "cpu")
+                    # It would overwrite what the ReLU's gradient needs.
+                    and not any(getattr(each, "inplace", False) for each in after)
                 ):
                     if scaled:
                         signed = partial(self._extremes, names[follow[1]], pool.forward)

@@ -29,8 +29,8 @@ def _sgd(
 ) -> Tensor:
     if training.momentum:
         before = memory.get("momentum_buffer")
-        if before is not None:
-            aggregate = before * training.momentum + aggregate
+        # A copy: the caller may use its tensor again.
+        aggregate = aggregate.clone() if before is None else before * training.momentum + aggregate
         memory["momentum_buffer"] = aggregate
     return aggregate * -(training.rate / records * decay)
 

@@ -55,7 +55,13 @@ def same(path: str, sha256: str) -> bool:
 
 
 def read(path: str, sha256: str) -> dict[str, Tensor]:
-    """Return the values of a file by name, "" for none. Raises InputError."""
+    """Return the values of a file by name; empty if no file is wanted.
+
+    path: of the file, "" for none.
+    sha256: required digest; "" for any.
+    Raises InputError if the file is missing, another one, damaged, or has numbers that are not
+    finite.
+    """
     if not path and not sha256:
         return {}
     return _read(path, check(path, sha256))
@@ -81,7 +87,14 @@ def check(path: str, sha256: str) -> str:
 
 
 def put(model: nn.Module, values: dict[str, Tensor]) -> None:
-    """Copy values into a network, but a classifier's of another size. Raises InputError."""
+    """Copy a file's values into a network, except a classifier of another size.
+
+    The classifier is the last layer. If the file lacks it, or has another size, it stays unchanged,
+    and a warning is logged.
+
+    values: by the names of the network's state_dict.
+    Raises InputError if other names or shapes differ.
+    """
     own = model.state_dict()
     values = {name: value for name, value in values.items() if not name.endswith(COUNTER)}
     # The classifier: the parameters of the last layer that has any.

@@ -62,7 +62,11 @@ class _Added(nn.Module):
 
 
 def adapt(model: nn.Module, rank: int) -> nn.Module:
-    """Return the network with adapters at every frozen Linear layer, in place; or InputError."""
+    """Return the network with adapters at every Linear layer and attention projection, in place.
+
+    model: is changed; layers whose weight is trained stay unchanged.
+    Raises InputError if no layer can have an adapter.
+    """
     made: dict[nn.Module, nn.Module] = {}
     adapted = False
     # A decoder may use its table of tokens as the output layer, which gets no adapter.
@@ -128,7 +132,10 @@ def train_only(model: nn.Module, names: str) -> None:
 
 
 def freeze(model: nn.Module, names: str) -> None:
-    """Exclude layers or parameters ("" for none) from training, in place; or InputError."""
+    """Exclude the named layers or parameters ("" for none) from training, in place.
+
+    Raises InputError if a name is unknown, or nothing is left to train.
+    """
     parameters = dict(model.named_parameters())
     for path in _named(parameters, names, "model.frozen"):
         parameters[path].requires_grad_(False)

@@ -1,6 +1,7 @@
 """The page with all items so far, which this process or workers make."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -69,23 +70,19 @@ class Task:
 
 
 def make_items(task: Task) -> Files:
-    """Make items in a worker; return their files.
+    """Make items in a worker; return the files of those that it made in a folder of its own.
 
     Raises InputError if the worker has another program or lacks the data.
     """
-    with ONE_AT_A_TIME, TemporaryDirectory() as own:
+    with ONE_AT_A_TIME, ExitStack() as stack:
         Program.here().check(task.program)
         take_share(from_run_config(task.own).run)
-        means = Means(
-            Scale(task.scale),
-            task.folder or Path(own),
-            session.folder(task.data_root, "--data-root"),
-            task.download,
-            lambda _: None,
-        )
+        folder = task.folder or Path(stack.enter_context(TemporaryDirectory()))
+        root = session.folder(task.data_root, "--data-root")
+        means = Means(Scale(task.scale), folder, root, task.download, lambda _: None)
         for _ in session.make(session.chosen(task.source, task.names), means):
             pass
-        return read_files(means.folder / session.FOLDER)
+        return {} if task.folder else read_files(means.folder / session.FOLDER)
 
 
 def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterator[None]:

@@ -11,7 +11,12 @@ from fedsim.common import installation, reading
 
 @contextmanager
 def limited(files: Sequence[Path]) -> Iterator[None]:
-    """Limit the memory for Arrow in the block. Raises ArrowException, OSError, ValueError."""
+    """Limit the memory for reading Arrow's files and making objects of them inside of the block.
+
+    Raises:
+        ArrowException, MemoryError, OSError: a file is damaged, or takes more memory.
+        ValueError: a file is no regular file.
+    """
     import pyarrow  # noqa: PLC0415  (an extra)
 
     size = 0

@@ -8,7 +8,13 @@ from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 
 def own(source: Source) -> Dataset:
-    """Return the dataset of a CSV file, perhaps without a header. Raises InputError."""
+    """Return the dataset of a file of comma-separated values.
+
+    The first line is a header if it contains the label's name; otherwise columns are named c0, c1
+    and so on. Rows with missing values are left out and counted.
+
+    Raises InputError if the file is no table with such columns.
+    """
     path = source.file
     table_rows = rows(path)
     first = table_rows[0]

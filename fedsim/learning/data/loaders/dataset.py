@@ -144,7 +144,11 @@ class Dataset:
 
 
 def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
-    """Return the records of classes, as text, which are numbered anew. Raises InputError."""
+    """Return the records of some classes, which are numbered anew.
+
+    classes: two or more different labels, as text; the first becomes 0.
+    Raises InputError for other classes.
+    """
     number_of = {str(label): label for label in range(dataset.classes)}
     if unknown := [label for label in classes if label not in number_of]:
         raise InputError(
@@ -176,7 +180,11 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
 def class_numbers(
     values: npt.NDArray[Any], path: Path, label: str
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return each record's class by order, int64 [N], and their number. Raises InputError."""
+    """Return the class of each record, int64 [N], and the number of classes, at least 2.
+
+    values: [N]; the distinct values, in order, are classes 0 and on.
+    Raises InputError for one class, or too many.
+    """
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InputError(
@@ -194,7 +202,12 @@ def class_numbers(
 def numbered_labels(
     values: npt.NDArray[Any], path: Path, label: str, target: Target | None
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return each label, int64 [N], and the number of classes (1: numbers); or InputError."""
+    """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
+
+    values: [N], as in the file.
+    target: the range of a predicted number; None for classes.
+    Raises InputError for one class or too many, or for values that are not finite numbers.
+    """
     if target is None:
         return class_numbers(values, path, label)
     if values.dtype.kind not in "buif" or not np.isfinite(values).all():

@@ -53,7 +53,12 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 
 
 def own(source: Source) -> Dataset:
-    """Return images [1, H, W] in [0, 1] from IDX files, test files if any; or InputError."""
+    """Return images [1, H, W] in [0, 1] from the user's IDX files with MNIST's names.
+
+    The test files may be missing. Classes are 0 to the largest label.
+
+    Raises InputError if a file is missing or damaged, or files do not belong together.
+    """
     places = (".", "raw")
     paths = originals.find(source, TRAIN, places)
     if originals.present(source, TEST[:1], places):

@@ -25,7 +25,13 @@ GREY = ("1", "L", "LA")
 
 
 def own(source: Source) -> Dataset:
-    """Return images [C, H, W] in [0, 1], C = 1 if all are grey, with their paths as "file"."""
+    """Return the pictures of a folder as images [C, H, W] in [0, 1], C = 1 if all are grey, else 3.
+
+    Classes are the subfolders in order, as for `torchvision.datasets.ImageFolder`. The column
+    "file" has each picture's path within the folder.
+
+    Raises InputError without pictures, or if one is damaged, too deep or of another size.
+    """
     root = source.path
     pixels, labels, names = pictures(root, source.image_size)
     numbers, classes = class_numbers(np.asarray(labels), root, "subfolder")
@@ -80,7 +86,11 @@ def pictures(
 
 @contextmanager
 def opened(file: BinaryIO) -> "Iterator[Image.Image]":
-    """Open a picture without decoding it. Raises OSError or ValueError."""
+    """Open a picture without decoding it.
+
+    Raises OSError or ValueError if it is damaged, or so large that it may be meant to fill the
+    memory.
+    """
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  (only pictures need it)
 
     with warnings.catch_warnings():
@@ -96,7 +106,11 @@ def opened(file: BinaryIO) -> "Iterator[Image.Image]":
 
 
 def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8]:
-    """Return a picture scaled to size, uint8 [H, W] if grey, else [H, W, 3]; or InputError."""
+    """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
+
+    size: side of the square to which it is scaled; 0 keeps its size.
+    Raises InputError for more than 8 bits a pixel.
+    """
     from PIL import Image  # noqa: PLC0415
 
     if picture.mode.startswith(("I", "F")):

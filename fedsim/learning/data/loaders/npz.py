@@ -45,7 +45,14 @@ def of_arrays(
     columns: dict[str, npt.NDArray[Any]],
     target: Target | None = None,
 ) -> Dataset:
-    """Return the dataset of features as in `own`, labels and columns. Raises InputError."""
+    """Return the dataset of features, labels and other columns.
+
+    values: the features, with the shapes of `own`.
+    raw_labels: [N] numbers or text.
+    columns: the other columns [N], by name.
+    target: the range of the number that is predicted; None where labels are classes.
+    Raises InputError if an array is of another kind.
+    """
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3, 4) or not values.size:
         raise InputError(
             f"features of '{path}' are {values.dtype} {values.shape}; give numbers [N, F], or "

@@ -21,7 +21,14 @@ def find(
     fetch: Callable[[Path], object] | None = None,
     endings: Sequence[str] = ENDINGS,
 ) -> list[Path]:
-    """Return each file's path in the first folder that has it, or fetch it; or InputError."""
+    """Return the path of each named file, from the first folder that has it.
+
+    source: has the root folder, and whether missing files may be downloaded.
+    names: of the files, without endings.
+    fetch: downloads all files into the root folder; None where that is impossible.
+    endings: endings of the names, in order of preference.
+    Raises InputError if a file is missing; the message names it and the folder.
+    """
     root = source.path
     paths = _look_up(root, names, folders, endings)
     if None in paths and fetch is not None and source.download:

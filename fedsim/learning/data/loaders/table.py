@@ -33,7 +33,11 @@ MOST_WHOLE = 2**53
 
 
 def rows(text: str, path: Path) -> list[list[str]]:
-    """Return the rows of comma-separated text, without blank ones; or InputError."""
+    """Return the rows of comma-separated text, stripped and without blank rows.
+
+    Raises InputError if a row is longer or shorter than the first, or a value is too long for a
+    table.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     table: list[list[str]] = []
     widest = 0
@@ -66,7 +70,10 @@ def rows(text: str, path: Path) -> list[list[str]]:
 def columns_of(
     names: Iterable[str], rows: list[list[str]], path: Path
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """Return columns [N] by name, and the number of incomplete rows left out; or InputError."""
+    """Return the columns of text [N] by name, and the number of rows with missing values.
+
+    Those rows are left out. Raises InputError if every row has one.
+    """
     whole = [row for row in rows if not any(value.lower() in MISSING for value in row)]
     if not whole:
         raise InputError(f"every row of '{path}' has a missing value; give complete rows")

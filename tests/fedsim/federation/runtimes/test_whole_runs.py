@@ -24,7 +24,7 @@ from fedsim.common import device, memory
 from fedsim.config import Config, Scalar
 from fedsim.federation.runtimes import places
 from fedsim.federation.runtimes.dask_pool import Address
-from fedsim.federation.runtimes.whole_runs import WholeRun
+from fedsim.federation.runtimes.whole_runs import WholeRun, write_files
 
 
 class Elsewhere:
@@ -168,3 +168,10 @@ def test_a_sweep_in_processes_has_the_bits_of_one_also_where_one_is_killed(
         assert (one.failure, one.accuracies) == ("", other.accuracies)
         name = f"{one.point.name}/transcript.npz"
         assert np.array_equal(np.load(here / name)["log_odds"], np.load(there / name)["log_odds"])
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "inside/../../outside"])
+def test_a_worker_cannot_write_outside_of_the_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="outside of its folder"):
+        write_files(tmp_path / "run", {"report.json": b"{}", name: b""})
+    assert not (tmp_path / "run").exists()
