@@ -72,11 +72,11 @@ def verdict(report: Report) -> str:
             "this vantage point."
         )
     elif isinstance(release, StepRelease):
-        how = "It counts" if release.amplified else "It does not count"
+        benefit = "the" if release.amplified else "no"
         sentences.append(
             f"The {release.steps} steps cost a {release.unit} at most epsilon "
-            f"{number(release.epsilon.point)} at delta {delta:g}, towards {release.towards}. {how} "
-            "that batches are random samples."
+            f"{number(release.epsilon.point)} at delta {delta:g}, towards {release.towards}. This "
+            f"counts {benefit} benefit of random batches."
         )
     elif release is not None:
         client = release.least_protected[0]
