@@ -111,8 +111,8 @@ def learning(utility: Utility, task: str = "classification") -> str:
     )
     value = words.value(utility.accuracy, utility.loss)
     worth = (
-        f"{words.measure.capitalize()} {value} ({words.beside(measured)}) on {utility.records:,} "
-        "held-out records."
+        f"{words.measure.capitalize()} is {value} on {utility.records:,} held-out records "
+        f"({words.beside(measured)})."
     )
     fault = fault_of(utility.confusion, utility.loss, utility.loss_before)
     sentences = [worth, words.unless_learnt(measured, fault), _clipping(utility.clipped, task)]

@@ -208,9 +208,7 @@ def _costs(card: ModelCard) -> str:
         if math.isinf(spent):
             naked.append(name)
             continue
-        looser = "".join(
-            f" ({of}, a looser accountant, gives {number(value)})" for of, value in others
-        )
+        looser = "".join(f" ({of}, a looser method, gives {number(value)})" for of, value in others)
         costs.setdefault(f"{number(spent)}{looser}", []).append(name)
     sentences = [f"ε is {cost} towards {' and '.join(names)}." for cost, names in costs.items()]
     if sentences:
@@ -295,8 +293,8 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         failed = "The rounds cost more than the card of the model states."
         checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", document, failed=failed))
     if card.utility is not None and card.task == "classification":
-        text = "The model is right more often than the most frequent class."
-        failed = "The model is right no more often than the most frequent class."
+        text = "The model is right more often than a constant answer, the most frequent class."
+        failed = "The model is right no more often than a constant answer."
         shuts = f"accuracy <= {card.utility.majority:.4g}"
         checks.append(check(text, shuts, document, failed=failed))
     return checks

@@ -57,8 +57,8 @@ NOT_POISSON = (
     "but batches are drawn by {}, so that its amplification by sampling is not proven"
 )
 SIZES = (
-    "batches do not have the sizes that Poisson sampling at {:.4g} gives (mean rate {:.4g}, "
-    "variance {:.3g} times as large, p = {:.2g}): amplification by sampling is not proven"
+    "the sizes of batches are not those of Poisson sampling at {0:.4g} (p = {3:.2g}; mean rate "
+    "{1:.4g}, variance {2:.3g} times as large): amplification by sampling is not proven"
 )
 FAVOURED = (
     "a record was in {} of {} batches, which sampling all records at {:.4g} does not do: its rate "

@@ -90,7 +90,7 @@ NOT_MEASURED = StateWords(
     "Not measured",
     "open",
     "there is theory alone",
-    'to measure it, set audit.vantages = "all", plant canaries, or add an auditor',
+    'for a measurement, set audit.vantages = "all", plant canaries, or add an auditor',
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",
@@ -102,7 +102,7 @@ NO_PROTECTION = StateWords(
     "No protection",
     "caution",
     "no noise protects the records from an observer at this vantage",
-    "decide whether you trust this observer; if not, change the setting",
+    "decide whether you trust this observer; if not, change federation.trust",
 )
 NO_LIMIT = StateWords(
     "No limit at this budget",
@@ -146,7 +146,7 @@ CONTRADICTS_DECLARED = StateWords(
     "Contradicts what was declared",
     "alarm",
     "an alarm, at 99.99 %: the recording contradicts the declared noise, sampling or clipping",
-    "do not rely on the stated ε before the cause of the alarm is known",
+    "rely on no ε of this recording before the cause of the alarm is known",
 )
 
 TABLE = (

@@ -103,11 +103,11 @@ def would_have_noticed(share: float | None, what: str = "audit") -> str:
     if share is None:
         return ""
     if share < LEAST_SHARE:
-        return f"This {what} might have missed any loss of noise."
+        return f"This {what} might have missed a loss of noise of any size."
     # Rounded down, so that the sentence promises no more than what was computed.
     rounded = math.floor(share * 1000) / 1000
     missed = f" A loss of {percent(1 - rounded)} of the noise could pass unseen." * (rounded < HALF)
     return (
-        f"If the noise had been below {100 * rounded:.1f}% of what is claimed, this {what} would "
-        f"have noticed with 95% probability.{missed}"
+        f"This {what} would have detected, with 95% probability, noise below "
+        f"{100 * rounded:.1f}% of the claimed noise.{missed}"
     )

@@ -66,9 +66,9 @@ def verdict(report: Report) -> str:
         sentences.append(
             f"After {report.rounds} rounds, the auditor's belief that {what} used is "
             f"{percent(belief.mean)} in the mean of {report.trials} trials, and "
-            f"{percent(belief.highest)} at most. The noise limits this belief to "
-            f"{percent(bounds.rho_beta)}{_but_for(bounds)}; ε is {number(bounds.epsilon)} at "
-            f"δ = {report.delta:.3g}."
+            f"{percent(belief.highest)} at most. The noise keeps this belief at "
+            f"{percent(bounds.rho_beta)} or less{_but_for(bounds)}; ε is "
+            f"{number(bounds.epsilon)} at δ = {report.delta:.3g}."
         )
     if canaries is not None and canaries.reason is not None:
         sentences.append(f"Canaries measured nothing yet: {canaries.reason}.")
@@ -256,8 +256,8 @@ def _steps(report: Report, words: StateWords) -> list[doc.Words]:
         steps.append(
             'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
             if report.one_world
-            else "After the run, repeat the audit with --worlds RUN. It says which trials used the "
-            "record, so that right answers can be counted."
+            else "After the run, repeat the audit with --worlds RUN, which says which trials used "
+            "the record: right answers can then be counted."
         )
     if report.bounds is None:
         steps.append("Ask the server for the noise of every round: without it theory has no limit.")
@@ -445,4 +445,4 @@ def _drawn_looks(looks: Sequence[Look]) -> list[doc.Block]:
 
 def _but_for(bounds: LiveBounds) -> str:
     tail = bounds.tail_probability
-    return f", passed in up to {percent(tail)} of trainings" if tail else ""
+    return f", except in up to {percent(tail)} of trainings" if tail else ""

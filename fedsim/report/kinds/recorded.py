@@ -61,6 +61,9 @@ def state(report: Report) -> StateWords:
 def verdict(report: Report) -> str:
     release, canary, delta = report.release, report.canary, report.delta
     sentences = [f"{state(report).text}."]
+    if state(report) is verdicts.CONTRADICTS_DECLARED:
+        first_alarm = next(one.why for one in report.findings if one.breaks)
+        sentences = [f"{state(report).text}: {first_alarm}."]
     if release is not None and release.towards == TOWARDS:
         sentences = [f"Server: No protection. Observer of the aggregates: {state(report).text}."]
     if report.claim is not None:
@@ -72,14 +75,16 @@ def verdict(report: Report) -> str:
             "this vantage point."
         )
     elif isinstance(release, StepRelease):
-        benefit = "the" if release.amplified else "no"
+        counts = "includes" if release.amplified else "leaves out"
         sentences.append(
-            f"The {release.steps} steps cost a {release.unit} at most epsilon "
+            f"After {release.steps} steps, a {release.unit}'s epsilon is at most "
             f"{number(release.epsilon.point)} at delta {delta:g}, towards {release.towards}. This "
-            f"counts {benefit} benefit of random batches."
+            f"{counts} the benefit of random batches."
         )
     elif release is not None:
         client = release.least_protected[0]
+        # The server itself has a sentence of its own.
+        towards = release.towards.partition(" (")[0]
         epsilon = number(client.epsilon.point)
         alike = [one for one in release.clients if number(one.epsilon.point) == epsilon]
         who = f"The least protected client, node {client.node}, has"
@@ -87,7 +92,7 @@ def verdict(report: Report) -> str:
             who = f"Each of the {len(alike)} clients has"
         sentences.append(
             f"{who} epsilon {epsilon} at delta {delta:g} after {client.rounds} rounds, towards "
-            f"{release.towards}. In this recording, the observer's belief that a client took "
+            f"{towards}. In this recording, the observer's belief that a client took "
             f"part is largest for node {client.node}: {_belief(client.belief[-1], release)}."
         )
     if canary is not None:
@@ -346,7 +351,7 @@ def _checks(report: Report) -> list[doc.Check]:
     alarming = [_sentence(one) for one in report.findings if one.breaks]
     checks = [
         check(
-            "Nothing in the recording contradicts what was declared, or the claimed ε.",
+            "Nothing in the recording contradicts what was declared.",
             "alarms > 0",
             document,
             failed=alarming[0] if alarming else "",

@@ -44,8 +44,8 @@ def labels(report: Report) -> list[Label]:
         cautions.insert(
             0,
             Label(
-                "An experiment on these people, not one release: its "
-                f"{released.trainings} trainings cost {cost} together.",
+                f"An experiment of {released.trainings} trainings on these people, not one "
+                f"release: together they cost {cost}.",
                 f"{released.trainings} trained models were released, each with its own noise: the "
                 f"mean of all of them has much less noise. Together they cost {cost} at "
                 f"δ = {plain(released.delta)}. Every other ε on this page is for one training.",
@@ -90,7 +90,7 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
         ),
         (
             report.noise_source == "seed",
-            "Experiment, not a DP guarantee: its noise comes from a seed.",
+            "Experiment, not a DP guarantee: anyone with its seed can remove the noise.",
             f"The noise comes from seed {report.seed}. A reader of the seed can remove it: use it "
             "for measuring, not for protecting people.",
         ),
@@ -140,7 +140,7 @@ def verdict(report: Report) -> str:
     limit = advantage_limit(report)
     question = _secret(report)
     if is_halves(report):
-        whose = _crafted(report) or "this one person's record"
+        whose = _crafted(report) or "one person's record"
         question = f"whether {whose} was in the data"
     if is_pac(report):
         allowed = _pac_allows(report)
@@ -185,8 +185,8 @@ def _secret(report: Report) -> str:
     replaced = report.neighbouring == "replace"
     if is_client(report):
         if replaced:
-            return "which of two sets of data this one client used"
-        return "whether this one client's data were used"
+            return "which of two sets of data one client used"
+        return "whether one client's data were used"
     copies, crafted = report.challenge.records, _crafted(report)
     of, used = ("", "was used") if copies == 1 else (f"{copies} copies of ", "were used")
     if crafted:
@@ -194,7 +194,7 @@ def _secret(report: Report) -> str:
         other = f" or {of}{'its opposite' if opposite else 'the original record'}"
         return f"whether {of}{crafted} {used}{other * replaced}"
     if not replaced:
-        return f"whether {of}this one person's record {used}"
+        return f"whether {of}one person's record {used}"
     return "which of two people's records was used" + f", in {copies} copies," * bool(of)
 
 

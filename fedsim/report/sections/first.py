@@ -189,8 +189,8 @@ def checks(report: Report) -> list[Check]:
         shuts = f"released.epsilon > {one}"
         checked.append(check(text, shuts, values, failed=failed, unknown=unknown))
     if report.utility.task == "classification":
-        text = "The model is right more often than the most frequent class."
-        failed = "The model is right no more often than the most frequent class."
+        text = "The model is right more often than a constant answer, the most frequent class."
+        failed = "The model is right no more often than a constant answer."
         shuts = f"accuracy <= {report.utility.majority:.4g}"
         checked.append(check(text, shuts, values, failed=failed))
     return checked

@@ -124,13 +124,13 @@ def success_ends(report: Report) -> Ends | None:
 
 
 def challenge_of(report: Report) -> str:
-    """Return the target in words, such as "the challenge record"."""
+    """Return the target in words, such as "the target record"."""
     challenge = report.challenge
     if is_client(report):
         return f"all {challenge.records} records of client {challenge.client}"
     what = "gradient" if challenge.kind == "gradient" else "record"
     if challenge.records == 1:
-        return f"the challenge {what}"
+        return f"the target {what}"
     return f"{challenge.records} challenge {what}s"
 
 

@@ -251,7 +251,7 @@ def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report)
     share = percent(report.empirical.wins / report.trials)
     most = percent((1 + report.bounds.rho_alpha) / 2)
     assert (
-        "An adversary tried to tell whether this one person's record was used. It took part in "
+        "An adversary tried to tell whether one person's record was used. It took part in "
         f"the federation and knew everything else. It was right in {share} of {report.trials} "
         f"trials; tossing a coin is right in 50%. Theory allows at most {most}."
     ) in told(report)
@@ -264,8 +264,8 @@ def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report)
         ("server", "Theory sets no limit below 100%"),
         ("released model", "It saw only the released model and knew everything else"),
         ("replace", "tell which of two people's records was used"),
-        ("client", "tell whether this one client's data were used"),
-        ("copies", "tell whether 2 copies of this one person's record were used"),
+        ("client", "tell whether one client's data were used"),
+        ("copies", "tell whether 2 copies of one person's record were used"),
         ("crafted", "tell whether 2 copies of a record that was crafted for the audit were used"),
         ("gradient", "tell whether a gradient that was crafted for the audit was used"),
         ("halves", "knew all candidates for the data, but not which was used"),
@@ -279,14 +279,14 @@ def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written)
 @pytest.mark.parametrize(
     ("kind", "label"),
     [
-        ("central", "Experiment, not a DP guarantee: its noise comes from a seed."),
+        ("central", "Experiment, not a DP guarantee: anyone with its seed can remove the noise."),
         ("local sensitivity", "Measurement, not a DP guarantee."),
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
         ("pac", "PAC noise, not a DP guarantee."),
         ("oracle", "Oracle audit, not a DP guarantee."),
         ("distributed", "Simulated secure aggregation, not a DP guarantee."),
         ("bayesian", "Gradient distances were released: not a DP guarantee."),
-        ("local", "An experiment on these people, not one release"),
+        ("local", "trainings on these people, not one release"),
     ],
 )
 def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, label, written):
@@ -376,7 +376,7 @@ def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     assert "passed in" in local
     assert "(theory allows" not in local
     client = told(written("client").report)
-    assert "challenge record" not in client
+    assert "the target record" not in client
     assert "person's record" not in client
 
 

@@ -121,8 +121,8 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> 
     assert 0.8 < watched.seen_below < 0.9
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
-    assert "below 8" in dict(results(watched))["Sees"]
-    assert dict(results(own))["Sees"].startswith("This audit might have missed any")
+    assert "noise below 8" in dict(results(watched))["Sees"]
+    assert dict(results(own))["Sees"].startswith("This audit might have missed a loss")
     # What theory or the attack holds against a claim needs no power.
     off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
     assert "Sees" not in off

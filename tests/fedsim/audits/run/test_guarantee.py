@@ -141,4 +141,4 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(
     page = (directory.path / "report.html").read_text()
     for text in (console.export_text(), page):
         assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text
-        assert ("An experiment on these people, not one release" in text) == (trials > 1)
+        assert ("trainings on these people, not one release" in text) == (trials > 1)

@@ -79,7 +79,7 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     assert command(federation / "transcripts") == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "the auditor's mean belief that the challenge record" in " ".join(printed.err.split())
+    assert "the auditor's belief that the target record" in " ".join(printed.err.split())
     assert "unknown without the worlds" in " ".join(printed.err.split())
     directory = federation / "transcripts" / f"{RUN_ID}-audit"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
