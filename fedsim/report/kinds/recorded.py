@@ -60,12 +60,12 @@ def state(report: Report) -> StateWords:
 
 def verdict(report: Report) -> str:
     release, canary, delta = report.release, report.canary, report.delta
-    sentences = [f"{state(report).text}."]
-    if state(report) is verdicts.CONTRADICTS_DECLARED:
-        first_alarm = next(one.why for one in report.findings if one.breaks)
-        sentences = [f"{state(report).text}: {first_alarm}."]
+    words, why = state(report), ""
+    if words is verdicts.CONTRADICTS_DECLARED:
+        why = next(f": {one.why}" for one in report.findings if one.breaks)
+    sentences = [f"{words.text}{why}."]
     if release is not None and release.towards == TOWARDS:
-        sentences = [f"Server: No protection. Observer of the aggregates: {state(report).text}."]
+        sentences = ["Server: No protection.", f"Observer of the aggregates: {sentences[0]}"]
     if report.claim is not None:
         sentences.append(str(report.claim))
     if release is not None and release.noise == "none":

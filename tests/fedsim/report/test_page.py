@@ -331,7 +331,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "with all its 8 records, is the target",
             ],
         ),
-        ("gradient", ["on the data D with the challenge gradient"]),
+        ("gradient", ["on the data D with the target gradient"]),
         ("crafted", ["The target was crafted to be noticed"]),
         (
             "server",
@@ -554,7 +554,7 @@ def _html(report):
 def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(written):
     attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
     assert verdict.OF_THE_MODEL in attacked
-    assert "The attack that was declared beforehand was right about the challenge" in attacked
+    assert "The attack that was declared beforehand was right about the target" in attacked
     assert "Not measured here. About the presence of any one person, theory" in not_attacked
     assert 'audit.vantages = "all"' in not_attacked
 
