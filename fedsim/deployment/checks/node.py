@@ -21,7 +21,7 @@ from fedsim.deployment import kit, logs, run, supernode
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger, holding_back, seen_models
+from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import Answer
 from fedsim.federation.protocol import consent, node_machine
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
@@ -111,6 +111,7 @@ def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[
                 message = f"{key} is set, but has no effect: consent lacks '{consent.MEASURES}'"
                 yield "measures", NOTE, message
         return
+    from fedsim.federation.client import holding_back  # noqa: PLC0415  (torch, which nodes lack)
 
     try:
         share = holding_back.agreed(values, consent.MEASURES_SHARE, most=0.5)

@@ -188,17 +188,17 @@ def test_a_federation_with_a_thousandth_of_its_noise_is_convicted_by_the_planted
     claim = ("--claimed-epsilon", 99, "--claimed-delta", 1e-5, "--weights", decoder)
     status, report = audited(transcript, capsys, SEED, *claim)
     assert status == 4
-    assert any("Planted texts" in alarm for alarm in report.contradictions)
-    assert report.texts.since == 1
+    assert any("Planted texts" in alarm for alarm in report["contradictions"])
+    assert report["texts"]["since"] == 1
     lines = (tmp_path / "seen" / "audit" / "beliefs.jsonl").read_text().splitlines()
-    proven = [json.loads(line).texts.epsilon_at_least for line in lines]
+    proven = [json.loads(line)["texts"]["epsilon_at_least"] for line in lines]
     assert proven[0] < 1 < proven[-1]
-    assert report.texts.allowed < 0.5
+    assert report["texts"]["allowed"] < 0.5
     page = (tmp_path / "seen" / "audit" / "report.html").read_text()
     assert "200 planted texts prove epsilon of at least" in page
     _, report = audited(transcript, capsys, SEED + 1, *claim)
-    assert report.texts.epsilon_at_least == 0
-    assert not any("Planted texts" in alarm for alarm in report.contradictions)
+    assert report["texts"]["epsilon_at_least"] == 0
+    assert not any("Planted texts" in alarm for alarm in report["contradictions"])
 
 
 @pytest.mark.slow
@@ -210,15 +210,16 @@ def test_honest_noise_hides_the_texts_and_they_support_no_claim(
     config = configured(decoder, tmp_path, LEARNS | changes)
     transcript = trained(config, tmp_path, PLANTS)
     _, report = audited(transcript, capsys, SEED, "--weights", decoder)
-    assert (report.texts.epsilon_at_least, report.alarms) == (0, 0)
-    assert "cannot tell" in live_words.verdict(report)
+    assert (report["texts"]["epsilon_at_least"], report["alarms"]) == (0, 0)
+    page = (tmp_path / "seen" / "audit" / "report.html").read_text()
+    assert "the auditor cannot tell whether the model knows them" in page
     audit = LiveAudit(planted=[Canaries(SEED, COUNT, "text")], weights=str(decoder))
     with Reader(transcript) as reader:
         for observed in list(reader.rounds())[1:]:
             audit.observe(observed)
     late = live_report.assemble(audit, Facts("auditor", "auditor", "fedsim"), 0.95)
     assert (late.texts.since, late.missed) == (2, 1)
-    assert late.texts.allowed == pytest.approx(report.texts.allowed)
+    assert late.texts.allowed == pytest.approx(report["texts"]["allowed"])
     assert "first saw the model before round 2" in live_words.verdict(late)
 
 

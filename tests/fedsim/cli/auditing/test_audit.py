@@ -90,7 +90,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         (honest, 9.9, 4, "is not supported."),  # nor refuted: the noise may be a little more
         (quiet, 10, 4, "is refuted."),
         (quiet, 1000, 4, "is not supported."),  # less noise than was configured
-        (cut, 10, 3, "is not judged: the transcript does not state that the run has ended"),
+        (cut, 10, 3, "is not judged. Why: The transcript does not state that the run has ended"),
         (bare, 10, 3, "is not judged: the measured noise allows an epsilon of up to"),
     ):
         claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5)

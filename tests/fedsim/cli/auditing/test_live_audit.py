@@ -167,7 +167,13 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
     for folder, claimed, options, status, said in (
         (protected, 100, worlds, 0, "is supported."),
         # What one training keeps, all twenty together do not.
-        (protected, 2.2, worlds, 4, "is not supported: the noise that the server states allows"),
+        (
+            protected,
+            2.2,
+            worlds,
+            4,
+            "is not supported. Why: The noise that the server states allows",
+        ),
         (protected, 100, (), 3, "is not judged. Why: No measurement could have refuted the noise"),
         (
             protected,

@@ -219,7 +219,7 @@ def test_the_model_that_is_kept_is_transformers_own(
     public = fedsim.train(config) / "public"
     said = (public / "MODEL_CARD.md").read_text()
     assert "predicts the next token of a text. " in said
-    assert re.search(r"Perplexity [\d.]+ \(95% interval .*, unigram baseline [\d.]+", said)
+    assert re.search(r"Perplexity is [\d.]+ on .* \(95% interval .*, unigram baseline [\d.]+", said)
     path = str(tmp_path / "public.txt")
     rows = own_records.records(path, schema.parse(SCHEMA), directory=str(public))
     plain = AutoModelForCausalLM.from_pretrained(public).eval()
