@@ -91,7 +91,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         (quiet, 10, 4, "is refuted."),
         (quiet, 1000, 4, "is not supported."),  # less noise than was configured
         (cut, 10, 3, "is not judged. Why: The transcript does not state that the run has ended"),
-        (bare, 10, 3, "is not judged: the measured noise allows an epsilon of up to"),
+        (bare, 10, 3, "is not judged. Why: The measured noise allows an epsilon of up to"),
     ):
         claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5)
         assert command(path, *claim) == status, (path, epsilon)

@@ -180,9 +180,9 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
             100,
             ("--claimed-unit", "client"),
             3,
-            "is not judged: the claim is about a client",
+            "is not judged. Why: The claim is about a client",
         ),
-        (federation, 100, (), 4, "is not supported: The noise came from the run's seed"),
+        (federation, 100, (), 4, "is not supported. Why: The noise came from the run's seed"),
     ):
         claim = ("--claimed-epsilon", claimed, "--claimed-delta", 1e-3)
         assert command(folder / "transcripts", *claim, *options) == status, said
