@@ -113,7 +113,7 @@ def audit(
     relation = Neighbouring.ADD_REMOVE
     order = Order(loop, data, records, target, relation.value, seed)
     process = LoopProcess(order, Here())  # type: ignore[arg-type]
-    return audited(process, order, trials, claim, relation, 0.95, lambda done: None)
+    return audited([process], order, trials, claim, relation, 0.95, lambda done: None)
 
 
 def _audit(loop: str, records: int, trials: int, seed: int = 0) -> LoopAudit:
