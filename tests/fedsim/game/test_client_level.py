@@ -522,4 +522,4 @@ def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -
     assert "for 2 epochs in batches of 3, and sent how far it came, clipped as a whole" in page
     assert "a client's data have spent" in page
     assert "replace neighbours at noise multiplier 0.750" in page
-    assert "the target record" not in page
+    assert "about the target record" not in page

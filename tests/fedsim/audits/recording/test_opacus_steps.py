@@ -281,7 +281,7 @@ def test_the_optimiser_alone_shows_by_its_batches_that_they_are_not_poissons(
     )
     report = _audited(path, epsilon)
     assert report["claim"]["verdict"] == "suspect"
-    assert "sizes that Poisson sampling" in _texts(report, "alarm")
+    assert "not those of Poisson sampling" in _texts(report, "alarm")
     assert not report["release"]["amplified"]
 
 
