@@ -10,6 +10,7 @@ SCRIPTS=$(cd "$(dirname "$0")" && pwd)
 T=$1
 BIN=${2:-$(dirname "$(command -v fedsim)")}
 PREFIX=fs$$
+training=
 mkdir "$T"
 T=$(cd "$T" && pwd)
 mkdir "$T/machines" "$T/fedsim"
@@ -83,7 +84,10 @@ until_there_is() {
     waited=0
     until eval "$1"; do
         waited=$((waited + 1))
-        if [ "$waited" -gt 400 ]; then echo "never: $1"; cat "$T/train.log"; exit 1; fi
+        # A training that ended by itself writes no more events.
+        if [ "$waited" -gt 400 ] || { [ -n "$training" ] && ! kill -0 "$training" 2>/dev/null; }; then
+            echo "never: $1"; cat "$T/train.log"; exit 1
+        fi
         sleep 1
     done
 }
@@ -166,6 +170,7 @@ killed client-2 supernode
 until_there_is '[ "$(rounds)" -ge 4 ]'
 killed server superlink
 wait $training && exit 1
+training=
 cat "$T/train.log"
 echo
 on server sh start.sh

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,15 @@ def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> Non
         _run(config, RunDirectory.open(directory.path))
     assert not list(directory.events())
     _run(config, directory)
+
+
+def test_a_run_waits_for_the_end_of_its_last_process(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(TINY))
+    with ExitStack() as last:
+        last.enter_context(directory.lock())
+        threading.Timer(0.5, last.close).start()
+        with directory.lock(patience=60):
+            pass
 
 
 # Clients that die, restart, or are others than they say

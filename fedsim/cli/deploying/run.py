@@ -1,6 +1,7 @@
 """`fedsim deploy run` and `fedsim deploy train`, on the server's machine."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,10 @@ from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import conclude, conclude_training, progress
+
+ENDING = 60.0
+"""Seconds that a server's process may take to end after its SuperLink was killed. Flower's client of
+the SuperLink asks again after up to 20 s, and ends up to 6 s after it was turned away."""
 
 
 def run(
@@ -111,15 +116,17 @@ def _carry_out(
     values = configuration.to_run_config(config)
     evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)
-    with console.status("preparing"):
-        plan = prepare(config, deployed=True)
-        config, run_directory = plan.config, plan.begin()
-    if run_directory.has(LAST_FILE):
-        raise InputError(
-            f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or name "
-            "a new directory with --out"
-        )
-    with run_directory.lock():  # once the run has begun, the server's process holds the lock
+    with ExitStack() as held:
+        with console.status("preparing"):
+            plan = prepare(config, deployed=True)
+            config, run_directory = plan.config, plan.begin()
+            if run_directory.has(LAST_FILE):
+                raise InputError(
+                    f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, "
+                    "or name a new directory with --out"
+                )
+            # Once the run has begun, the server's process holds the lock.
+            held.enter_context(run_directory.lock(patience=ENDING))
         check_ledger(plan, run_directory, accept_epsilon)
         if evidence is not None:
             model_card.attach(run_directory, evidence)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ from fedsim.config import Config
 from fedsim.federation.runs import run_files
 
 IDENTITY, MOST_IDENTITY = "identity", 1024
+
+LOOK = 0.2
+"""Seconds between two looks at a lock that another process holds."""
 
 SUMMARY = "summary.csv"
 """File in a directory of several runs, such as a sweep or a choice. A run has none."""
@@ -94,16 +97,20 @@ class RunDirectory:
             return reading.content(self.path / IDENTITY, MOST_IDENTITY).decode("ascii").strip()
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the run's lock, which a killed process releases. Raises InputError if it is held."""
+    def lock(self, patience: float = 0) -> Iterator[None]:
+        """Hold the run's lock, which a killed process releases.
+
+        Raises InputError if another process still holds it after `patience` seconds.
+        """
         with os.fdopen(private_files.opened_own(self.path / LOCK), "ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"another process is running '{self.path}'; wait for its end or stop it, or "
-                    "name a new directory (run.out)"
-                ) from None
+            start = time.monotonic()
+            while not _taken(file):
+                if time.monotonic() - start >= patience:
+                    raise InputError(
+                        f"another process is running '{self.path}'; wait for its end or stop it, "
+                        "or name a new directory (run.out)"
+                    )
+                time.sleep(LOOK)
             if not self.has(IDENTITY):
                 self.write_text(IDENTITY, f"{secrets.token_hex(16)}\n")
             yield
@@ -235,6 +242,14 @@ def check(path: Path, config: Config) -> bool:
             f"cannot read '{path}': {error.strerror}; name another directory (run.out)"
         ) from None
     return False
+
+
+def _taken(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _refuse_several(path: Path) -> None:
