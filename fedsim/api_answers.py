@@ -102,7 +102,7 @@ def data(
     directory = None if out is None else Path(out)
     if directory is not None:
         report_directory.check_new(directory)
-    report, page = pages.assemble(configured(config, overrides or {}, None)), None
+    report, page = pages.assemble(configured(config, overrides or {}, None).experiment), None
     if directory is not None:
         with report_directory.refusing(directory):
             page = pages.write(report, directory)
@@ -124,6 +124,7 @@ def sensitivity(
     Raises:
         InputError: the configuration has no such choice, or the directory has other files.
     """
+    from fedsim.federation.server import plan  # noqa: PLC0415
     from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
     from fedsim.studies.sensitivity import (  # noqa: PLC0415
         sensitivity_report,
@@ -132,8 +133,9 @@ def sensitivity(
 
     chosen = configured(config, overrides or {})
     report_directory.check_new(Path(out))
-    sensitivity_study.check(chosen, top, trials)
-    study = sensitivity_study.study(chosen, top, trials)
+    sensitivity_study.check(chosen.experiment, top, trials)
+    batch = plan.fit_batch(chosen).trials.batch
+    study = sensitivity_study.study(chosen.experiment, chosen.audit.confidence, batch, top, trials)
     report = sensitivity_report.assemble(study)
     with report_directory.refusing(Path(out)):
         page = sensitivity_report.write(study, report, Path(out))
@@ -230,9 +232,10 @@ def trials(
         expected = Expected(advantage)
     elif isinstance(source, Path | str) and Path(source).is_dir():
         run = RunDirectory.open(Path(source))
-        expected = trials_needed.expected(Expected(config=run.config), str(source), run)
+        expected = trials_needed.expected(run.config.game, run.config.audit, str(source), run)
     else:
-        expected = trials_needed.expected(Expected(config=configured(source, {})), name)
+        planned = configured(source, {})
+        expected = trials_needed.expected(planned.game, planned.audit, name)
     if confidence is not None:
         expected = replace(expected, level=confidence)
     if delta is not None:
@@ -294,7 +297,7 @@ def reconstruct(
     start = time.perf_counter()
     chosen = configured(config, {**(overrides or {}), "trials.count": trials})
     candidate_game.check(chosen.game)
-    loaded, record = federation.load(chosen), challenge.choose(chosen).record
+    loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:
         these = of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
@@ -340,7 +343,7 @@ def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str,
     from fedsim.game import federation  # noqa: PLC0415
 
     chosen = configured(config, overrides or {})
-    return one_run.drawn(chosen.game, federation.load(chosen))
+    return one_run.drawn(chosen.game, federation.load(chosen.experiment))
 
 
 def reproduce(

@@ -272,7 +272,6 @@ def swept(
 ) -> Sweep:
     """Do the same as `sweep`, with progress on a console."""
     from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
 
@@ -287,7 +286,7 @@ def swept(
         own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
         try:
             setting = configured(config, {**common, **point.values, **own})
-            plans.append(experiment.prepare(setting, processes=processes(workers)))
+            plans.append(experiment.prepare(setting, workers=workers))
         except InputError as error:
             raise InputError(f"{point.name}: {error}") from None
     experiment.check_several(plans, workers)
@@ -371,7 +370,11 @@ def attacked(
     with measuring(shown, "training") as bar:
         game = membership_game.play(chosen, models, bar, workers, say)
     seconds = time.perf_counter() - start
-    return Membership(membership_report.assemble(chosen, game, attacks, seconds))
+    return Membership(
+        membership_report.assemble(
+            chosen.experiment, chosen.audit.confidence, game, attacks, seconds
+        )
+    )
 
 
 def predict(

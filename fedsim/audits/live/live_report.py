@@ -244,7 +244,7 @@ def _incomparable(audit: LiveAudit, claim: Claim) -> str:
 def _against(audit: LiveAudit, claim: Claim) -> list[str]:
     mechanism = audit.everything()
     assert audit.config is not None and mechanism is not None
-    reasons = guarantee.dp_failings(audit.config)
+    reasons = guarantee.dp_failings(audit.config.game, audit.config.audit)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
         reasons.append(f"the noise that the server states allows epsilon {epsilon:.4g}")

@@ -42,7 +42,7 @@ class Campaign:
 
     def batch(self, trials: range) -> Batch:
         plan, worlds = self.plan, self.worlds[trials.start : trials.stop]
-        return Batch(plan.config, self.challenge, plan.noise_multiplier, self.nodes, trials, worlds)
+        return Batch(plan, self.challenge, self.nodes, trials, worlds)
 
     def begin(self, trials: range) -> Attempt:
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
@@ -78,7 +78,7 @@ def train(
     grid: Grid, strategy: DPSGD, loaded: Federation, log_event: Callable[..., None]
 ) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
-    config, trials = strategy.batch.config, strategy.batch.trials
+    config, trials = strategy.batch.plan.config, strategy.batch.trials
     theta = federation.initial_parameters(config.game, loaded, trials)
     held_out, task = loaded.held_out(), tasks.task_of(loaded.model)
     evaluated = config.audit.evaluated(trials)

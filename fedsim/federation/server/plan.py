@@ -48,8 +48,9 @@ class Plan:
 
     def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
         """Return the target and the adversary, which are searched for once in a process."""
-        chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
-        joining = map(self.config.participation.participants, range(1, rounds + 1))
+        config, rounds = self.config, self.config.training.rounds
+        chosen = challenge.choose(config.experiment, searched)
+        joining = map(config.participation.participants, range(1, rounds + 1))
         if chosen is not challenge.NOBODY and not any(chosen.client in each for each in joining):
             raise InputError(
                 f"client {chosen.client}, which holds the target, joins none of the {rounds} "
@@ -64,7 +65,7 @@ class Plan:
         Raises InputError if one example does not fit.
         """
         config = self.config
-        loaded = federation.load(config)
+        loaded = federation.load(config.experiment)
         if not len(loaded.client_of):  # clients have their own records, and the server has none
             return loaded
         sampled = config.training.sampling_rate < 1
@@ -73,7 +74,7 @@ class Plan:
 
     def digest(self, client: int, records: bool) -> str:
         """Return the digest of a client's data, as `federation.digest` does."""
-        return federation.digest(self.config, client, records)
+        return federation.digest(self.config.experiment, client, records)
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Search for the target, and return the run directory, which is created if missing."""
@@ -133,7 +134,7 @@ def check(config: Config) -> None:
     at_server.check(config.scheme, config.audit.mode)
     released_model.check(config.scheme)
     if config.canaries.count:
-        one_run.check(config.canaries, federation.load(config))
+        one_run.check(config.canaries, federation.load(config.experiment))
     membership.check(config.audit.attacks)
 
 
