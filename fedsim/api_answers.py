@@ -1,4 +1,4 @@
-"""The Python API's other functions: data, sensitivity, pac, trials, draw_canaries and reproduce.
+"""The Python API's other functions, from data and sensitivity to one_run and reproduce.
 
 Each function does the same as the command of its name, and returns values.
 """
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
@@ -18,8 +19,10 @@ from fedsim.api_studies import Given, Overrides
 from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.audits.one_run import OneRun
     from fedsim.federation.runtimes.places import Workers
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
@@ -325,6 +328,43 @@ def reconstruct(
         with report_directory.refusing(Path(out)):
             page = candidate_report.write(report, Path(out))
     return Answer(report, page, candidate_report.blocks(report))
+
+
+def one_run(
+    scores: "Path | str | tuple[npt.ArrayLike, npt.ArrayLike]",
+    *,
+    delta: float = ASSUMED,
+    confidence: float = 0.95,
+    guesses: int = 0,
+    orthogonal: bool = False,
+    trial: int | None = None,
+) -> "OneRun":
+    """Return lower bounds on epsilon from canaries, as `fedsim one-run estimate` computes them.
+
+    Args:
+        scores: run directory or auditor's transcript, whose canaries are then scored; a CSV of
+            scores; or (included bool [m], scores float64 [m]), included by a fair coin.
+        delta: of epsilon.
+        confidence: of each bound, in (0, 1).
+        guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
+        orthogonal: the canaries have orthogonal directions, which allows a third bound.
+        trial: number of the trial to audit; None for the first.
+
+    Raises:
+        InputError: the scores or coins allow no bound.
+    """
+    from fedsim.audits import one_run as audit  # noqa: PLC0415
+
+    if isinstance(scores, tuple):
+        coins, values = (np.asarray(each) for each in scores)
+        observed = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
+    elif Path(scores).suffix == ".csv":
+        observed = audit.read_scores(Path(scores), trial)
+    else:
+        every = audit.scored(Path(scores))
+        place = 0 if trial is None else every.trials.tolist().index(trial)
+        observed = (int(every.trials[place]), every.included[place], every.scores[place])
+    return audit.estimate(*observed, delta, confidence, guesses, orthogonal)
 
 
 def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str, Any]:

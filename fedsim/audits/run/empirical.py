@@ -36,8 +36,7 @@ from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.privacy.accountant import Accountant
-from fedsim.privacy.accounting import PLD, accountant
+from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from adversaries.attacks import membership_attacks
 from adversaries.errors import InputError
 from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
@@ -17,7 +18,7 @@ from fedsim.federation.runs import budget, run_directory
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
-from fedsim.game import challenge, federation, membership, one_run
+from fedsim.game import challenge, federation, one_run
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy
@@ -135,7 +136,28 @@ def check(config: Config) -> None:
     released_model.check(config.scheme)
     if config.canaries.count:
         one_run.check(config.canaries, federation.load(config.experiment))
-    membership.check(config.audit.attacks)
+    _check_attacks(config.audit.attacks)
+
+
+CANNOT = {
+    "members": "which compares a record with all others of its model; every run reports it as "
+    "'yeom'",
+    "records": "whose variance needs several records, but a run attacks only one",
+}
+"""Why a run cannot play attacks with these needs."""
+
+
+def _check_attacks(attacks: str) -> None:
+    """Raise InputError for `audit.attacks` that a run cannot play; "all" leaves them out."""
+    listed = membership_attacks.chosen(attacks)
+    if attacks.strip() == "all":
+        return
+    for name, attack in listed.items():
+        for need, why in CANNOT.items():
+            if need in attack.needs:
+                raise InputError(
+                    f"audit.attacks has '{name}', {why}; drop it here, or play fedsim membership"
+                )
 
 
 def _check_aggregation(
