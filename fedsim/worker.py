@@ -36,5 +36,5 @@ def train_batch(task: Task) -> Done:
         def note(**event: Any) -> None:
             events.append(event)
 
-        strategy = DPSGD(batch, task.rounds, None, note)
+        strategy = DPSGD(batch, None, note)
         return Done(batch_run.train(grid, strategy, loaded, note), events)

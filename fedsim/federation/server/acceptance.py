@@ -116,7 +116,7 @@ def accept_round(
 
 
 def accept_findings(
-    batch: Batch, answers: Iterable[Message], rounds: int, log_event: LogEvent | None
+    batch: Batch, answers: Iterable[Message], log_event: LogEvent | None
 ) -> Message:
     """Return the adversary's reply."""
     config, needed = batch.plan.config, None
@@ -133,7 +133,7 @@ def accept_findings(
             reply,
             finding_names(config.federation.vantage, config.audit.vantages),
             len(batch.trials),
-            rounds,
+            batch.plan.rounds,
             needed,
         ),
         log_event=log_event,

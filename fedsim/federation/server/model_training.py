@@ -98,7 +98,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     )
     done = 0 if left_off is None else left_off.round
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
-    strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
+    strategy = ResumableDPSGD(batch, attempt, directory.log_event, auditors, left_off)
     theta = (
         federation.initial_parameters(config.game, loaded, once).numpy()
         if left_off is None
@@ -172,7 +172,8 @@ def _after_round(
     strategy: ResumableDPSGD, loaded: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
     """Return the function that writes the state after a round and logs the model's quality."""
-    every, held_out = strategy.batch.plan.config.run.checkpoint_every, loaded.held_out()
+    plan, held_out = strategy.batch.plan, loaded.held_out()
+    every = plan.config.run.checkpoint_every
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
@@ -180,14 +181,14 @@ def _after_round(
         resumed = not server_round and strategy.done
         if resumed and any(event.get("round") == number for event, _ in directory.events()):
             return
-        if server_round and (number % every == 0 or number == strategy.last_round):
+        if server_round and (number % every == 0 or number == plan.rounds):
             checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
         utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(loaded.device)
-            last = number == strategy.last_round
+            last = number == plan.rounds
             utility = _measured(loaded, parameters, last)
-            if last and strategy.batch.plan.config.privacy.unit == "record":
+            if last and plan.config.privacy.unit == "record":
                 utility["clipped"] = clipped_share(loaded, parameters)
         noise: dict[str, object] = {}
         if server_round and strategy.noise is not None:

@@ -30,7 +30,6 @@ class DPSGD(Strategy):
     """One batch of trials, from theta_0 to theta_k, or for some rounds only."""
 
     batch: Batch
-    rounds: int | None = None
     attempt: Attempt | None = None
     log_event: Callable[..., None] | None = None
     auditors: Auditors | None = None
@@ -48,10 +47,6 @@ class DPSGD(Strategy):
     def done(self) -> int:
         """The number of rounds before this start, since Flower counts from 1 again."""
         return 0
-
-    @property
-    def last_round(self) -> int:
-        return self.batch.plan.config.training.rounds if self.rounds is None else self.rounds
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -97,7 +92,7 @@ class DPSGD(Strategy):
     ) -> Iterable[Message]:
         """Return the final model and the last aggregate for the clients that conclude from them."""
         number = self.done + server_round
-        if number < self.last_round:
+        if number < self.batch.plan.rounds:
             return []
         return self._ask(MessageType.EVALUATE, number + 1, arrays, grid, self.batch.concluding)
 
@@ -105,7 +100,7 @@ class DPSGD(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Check that the adversary received the final model. The reply has no data of its node."""
-        if self.done + server_round < self.last_round:
+        if self.done + server_round < self.batch.plan.rounds:
             return None
         answered = acceptance.accept(
             self.batch,
@@ -130,7 +125,7 @@ class DPSGD(Strategy):
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
         replies = grid.send_and_receive([query], timeout=self.batch.plan.config.federation.timeout)
-        reply = acceptance.accept_findings(self.batch, replies, self.last_round, self.log_event)
+        reply = acceptance.accept_findings(self.batch, replies, self.log_event)
         observations = [
             messages.arrays_of(record) for record in messages.array_records(reply.content).values()
         ]

@@ -180,7 +180,8 @@ def test_a_client_sends_the_sum_of_a_round_once(small: Make) -> None:
     chosen = challenge.choose(config.experiment)
     nodes = {partition: FIRST_NODE + partition for partition in range(3)}
     worlds = np.array([True, True, False, False])
-    strategy = DPSGD(Batch(Plan(config, 2.0, 1, ()), chosen, nodes, range(4), worlds))
+    plan = Plan(config, 2.0, config.training.rounds, ())
+    strategy = DPSGD(Batch(plan, chosen, nodes, range(4), worlds))
     theta = messages.array_record(parameters=np.zeros((4, 650), np.float32))
     asked = strategy.configure_train(1, theta, ConfigRecord(), grid)
     strategy.aggregate_train(1, grid.send_and_receive(asked))
