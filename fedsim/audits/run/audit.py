@@ -134,7 +134,7 @@ def assemble(run: AuditedRun) -> Report:
 
 def _measured(run: AuditedRun) -> Report:
     config, facts, transcript = run.config, run.facts, run.transcript
-    delta, confidence = run.delta, run.confidence
+    rules, delta, confidence = config.game, run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
     return Report(
         name=config.run.name,
@@ -176,17 +176,11 @@ def _measured(run: AuditedRun) -> Report:
         membership_missing=membership_audit.why_none(*attacked),
         bayesian=_bayesian(run),
         # A canary is one record, even where the target is a group of records.
-        one_run=one_run_report.report(config.game, transcript, run.of_one, delta, confidence),
+        one_run=one_run_report.report(rules, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         vantages=vantage_report.report(
-            config.game,
-            config.audit,
-            transcript,
-            run.vantage_bounds,
-            run.predictions,
-            delta,
-            confidence,
+            rules, config.audit, transcript, run.vantage_bounds, run.predictions, delta, confidence
         ),
         pac=_pac(run),
         crafted=empirical.crafted(run),

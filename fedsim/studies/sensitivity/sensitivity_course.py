@@ -77,9 +77,8 @@ def follow(
         trials: T, at least 1.
         checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
-    rules = experiment.game
+    rules, scheme = experiment.game, experiment.game.scheme
     check(rules)
-    scheme = rules.scheme
     rounds = scheme.training.rounds
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
@@ -88,16 +87,14 @@ def follow(
             f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
             f"give 1 to {rounds}"
         )
-    loaded = federation.load(experiment)
-    check_pairs(loaded, pairs, scheme.privacy.neighbouring)
-    multiplier = privacy.noise_multiplier(scheme)
-    bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
+    loaded, neighbouring = federation.load(experiment), scheme.privacy.neighbouring
+    check_pairs(loaded, pairs, neighbouring)
+    multiplier, sources = privacy.noise_multiplier(scheme), noise_sources(scheme.federation)
+    bound = sensitivity(neighbouring, scheme.training.clipping_norm)
     if loaded.device.type == "cpu":
         single_threaded_kernels()
     sensitivities = np.empty((trials, rounds, len(pairs)))
-    stds = np.empty((trials, rounds))
-    points: list[Checkpoint] = []
-    sources = noise_sources(scheme.federation)
+    stds, points = np.empty((trials, rounds)), list[Checkpoint]()
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
         rows, streams = slice(part.start, part.stop), rules.trials.streams(part)
@@ -106,7 +103,7 @@ def follow(
         for round in range(1, rounds + 1):
             sensitivities[rows, round - 1] = pair_sensitivities(loaded, theta, pairs)
             if first == 0 and round in checkpoints:
-                truth = largest(loaded, theta[0], scheme.privacy.neighbouring, of=pairs)
+                truth = largest(loaded, theta[0], neighbouring, of=pairs)
                 points.append(Checkpoint(round, theta[0].clone(), truth))
             scale = np.full(len(part), bound)
             if scheme.privacy.sensitivity == "local":

@@ -143,8 +143,7 @@ def study(
     batch: number of trials that are trained at a time (see `plan.fit_batch`).
     """
     check(experiment, top, trials)
-    rules = experiment.game
-    seconds: dict[str, float] = {}
+    rules, seconds = experiment.game, dict[str, float]()
 
     @contextmanager
     def stage(name: str) -> Iterator[Progress]:
@@ -154,14 +153,7 @@ def study(
         seconds[name] = time.perf_counter() - begun
 
     loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
-    split, features = loaded.split, partial(challenge.compared_features, rules, loaded)
-    replaced = neighbouring is Neighbouring.REPLACE
-    between = Compared(
-        features(split.members_records.features),
-        features(split.pool_records.features) if replaced else None,
-        challenge.columns_of(loaded),
-        device.threads(experiment.run.threads),
-    )
+    between = _compared(rules, loaded, device.threads(experiment.run.threads))
     ranked = _ranked(experiment, loaded, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
@@ -235,6 +227,17 @@ class Compared:
     pool: Features | None
     columns: Columns | None
     threads: int
+
+
+def _compared(rules: GameRules, loaded: Federation, threads: int) -> Compared:
+    split, features = loaded.split, partial(challenge.compared_features, rules, loaded)
+    replaced = rules.scheme.privacy.neighbouring is Neighbouring.REPLACE
+    return Compared(
+        features(split.members_records.features),
+        features(split.pool_records.features) if replaced else None,
+        challenge.columns_of(loaded),
+        threads,
+    )
 
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
