@@ -48,24 +48,39 @@ class Accountant(ABC):
         return None
 
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
-        """Return what a reader must know about epsilon(mechanism, delta), or None."""
+        """Return what a reader must know about epsilon(mechanism, delta), or None.
+
+        Args:
+            mechanism: any mechanism that is supported.
+            delta: of the epsilon, in (0, 1).
+        """
         if mechanism.noiseless:
             return "no noise, no guarantee: epsilon is infinite"
         return None
 
     def epsilon(self, mechanism: Mechanism, delta: float) -> float:
-        """Return an epsilon >= 0 for a delta in (0, 1), or inf.
+        """Return an epsilon >= 0 for a delta, or inf.
 
-        Raises InputError if unsupported.
+        Args:
+            mechanism: all steps together.
+            delta: in (0, 1).
+
+        Raises:
+            InputError: the mechanism is unsupported, or delta is out of range.
         """
         self._check(mechanism)
         check_positive_delta(delta)
         return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
 
     def delta(self, mechanism: Mechanism, epsilon: float) -> float:
-        """Return a delta in (0, 1] for a finite epsilon >= 0.
+        """Return a delta in (0, 1] for an epsilon.
 
-        Raises InputError if unsupported.
+        Args:
+            mechanism: all steps together.
+            epsilon: finite, at least 0.
+
+        Raises:
+            InputError: the mechanism is unsupported, or epsilon is out of range.
         """
         self._check(mechanism)
         if not 0 <= epsilon < math.inf:
