@@ -43,14 +43,16 @@ API = {
             "tune",
             "membership",
             "predict",
-            "one_run",
             "sign",
             "verify",
         ),
         "fedsim.api_studies",
     ),
     **dict.fromkeys(
-        ("data", "sensitivity", "pac", "trials", "draw_canaries", "reconstruct", "reproduce"),
+        (
+            *("data", "sensitivity", "pac", "trials", "one_run", "draw_canaries"),
+            *("reconstruct", "reproduce"),
+        ),
         "fedsim.api_answers",
     ),
     **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),

@@ -8,6 +8,7 @@ from fedsim.api import load as load
 from fedsim.api import run as run
 from fedsim.api_answers import data as data
 from fedsim.api_answers import draw_canaries as draw_canaries
+from fedsim.api_answers import one_run as one_run
 from fedsim.api_answers import pac as pac
 from fedsim.api_answers import reconstruct as reconstruct
 from fedsim.api_answers import reproduce as reproduce
@@ -17,7 +18,6 @@ from fedsim.api_studies import cluster as cluster
 from fedsim.api_studies import compare as compare
 from fedsim.api_studies import load_model as load_model
 from fedsim.api_studies import membership as membership
-from fedsim.api_studies import one_run as one_run
 from fedsim.api_studies import predict as predict
 from fedsim.api_studies import rehearse as rehearse
 from fedsim.api_studies import sign as sign

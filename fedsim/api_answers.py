@@ -1,4 +1,4 @@
-"""The Python API's other functions: data, sensitivity, pac, trials, draw_canaries and reproduce.
+"""The Python API's other functions, from data and sensitivity to one_run and reproduce.
 
 Each function does the same as the command of its name, and returns values.
 """
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
@@ -18,8 +19,10 @@ from fedsim.api_studies import Given, Overrides
 from fedsim.common import report_directory
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.audits.one_run import OneRun
     from fedsim.federation.runtimes.places import Workers
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
@@ -102,7 +105,7 @@ def data(
     directory = None if out is None else Path(out)
     if directory is not None:
         report_directory.check_new(directory)
-    report, page = pages.assemble(configured(config, overrides or {}, None)), None
+    report, page = pages.assemble(configured(config, overrides or {}, None).experiment), None
     if directory is not None:
         with report_directory.refusing(directory):
             page = pages.write(report, directory)
@@ -124,6 +127,7 @@ def sensitivity(
     Raises:
         InputError: the configuration has no such choice, or the directory has other files.
     """
+    from fedsim.federation.server import plan  # noqa: PLC0415
     from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
     from fedsim.studies.sensitivity import (  # noqa: PLC0415
         sensitivity_report,
@@ -132,8 +136,9 @@ def sensitivity(
 
     chosen = configured(config, overrides or {})
     report_directory.check_new(Path(out))
-    sensitivity_study.check(chosen, top, trials)
-    study = sensitivity_study.study(chosen, top, trials)
+    sensitivity_study.check(chosen.experiment, top, trials)
+    batch = plan.fit_batch(chosen).trials.batch
+    study = sensitivity_study.study(chosen.experiment, chosen.audit.confidence, batch, top, trials)
     report = sensitivity_report.assemble(study)
     with report_directory.refusing(Path(out)):
         page = sensitivity_report.write(study, report, Path(out))
@@ -230,9 +235,10 @@ def trials(
         expected = Expected(advantage)
     elif isinstance(source, Path | str) and Path(source).is_dir():
         run = RunDirectory.open(Path(source))
-        expected = trials_needed.expected(Expected(config=run.config), str(source), run)
+        expected = trials_needed.expected(run.config.game, run.config.audit, str(source), run)
     else:
-        expected = trials_needed.expected(Expected(config=configured(source, {})), name)
+        planned = configured(source, {})
+        expected = trials_needed.expected(planned.game, planned.audit, name)
     if confidence is not None:
         expected = replace(expected, level=confidence)
     if delta is not None:
@@ -294,7 +300,7 @@ def reconstruct(
     start = time.perf_counter()
     chosen = configured(config, {**(overrides or {}), "trials.count": trials})
     candidate_game.check(chosen.game)
-    loaded, record = federation.load(chosen), challenge.choose(chosen).record
+    loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:
         these = of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
@@ -324,6 +330,43 @@ def reconstruct(
     return Answer(report, page, candidate_report.blocks(report))
 
 
+def one_run(
+    scores: "Path | str | tuple[npt.ArrayLike, npt.ArrayLike]",
+    *,
+    delta: float = ASSUMED,
+    confidence: float = 0.95,
+    guesses: int = 0,
+    orthogonal: bool = False,
+    trial: int | None = None,
+) -> "OneRun":
+    """Return lower bounds on epsilon from canaries, as `fedsim one-run estimate` computes them.
+
+    Args:
+        scores: run directory or auditor's transcript, whose canaries are then scored; a CSV of
+            scores; or (included bool [m], scores float64 [m]), included by a fair coin.
+        delta: of epsilon.
+        confidence: of each bound, in (0, 1).
+        guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
+        orthogonal: the canaries have orthogonal directions, which allows a third bound.
+        trial: number of the trial to audit; None for the first.
+
+    Raises:
+        InputError: the scores or coins allow no bound.
+    """
+    from fedsim.audits import one_run as audit  # noqa: PLC0415
+
+    if isinstance(scores, tuple):
+        coins, values = (np.asarray(each) for each in scores)
+        observed = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
+    elif Path(scores).suffix == ".csv":
+        observed = audit.read_scores(Path(scores), trial)
+    else:
+        every = audit.scored(Path(scores))
+        place = 0 if trial is None else every.trials.tolist().index(trial)
+        observed = (int(every.trials[place]), every.included[place], every.scores[place])
+    return audit.estimate(*observed, delta, confidence, guesses, orthogonal)
+
+
 def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str, Any]:
     """Return the canaries of a configuration, as `fedsim one-run draw` writes them.
 
@@ -340,7 +383,7 @@ def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str,
     from fedsim.game import federation  # noqa: PLC0415
 
     chosen = configured(config, overrides or {})
-    return one_run.drawn(chosen.game, federation.load(chosen))
+    return one_run.drawn(chosen.game, federation.load(chosen.experiment))
 
 
 def reproduce(

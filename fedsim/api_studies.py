@@ -20,7 +20,6 @@ from fedsim.api import Builder, Run, combined, configured, console
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch, which takes a second
     from matplotlib.figure import Figure
@@ -28,7 +27,6 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch import Tensor
     from torch.nn import Module
 
-    from fedsim.audits.one_run import OneRun
     from fedsim.federation.runtimes.dask_pool import Address
     from fedsim.federation.runtimes.places import Workers
     from fedsim.learning.training.predictions import Likelihoods, Numbers, Predictions
@@ -272,7 +270,6 @@ def swept(
 ) -> Sweep:
     """Do the same as `sweep`, with progress on a console."""
     from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
 
@@ -287,7 +284,7 @@ def swept(
         own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
         try:
             setting = configured(config, {**common, **point.values, **own})
-            plans.append(experiment.prepare(setting, processes=processes(workers)))
+            plans.append(experiment.prepare(setting, workers=workers))
         except InputError as error:
             raise InputError(f"{point.name}: {error}") from None
     experiment.check_several(plans, workers)
@@ -371,7 +368,11 @@ def attacked(
     with measuring(shown, "training") as bar:
         game = membership_game.play(chosen, models, bar, workers, say)
     seconds = time.perf_counter() - start
-    return Membership(membership_report.assemble(chosen, game, attacks, seconds))
+    return Membership(
+        membership_report.assemble(
+            chosen.experiment, chosen.audit.confidence, game, attacks, seconds
+        )
+    )
 
 
 def predict(
@@ -399,43 +400,6 @@ def predict(
     else:
         features = torch.as_tensor(records, dtype=torch.float32)
     return saved_model.predictions(Path(model), features, built_by(network))
-
-
-def one_run(
-    scores: "Path | str | tuple[npt.ArrayLike, npt.ArrayLike]",
-    *,
-    delta: float = ASSUMED,
-    confidence: float = 0.95,
-    guesses: int = 0,
-    orthogonal: bool = False,
-    trial: int | None = None,
-) -> "OneRun":
-    """Return lower bounds on epsilon from canaries, as `fedsim one-run estimate` computes them.
-
-    Args:
-        scores: run directory or auditor's transcript, whose canaries are then scored; a CSV of
-            scores; or (included bool [m], scores float64 [m]), included by a fair coin.
-        delta: of epsilon.
-        confidence: of each bound, in (0, 1).
-        guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
-        orthogonal: the canaries have orthogonal directions, which allows a third bound.
-        trial: number of the trial to audit; None for the first.
-
-    Raises:
-        InputError: the scores or coins allow no bound.
-    """
-    from fedsim.audits import one_run as audit  # noqa: PLC0415
-
-    if isinstance(scores, tuple):
-        coins, values = (np.asarray(each) for each in scores)
-        observed = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
-    elif Path(scores).suffix == ".csv":
-        observed = audit.read_scores(Path(scores), trial)
-    else:
-        every = audit.scored(Path(scores))
-        place = 0 if trial is None else every.trials.tolist().index(trial)
-        observed = (int(every.trials[place]), every.included[place], every.scores[place])
-    return audit.estimate(*observed, delta, confidence, guesses, orthogonal)
 
 
 def sign(directory: Path | str, key: Path | str, out: Path | str | None = None) -> Path:

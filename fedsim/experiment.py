@@ -49,7 +49,7 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
     if not directory.finished:
         with directory.lock():
             check_ledger(plan, directory)
-        with progress(directory, plan.config, console):
+        with progress(directory, console):
             run_in_process(plan, directory)
     return directory
 
@@ -151,7 +151,6 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
         take_share,
     )
     from fedsim.federation.runtimes.whole_runs import read_files, write_files  # noqa: PLC0415
-    from fedsim.federation.server.plan import Plan  # noqa: PLC0415
 
     config, quiet = configuration.from_run_config(task.run_config), Console(quiet=True)
     own = configuration.from_run_config(task.run_config | task.own).run
@@ -160,7 +159,7 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
         if task.files is None:
             in_process(prepare(config), quiet)
             return None
-        Program.here(Plan(config, 0.0, 0, ())).check(task.program)
+        Program.here(config.experiment).check(task.program)
         with full_disk(), TemporaryDirectory() as folder:
             place = Path(folder) / "run"
             (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
@@ -169,25 +168,36 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
             return read_files(place)
 
 
-def prepare(config: Config, deployed: bool = False, processes: int = 1) -> "Plan":
+def prepare(
+    config: Config,
+    deployed: bool = False,
+    workers: "Workers | None" = None,
+    simulated: bool = False,
+) -> "Plan":
     """Return the plan of an experiment. It writes nothing.
 
     Args:
         config: the experiment; its directory is `run.out`, or a new one.
         deployed: whether its clients are other machines, which know the paths of their records.
-        processes: number of processes that share the memory of this machine.
+        workers: the workers that share the memory of this machine; None: this process.
+        simulated: whether Flower's simulation runs the clients, each with the threads that Ray
+            gives it, unless the configuration sets a number.
 
     Raises:
         InputError: the experiment is impossible.
     """
+    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
     from fedsim.federation.server import plan  # noqa: PLC0415  (Flower takes a second)
 
+    if simulated and not config.run.threads:
+        update = {"threads": config.run.client_cpus}
+        config = config.model_copy(update={"run": config.run.model_copy(update=update)})
     if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
         raise InputError(
             f"data.root is '{config.data.root}', so all clients would read the same records; put "
             f"{CLIENT} in the path, in place of the client's number"
         )
-    return plan.prepare(with_absolute_paths(config), processes)
+    return plan.prepare(with_absolute_paths(config), processes(workers))
 
 
 def with_absolute_paths(config: Config) -> Config:
@@ -271,5 +281,7 @@ def run_simulated(plan: "Plan", directory: RunDirectory) -> None:
     """
     from fedsim.federation.runtimes.simulation import simulation  # noqa: PLC0415
 
-    with simulation(plan.config) as submitted:
+    config = plan.config
+    run_config = configuration.dump(config)
+    with simulation(run_config, config.run, config.federation.clients) as submitted:
         submitted.wait(lambda: directory.has(LAST_FILE))

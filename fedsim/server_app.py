@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedsim
 from adversaries.attacks.posterior import log_odds
 from fedsim.common import device
-from fedsim.config import Config, from_run_config
+from fedsim.config import from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.runs import ledger, precision, spending
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
@@ -49,22 +49,18 @@ def main(grid: Grid, context: Context) -> None:
         grid: the app's grid.
         context: Flower's context with the run config.
     """
-    plan = prepare(_placed(from_run_config(context.run_config)))
+    config = from_run_config(context.run_config)
+    path = default_directory(config.run)
+    if not config.data.root and (path / "config.toml").exists():
+        own = RunDirectory.open(path).config.data  # the server's own paths of its data
+        config = config.reading_data_from(own.root, own.public_root)
+    plan = prepare(config.placed_at(str(path)))
     # Only a deployment needs it: a simulation's grid already has a short interval.
     between_machines = RUNTIMES.get(type(grid).__name__) == DEPLOYMENT
     directory = plan.begin()
     if between_machines:
         grid = PollingGrid(grid, report_busy=partial(note_busy, directory))
     carry_out(grid, plan, directory)
-
-
-def _placed(config: Config) -> Config:
-    """Return the experiment with its run directory and the server's own data paths."""
-    path = default_directory(config.run)
-    if not config.data.root and (path / "config.toml").exists():
-        own = RunDirectory.open(path).config.data
-        config = config.reading_data_from(own.root, own.public_root)
-    return config.placed_at(str(path))
 
 
 def carry_out(
@@ -129,7 +125,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | N
         device.single_threaded_kernels()
     plan = plan.left(directory)
     finished, stopped_at = _train(grid, plan, loaded, directory, start, elsewhere)
-    transcript = _transcript(config, directory, finished)
+    transcript = _transcript(plan, directory, finished)
     rows = ledger.read(directory)
     transcript[spending.EPSILON] = spending.curve(config.scheme, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
@@ -223,8 +219,9 @@ def _findings(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]
     return findings
 
 
-def _transcript(config: Config, directory: RunDirectory, finished: list[range]) -> Arrays:
+def _transcript(plan: Plan, directory: RunDirectory, finished: list[range]) -> Arrays:
     """Return the findings of the finished batches, joined into arrays over all their trials."""
+    config = plan.config
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     for trials in finished:
         for name, array in directory.read_arrays(directory.batch_file(trials.start)).items():

@@ -24,17 +24,17 @@ def train_batch(task: Task) -> Done:
         logging.getLogger("flwr").setLevel(logging.WARNING)
         config = from_run_config(task.run_config)
         plan = Plan(config, task.noise_multiplier, task.rounds, (task.trials,))
-        Program.here(plan).check(task.program)
+        Program.here(config.experiment).check(task.program)
         loaded = plan.federation()
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()
         grid = InProcessGrid(client_app.app, config.federation.clients, task.run_config)
         chosen = Challenge(**task.challenge)
-        batch = Batch(config, chosen, task.noise_multiplier, task.nodes, task.trials, task.worlds)
+        batch = Batch(plan, chosen, task.nodes, task.trials, task.worlds)
         events: list[dict[str, Any]] = []
 
         def note(**event: Any) -> None:
             events.append(event)
 
-        strategy = DPSGD(batch, task.rounds, None, note)
+        strategy = DPSGD(batch, None, note)
         return Done(batch_run.train(grid, strategy, loaded, note), events)

@@ -134,7 +134,7 @@ NEVER = {
 OWN = ("fedsim.audits.live", "fedsim.audits.live.app")
 """What a client's node loads of the audits, to know that it is no auditor's."""
 
-MOST_FUNCTIONS, MOST_FILES = 48, 30
+MOST_FUNCTIONS, MOST_FILES = 17, 9
 """How many functions, in how many files, may take the whole configuration."""
 
 

@@ -57,7 +57,7 @@ def data(
     config = configuration.load(config_file, overrides)
     if out is not None:
         report_directory.check_new(out)
-    report = distribution_report.assemble(config)
+    report = distribution_report.assemble(config.experiment)
     console = Terminal(highlight=False)
     if json_:
         print_json(report)

@@ -9,7 +9,7 @@ from fedsim.config import jobs
 from fedsim.config.campaign import AuditConfig, ReportConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
 from fedsim.config.federation import DataConfig, FederationConfig
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.config.objects import Experiment, GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.training import ModelConfig, TrainingConfig, chosen
@@ -127,10 +127,9 @@ class Config(Table):
         )
 
     @property
-    def scored_by_counts(self) -> bool:
-        """Whether the participant's log-odds average over how often a target was sampled."""
-        local = self.training.local_steps > 1 and self.training.sampling_rate < 1
-        return local or self.federation.adversary_rounds == "own"
+    def experiment(self) -> Experiment:
+        """The parts that a federation is loaded from."""
+        return Experiment(self.data, self.game, self.run, self.audit.bayesian_pairs)
 
     @property
     def candidates(self) -> int:

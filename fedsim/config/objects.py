@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from fedsim.config.campaign import TrialsConfig
+from fedsim.config.campaign import RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
-from fedsim.config.federation import FederationConfig
+from fedsim.config.federation import DataConfig, FederationConfig
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.training import ModelConfig, TrainingConfig
 from fedsim.privacy.participation.rule import Participation
@@ -21,6 +21,12 @@ class Scheme:
     records: int
     copies: int
     trial_count: int
+
+    @property
+    def scored_by_counts(self) -> bool:
+        """Whether the participant's log-odds average over how often a target was sampled."""
+        local = self.training.local_steps > 1 and self.training.sampling_rate < 1
+        return local or self.federation.adversary_rounds == "own"
 
 
 @dataclass(frozen=True)
@@ -41,3 +47,17 @@ class GameRules:
     data_seed: int
     noise_seed: int | None
     candidates: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The parts of a federation: its records, the game on them, and the machine that trains.
+
+    Attributes:
+        bayesian_pairs: number of pairs of records that the Bayesian accountant compares.
+    """
+
+    data: DataConfig
+    game: GameRules
+    run: RunConfig
+    bayesian_pairs: int

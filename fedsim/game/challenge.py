@@ -17,9 +17,8 @@ from fedsim.common import device
 from fedsim.common.blocks import slices
 from fedsim.common.device import one_thread
 from fedsim.common.randomness import Role, generator
-from fedsim.config import Config
 from fedsim.config.federation import FederationConfig
-from fedsim.config.objects import GameRules
+from fedsim.config.objects import Experiment, GameRules
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models
@@ -94,18 +93,18 @@ NOBODY = Challenge(None, None, -1, -1, "none", None)
 """The challenge of a training, which has no adversary and no target."""
 
 
-def choose(config: Config, progress: Progress | None = None) -> Challenge:
+def choose(experiment: Experiment, progress: Progress | None = None) -> Challenge:
     """Return the challenge: a pair chosen by dissimilarity or configured, and the adversary.
 
     The adversary is the configured client, or the highest-numbered one that does not hold x^. The
-    result depends only on the configuration, and is cached because a large pool takes long.
+    result depends only on the experiment, and is cached because a large pool takes long.
 
     Raises InputError if the challenge or adversary does not fit the data. Source: Bernau et al.,
     Eq. 18 and Eq. 20.
     """
-    if config.run.job == "training":
+    if experiment.run.job == "training":
         return NOBODY
-    return _choose(config, _Reporting(progress))
+    return _choose(experiment, _Reporting(progress))
 
 
 @dataclass(frozen=True)
@@ -114,14 +113,13 @@ class _Reporting:
 
 
 @lru_cache(maxsize=4)
-def _choose(config: Config, reporting: _Reporting) -> Challenge:
-    loaded = federation.load(config)
-    if config.privacy.unit == "client":
-        return _choose_client(
-            config.game, loaded, device.threads(config.run.threads), reporting.progress
-        )
-    split, given = loaded.split, config.challenge
-    replace = config.privacy.neighbouring is Neighbouring.REPLACE
+def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
+    loaded, rules = federation.load(experiment), experiment.game
+    privacy, threads = rules.scheme.privacy, device.threads(experiment.run.threads)
+    if privacy.unit == "client":
+        return _choose_client(rules, loaded, threads, reporting.progress)
+    split, given = loaded.split, rules.challenge
+    replace = privacy.neighbouring is Neighbouring.REPLACE
     if loaded.crafted is not None:
         record, crafted = loaded.crafted.record, given.is_crafted
         client = int(loaded.client_of[record])
@@ -129,7 +127,7 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
             record,
             len(split.pool) - 1 if replace and crafted else None,
             client,
-            _seat(config.federation, config.privacy.unit, client),
+            _seat(rules.scheme.federation, privacy.unit, client),
             "crafted",
             None,
             given.kind,
@@ -148,20 +146,18 @@ def _choose(config: Config, reporting: _Reporting) -> Challenge:
         measure = given.dissimilarity
         among = np.arange(len(split.members)) if given.client < 0 else loaded.owned_by(given.client)
         pair = select(
-            compared_features(config.game, loaded, split.members_records.features[among]),
-            compared_features(config.game, loaded, split.pool_records.features)
-            if replace
-            else None,
+            compared_features(rules, loaded, split.members_records.features[among]),
+            compared_features(rules, loaded, split.pool_records.features) if replace else None,
             measure,
-            config.privacy.neighbouring.value,
+            privacy.neighbouring.value,
             choice=given.choice,
             columns=columns_of(loaded),
-            threads=device.threads(config.run.threads),
+            threads=threads,
             progress=reporting.progress,
         )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     client = int(loaded.client_of[record])
-    adversary = _seat(config.federation, config.privacy.unit, client)
+    adversary = _seat(rules.scheme.federation, privacy.unit, client)
     return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
 
 

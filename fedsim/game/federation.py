@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.memory import granted, spare
-from fedsim.config import Config
 from fedsim.config.federation import OWN
-from fedsim.config.objects import GameRules
+from fedsim.config.objects import Experiment, GameRules
 from fedsim.config.training import ModelConfig
 from fedsim.learning import data
 from fedsim.learning.data import distribution
@@ -168,11 +167,11 @@ class Federation:
 
 
 @lru_cache(maxsize=1024)
-def digest(config: Config, client: int, records: bool = True) -> str:
+def digest(experiment: Experiment, client: int, records: bool = True) -> str:
     """Return the SHA-256 of a client's data of D: its records', or their place and shape."""
-    if config.data.name == OWN:
-        return hashlib.sha256(config.data.public_schema.encode()).hexdigest()
-    federation = load(config)
+    if experiment.data.name == OWN:
+        return hashlib.sha256(experiment.data.public_schema.encode()).hexdigest()
+    federation = load(experiment)
     positions = federation.owned_by(client)
     own = federation.split.members_records.take(positions)
     digested = hashlib.sha256(np.ascontiguousarray(positions).data)
@@ -203,43 +202,45 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
 
 
 @lru_cache(maxsize=64)
-def load(config: Config, client: int | None = None) -> Federation:
-    """Return a configuration's federation, cached, with a client's own records.
+def load(experiment: Experiment, client: int | None = None) -> Federation:
+    """Return an experiment's federation, cached, with a client's own records.
 
     Raises InputError if its data cannot be loaded.
     """
+    rules, run = experiment.game, experiment.run
+    scheme = rules.scheme
     split, client_of = distribution.held(
-        config.data,
-        config.federation,
-        config.model.weights,
+        experiment.data,
+        scheme.federation,
+        rules.model.weights,
         client,
-        rehearsed=config.run.job == "rehearsal",
+        rehearsed=run.job == "rehearsal",
     )
     dataset = split.dataset
-    if config.audit.bayesian_pairs and np.bincount(client_of).max() < 2:
+    if experiment.bayesian_pairs and np.bincount(client_of).max() < 2:
         raise InputError(
-            f"audit.bayesian-pairs is {config.audit.bayesian_pairs}, but no client has two records "
+            f"audit.bayesian-pairs is {experiment.bayesian_pairs}, but no client has two records "
             "to compare; raise data.records, lower federation.clients, or set it to 0"
         )
-    where = device.resolve(config.run.device)
-    model = models.structural_model(partial(build_model, config.game, dataset), config.run.seed)
+    where = device.resolve(run.device)
+    model = models.structural_model(partial(build_model, rules, dataset), run.seed)
     shape = dataset.train.features.shape[1:]
-    models.check_input(model, config.model.name, shape, dataset.classes)
+    models.check_input(model, rules.model.name, shape, dataset.classes)
     model = model.to(where)
-    device.check_precision(config.run.precision, where)
+    device.check_precision(run.precision, where)
     clipper = Clipper(
         model,
         # A client's update is clipped as a whole, not its gradients.
-        config.training.clipping_norm
-        if config.training.clipping and config.privacy.unit == "record"
+        scheme.training.clipping_norm
+        if scheme.training.clipping and scheme.privacy.unit == "record"
         else math.inf,
-        device.threads(config.run.threads) if where.type == "cpu" else 1,
-        memory_limit(config.run.memory_limit, where) // 2,
-        config.run.precision,
-        exact=config.privacy.noise_source == "system",
+        device.threads(run.threads) if where.type == "cpu" else 1,
+        memory_limit(run.memory_limit, where) // 2,
+        run.precision,
+        exact=scheme.privacy.noise_source == "system",
     )
-    loaded = Federation(split, client_of, model, clipper, where, copies=config.challenge.copies)
-    return _with_challenge(config.game, loaded)
+    loaded = Federation(split, client_of, model, clipper, where, copies=scheme.copies)
+    return _with_challenge(rules, loaded)
 
 
 def initial_parameters(rules: GameRules, loaded: Federation, trials: range) -> Tensor:

@@ -5,6 +5,8 @@ the truth, and the others are looser.
 """
 
 import math
+import sys
+from abc import ABC, abstractmethod
 from functools import cached_property
 from types import ModuleType
 from typing import ClassVar
@@ -13,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from adversaries.errors import InputError
 from adversaries.plugins import code_of
 from adversaries.registry import lookup
 from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import check_positive_delta
 from fedsim.privacy import loss_distribution, renyi
-from fedsim.privacy.accountant import Accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
 Array = npt.NDArray[np.float64]
@@ -31,6 +34,72 @@ def _rdp() -> ModuleType:
     from dp_accounting.rdp import rdp_privacy_accountant  # noqa: PLC0415
 
     return rdp_privacy_accountant
+
+
+class Accountant(ABC):
+    """Bounds the privacy of a mechanism, if it `covers` the kind."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    covers: ClassVar[str]
+
+    def supports(self, mechanism: Mechanism) -> str | None:
+        """Return None if this accountant covers the mechanism, else the reason why it does not."""
+        return None
+
+    def note(self, mechanism: Mechanism, delta: float) -> str | None:
+        """Return what a reader must know about epsilon(mechanism, delta), or None.
+
+        Args:
+            mechanism: any mechanism that is supported.
+            delta: of the epsilon, in (0, 1).
+        """
+        if mechanism.noiseless:
+            return "no noise, no guarantee: epsilon is infinite"
+        return None
+
+    def epsilon(self, mechanism: Mechanism, delta: float) -> float:
+        """Return an epsilon >= 0 for a delta, or inf.
+
+        Args:
+            mechanism: all steps together.
+            delta: in (0, 1).
+
+        Raises:
+            InputError: the mechanism is unsupported, or delta is out of range.
+        """
+        self._check(mechanism)
+        check_positive_delta(delta)
+        return math.inf if mechanism.noiseless else self._epsilon(mechanism, delta)
+
+    def delta(self, mechanism: Mechanism, epsilon: float) -> float:
+        """Return a delta in (0, 1] for an epsilon.
+
+        Args:
+            mechanism: all steps together.
+            epsilon: finite, at least 0.
+
+        Raises:
+            InputError: the mechanism is unsupported, or epsilon is out of range.
+        """
+        self._check(mechanism)
+        if not 0 <= epsilon < math.inf:
+            raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
+        if mechanism.noiseless:
+            return 1.0
+        # No finite noise reaches delta = 0; this is the smallest normal float above it.
+        return max(self._delta(mechanism, epsilon), sys.float_info.min)
+
+    def _check(self, mechanism: Mechanism) -> None:
+        reason = self.supports(mechanism)
+        if reason is not None:
+            raise InputError(f"the accountant {self.name} does not apply: {reason}")
+
+    @abstractmethod
+    def _epsilon(self, mechanism: Mechanism, delta: float) -> float: ...
+
+    @abstractmethod
+    def _delta(self, mechanism: Mechanism, epsilon: float) -> float: ...
 
 
 class GaussianAccountant(Accountant):

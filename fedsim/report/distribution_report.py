@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rich.console import RenderableType
 
 from fedsim.common import report_directory
-from fedsim.config import Config
+from fedsim.config.objects import Experiment
 from fedsim.learning.data import Split, distribution
 from fedsim.learning.data.distribution import DataDistribution, cautions
 from fedsim.report.document import blocks as doc
@@ -24,20 +24,21 @@ LARGEST = "most records"
 BAR = 12
 
 
-def assemble(config: Config) -> dict[str, Any]:
+def assemble(experiment: Experiment) -> dict[str, Any]:
+    data, federation = experiment.data, experiment.game.scheme.federation
     split, client_of = distribution.held(
-        config.data,
-        config.federation,
-        config.model.weights,
+        data,
+        federation,
+        experiment.game.model.weights,
         every_client=True,
-        rehearsed=config.run.job == "rehearsal",
+        rehearsed=experiment.run.job == "rehearsal",
     )
     dataset = split.dataset
-    held = distribution.hold(split, client_of, config.federation.clients)
-    keys = distribution.keys(config.federation, split)
+    held = distribution.hold(split, client_of, federation.clients)
+    keys = distribution.keys(federation, split)
     return {
         "kind": "distribution",
-        "name": config.run.name,
+        "name": experiment.run.name,
         "dataset": {
             "name": dataset.name,
             "kind": dataset.kind,
@@ -50,13 +51,13 @@ def assemble(config: Config) -> dict[str, Any]:
         },
         "parts": _parts(split),
         "partition": {
-            "scheme": config.federation.partition,
-            "key": config.federation.partition_key or None,
+            "scheme": federation.partition,
+            "key": federation.partition_key or None,
             "key_values": None if keys is None else len(np.unique(keys)),
-            "dirichlet_alpha": config.federation.dirichlet_alpha
-            if config.federation.partition in ("dirichlet", "quantity")
+            "dirichlet_alpha": federation.dirichlet_alpha
+            if federation.partition in ("dirichlet", "quantity")
             else None,
-            "seed": config.data.seed,
+            "seed": data.seed,
         },
         "sizes": {
             "min": int(held.sizes.min()),

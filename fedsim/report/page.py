@@ -11,6 +11,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.audits.run.audit import assemble
+from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common import private_files
 from fedsim.config import Scalar, flatten, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_agreement, run_transcript
@@ -221,7 +222,7 @@ def assembled(
     facts = directory.read_facts()
     config, rows = directory.config, ledger.verified(directory)
     run_agreement.check(directory, facts, transcript, rows)
-    report = assemble(
+    run = AuditedRun(
         from_run_config(to_run_config(config) | dict(limits)) if limits else config,
         facts,
         transcript,
@@ -229,7 +230,7 @@ def assembled(
         delta or config.privacy.delta,
         rows,
     )
-    return report, transcript
+    return assemble(run), transcript
 
 
 FILE = "officer.html"

@@ -122,7 +122,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
 def _training_alone(config: Config, size: Size) -> float:
     """Return the seconds in which a plain loop trains all the models, scaled from some of them."""
     device.single_threaded_kernels()
-    known, chosen = federation.load(config), challenge.choose(config)
+    known, chosen = federation.load(config.experiment), challenge.choose(config.experiment)
     worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
     multiplier = privacy.noise_multiplier(config.scheme)
     timed = min(size.alone_trials, size.trials)
@@ -169,7 +169,7 @@ def _fedsim(overrides: dict[str, Scalar], mode: str, out: Path) -> dict[str, flo
 def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torch.device) -> float:
     """Return the seconds in which Opacus trains all the models, scaled from some of them."""
     torch.set_num_threads(CORES)
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     dataset = known.split.dataset
     features, labels = known.members(np.arange(config.data.records))
     timed = range(min(size.opacus_trials, size.trials))

@@ -97,7 +97,7 @@ def first_models() -> Found:
     for name, changes in kinds.items():
         tally = device.start()
         config = from_run_config(small | changes)
-        known = federation.load(config)
+        known = federation.load(config.experiment)
         if name == "embedding":
             challenge.compared_features(config.game, known, known.split.pool_records.features)
         found[name] = [known.device.type, tally.launches]

@@ -89,7 +89,7 @@ def chosen(small: Make) -> Callable[[Config], tuple[int, int, int]]:
     def roles(config: Config) -> tuple[int, int, int]:
         from fedsim.game import challenge  # noqa: PLC0415
 
-        found = challenge.choose(config)
+        found = challenge.choose(config.experiment)
         others = set(range(config.federation.clients)) - {found.client, found.adversary}
         return found.client, found.adversary, min(others)
 
@@ -410,7 +410,7 @@ def test_a_sum_is_no_longer_than_its_clients_records_and_noise_allow(
     # One record of 24 each for two clients: the federation's records would allow 25 C.
     config = small(TINY | {"federation.trust": trust, "federation.partition": "quantity"})
     *_, other = chosen(config)
-    held = len(federation.load(config).owned_by(other))
+    held = len(federation.load(config.experiment).owned_by(other))
 
     def scaled(by: float) -> Fault:
         def fault(message: Message, reply: Message) -> Message:

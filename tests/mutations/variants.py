@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedsim import client_app, server_app
 from fedsim.audits.run import audit
+from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common.randomness import Role, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.objects import GameRules, Scheme
@@ -132,7 +133,14 @@ def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
         for name, array in arrays.items()
     }
     found = audit.assemble(
-        few, run.read_json("facts.json"), transcript, 0.95, config.privacy.delta, ledger.read(run)
+        AuditedRun(
+            few,
+            run.read_json("facts.json"),
+            transcript,
+            0.95,
+            config.privacy.delta,
+            ledger.read(run),
+        )
     )
     return found.contradictions
 

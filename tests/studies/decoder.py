@@ -113,7 +113,7 @@ def _learning(
     common: dict[str, Scalar], place: Path, seeds: int, epsilons: tuple[float, ...]
 ) -> Table:
     config = from_run_config({**common, "privacy.epsilon": 1.0})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = federation.initial_parameters(config.game, known, range(1))
     losses, _ = known.evaluate(theta, *known.held_out())
     first = task_of(known.model).mean(known.model, losses, known.held_out()[0])

@@ -35,7 +35,9 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     for setting, changes in SETTINGS.items():
         chosen = config.load(CONFIG, COMMON | changes | tiny)
         game = membership_game.play(chosen, 48 if smoke else MODELS)
-        report = membership_report.assemble(chosen, game, ATTACKS, 0.0)
+        report = membership_report.assemble(
+            chosen.experiment, chosen.audit.confidence, game, ATTACKS, 0.0
+        )
         yield Table(
             f"{setting}: accuracy {100 * report['accuracy']:.0f} % on held-out records",
             tuple(membership_report.headings(report)),

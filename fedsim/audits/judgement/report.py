@@ -11,7 +11,12 @@ from typing import Any, Protocol
 
 from adversaries.errors import InputError
 from adversaries.statistics.estimators import Advantage
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.intervals import (
+    ALARM_CONFIDENCE,
+    LowerBound,
+    check_positive_delta,
+    significance,
+)
 from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Judgement, Verdict, alarms
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
@@ -74,6 +79,9 @@ class AuditOptions:
     def __post_init__(self) -> None:
         if self.claim is not None and self.delta is not None:
             raise InputError("A claim states its own delta; leave delta out.")
+        if self.delta is not None:
+            check_positive_delta(self.delta)
+        significance(self.level)
 
     @property
     def level(self) -> float:

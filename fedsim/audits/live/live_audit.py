@@ -35,6 +35,7 @@ from fedsim.audits.live.live_rounds import (
 from fedsim.audits.live.watches import CanaryWatch, TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.config.objects import Experiment
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.game import federation
 from fedsim.game.canary import TEXT, Canaries
@@ -101,8 +102,9 @@ class LiveAudit:
             config = config.reading_data_from(self._data_root, offline=True)
             config = config.starting_from(self._weights)
             if self._challenge and config.run.job != "training":
-                check(config)
-                federation.load(config)  # missing data are reported before the first belief
+                check(config.experiment)
+                # Missing data are reported before the first belief.
+                federation.load(config.experiment)
             self.config, self._configured = config, keys
         first, parameters = request["first-trial"], observed.model["parameters"]
         trials = range(first, first + len(parameters))
@@ -328,7 +330,7 @@ class LiveAudit:
         It is a participant's memory, without a message or noise of its own.
         """
         config, request, trials = self.run, _request(before), training.trials
-        loaded = federation.load(config)
+        loaded = federation.load(config.experiment)
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()
         parameters = torch.tensor(before.model["parameters"]).to(loaded.device)
@@ -388,27 +390,29 @@ class LiveAudit:
         return self._steps(nominal, self.run.federation.fewest_participants, rounds)
 
 
-def check(config: Config) -> None:
+def check(experiment: Experiment) -> None:
     """Refuse a run whose challenge an auditor cannot follow. Raises InputError."""
-    if config.privacy.noise.mechanism.own_law:
+    rules, data = experiment.game, experiment.data
+    scheme = rules.scheme
+    if scheme.privacy.noise.mechanism.own_law:
         raise InputError(
-            f"privacy.noise is '{config.privacy.noise}'. Its law depends on messages that only the "
+            f"privacy.noise is '{scheme.privacy.noise}'. Its law depends on messages that only the "
             "server receives, so that only the run itself can audit it"
         )
-    if not config.participation.complete:
+    if not scheme.participation.complete:
         raise InputError(
             "federation.sampling-rate is below 1. A live auditor does not follow which clients "
             "join a round; such a run audits itself"
         )
-    if config.training.sampling_rate < 1 and config.noise_seed is None:
+    if scheme.training.sampling_rate < 1 and rules.noise_seed is None:
         raise InputError(
             "training.sampling-rate is below 1 with noise from the operating system. Only the "
             "clients know which records took part, so that the challenge cannot be audited; audit "
             "canaries instead (--canary-seed-file)"
         )
-    if not config.data.root and config.data.name not in BUNDLED:
+    if not data.root and data.name not in BUNDLED:
         raise InputError(
-            f"the run's data, {config.data.name}, are files, and the audit opens no folder that a "
+            f"the run's data, {data.name}, are files, and the audit opens no folder that a "
             "transcript names; give this machine's folder with --data-root, or audit the canaries "
             "alone (--no-challenge)"
         )

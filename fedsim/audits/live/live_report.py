@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Claim, Evidence, JudgedClaim, judged_claim
 from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
 from fedsim.audits.live import live_power
@@ -244,7 +244,7 @@ def _incomparable(audit: LiveAudit, claim: Claim) -> str:
 def _against(audit: LiveAudit, claim: Claim) -> list[str]:
     mechanism = audit.everything()
     assert audit.config is not None and mechanism is not None
-    reasons = guarantee.dp_failings(audit.config)
+    reasons = guarantee.dp_failings(audit.config.game, audit.config.audit)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
         reasons.append(f"the noise that the server states allows epsilon {epsilon:.4g}")
@@ -267,7 +267,6 @@ def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
 
 
 def check(options: AuditOptions) -> None:
-    significance(options.level)
     if options.canary_seed_file is not None:
         _planted(options.canary_seed_file)
 
@@ -306,7 +305,6 @@ class AuditorsTranscript:
 
 def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
     options.taken("an auditor's transcript")
-    check(options)
     run = None if options.worlds is None else RunDirectory.open(options.worlds)
     seeds, root = options.canary_seed_file, options.data_root
     audit = LiveAudit(

@@ -20,7 +20,8 @@ from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results import measured
 from fedsim.audits.results.theory import Prediction
 from fedsim.audits.results.verdicts import Check
-from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers import at_server
@@ -138,7 +139,8 @@ class Proven(TypedDict):
 class BoundsAudit:
     """What the trials of a run prove of epsilon, with and without trust in the claimed noise."""
 
-    config: Config
+    rules: GameRules
+    audit: AuditConfig
     mechanism: Mechanism
     transcript: Arrays
     delta: float
@@ -150,24 +152,20 @@ class BoundsAudit:
     @cached_property
     def exact(self) -> bool:
         """Whether the log-odds are likelihood ratios of D against D'."""
-        halves = self.config.privacy.pac_prior == "halves"
-        return not halves and at_server.is_exact(
-            self.config.scheme, self.config.audit.mode, self.config.federation.vantage
-        )
+        return _exact(self.rules.scheme, self.audit.mode)
 
     @cached_property
     def log_odds(self) -> Floats:
         """Log-odds of all trials after the last round, [T], from even odds."""
-        return self.transcript["log_odds"][:, -1] - logit(self.config.audit.prior)
+        return self.transcript["log_odds"][:, -1] - logit(self.audit.prior)
 
     @cached_property
     def played(self) -> Design:
-        config = self.config
-        return precision.design(config.trials, config.audit.confidence, len(self.worlds))
+        return precision.design(self.rules.trials, self.audit.confidence, len(self.worlds))
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        return refused(self.config)
+        return refused(self.rules, self.audit.mode)
 
     @cached_property
     def not_normal(self) -> str | None:
@@ -175,7 +173,7 @@ class BoundsAudit:
 
         Under less noise, `lessened` refuses log-odds that are too far from normal.
         """
-        if reason := _never_normal(self.config):
+        if reason := _never_normal(self.rules.scheme):
             return reason
         if mixed_share(self._trial_mu, float(self._trial_mu.max())) > LARGEST_SHARE:
             return (
@@ -341,34 +339,40 @@ def headline(bounds: Mapping[str, LowerBound]) -> str:
     return (holding or ["clopper_pearson"])[0]
 
 
-def refused(config: Config) -> dict[str, str]:
+def refused(rules: GameRules, audit_mode: str) -> dict[str, str]:
     """Return the lower bounds that hold for no run of a configuration, with the reason of each."""
     reasons: dict[str, str] = {}
-    never_normal, common = _never_normal(config), config.trials.pairing == "common"
+    scheme, common = rules.scheme, rules.trials.pairing == "common"
+    never_normal = _never_normal(scheme)
     for name, estimator in LOWER_BOUNDS.items():
         if estimator.normal and never_normal:
             reasons[name] = never_normal
         elif common and not estimator.dependent_worlds:
             reasons[name] = COMMON
-    if config.privacy.noise.mechanism.own_law or not config.training.clipping:
+    if scheme.privacy.noise.mechanism.own_law or not scheme.training.clipping:
         reason = "the mechanism is not one scale of noise on clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
-    if config.participation.secret:
+    if scheme.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    exact = at_server.is_exact(config.scheme, config.audit.mode, config.federation.vantage)
-    if not exact or config.privacy.pac_prior == "halves":
+    if not _exact(scheme, audit_mode):
         reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons
 
 
-def _never_normal(config: Config) -> str | None:
-    if config.participation.secret:
+def _exact(scheme: Scheme, audit_mode: str) -> bool:
+    """Return whether the log-odds are likelihood ratios of D against D'."""
+    halves = scheme.privacy.pac_prior == "halves"
+    return not halves and at_server.is_exact(scheme, audit_mode, scheme.federation.vantage)
+
+
+def _never_normal(scheme: Scheme) -> str | None:
+    if scheme.participation.secret:
         return "log-odds are not normal under sampling"
-    if config.privacy.pac_prior == "halves":
+    if scheme.privacy.pac_prior == "halves":
         return "the log-odds are a mixture over the candidates, which is not normal"
-    if config.federation.vantage is Vantage.RELEASED_MODEL:
+    if scheme.federation.vantage is Vantage.RELEASED_MODEL:
         return "the log-odds of the released model are an attack's score, which need not be normal"
-    if config.training.local_steps > 1:
+    if scheme.training.local_steps > 1:
         return (
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )

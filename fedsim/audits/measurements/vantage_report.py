@@ -18,8 +18,8 @@ from adversaries.statistics.trials import Bools, Floats, two_sided
 from fedsim.audits.results.measured import AtVantage, LowerBound, VantageEmpirical
 from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, Prediction
 from fedsim.audits.results.verdicts import Check
-from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig, TrialsConfig
+from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix
@@ -47,17 +47,20 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
 
 
 def report(
-    config: Config,
+    rules: GameRules,
+    audit: AuditConfig,
     transcript: Arrays,
     bounds: Sequence[VantageBounds],
     predictions: Mapping[Vantage, Prediction],
     delta: float,
     confidence: float,
 ) -> dict[str, AtVantage]:
-    rows, planned = {}, measured(config.federation.vantage, config.audit.vantages)
+    rows, scheme = {}, rules.scheme
+    primary = scheme.federation.vantage
+    planned = measured(primary, audit.vantages)
     for bound in bounds:
         vantage = bound.vantage
-        view = seen_from(transcript, vantage, config.federation.vantage)
+        view = seen_from(transcript, vantage, primary)
         predicted = predictions[vantage] if view else None
         notes, attacked = [bound.note], bound.vantage is Vantage.RELEASED_MODEL
         if view:
@@ -66,13 +69,13 @@ def report(
         elif bound.vantage not in planned:
             notes.append(NOT_MEASURED)
         elif attacked:
-            notes.append(f"not attacked: {released_model.why_not(config.scheme)}")
+            notes.append(f"not attacked: {released_model.why_not(scheme)}")
         rows[vantage.value] = AtVantage(
             noise_multiplier=bound.noise_multiplier,
             epsilon=bound.epsilon,
             rho_beta=bound.rho_beta,
             rho_alpha=bound.rho_alpha,
-            exact_posterior=at_server.is_exact(config.scheme, config.audit.mode, vantage),
+            exact_posterior=at_server.is_exact(scheme, audit.mode, vantage),
             prediction=None
             if predicted is None
             else Predicted(
@@ -80,7 +83,7 @@ def report(
             ),
             empirical=None
             if predicted is None
-            else _empirical(config.trials, config.audit, view, bound, predicted, delta, confidence),
+            else _empirical(rules.trials, audit, view, bound, predicted, delta, confidence),
             note="; ".join(note for note in notes if note),
         )
     return rows
@@ -211,41 +214,46 @@ SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 SIMULATION_SEED = 0x5EED
 
 
-def predictions(config: Config, transcript: Arrays) -> dict[Vantage, Prediction]:
-    primary = config.federation.vantage
+def predictions(
+    rules: GameRules, audit: AuditConfig, transcript: Arrays
+) -> dict[Vantage, Prediction]:
+    primary = rules.scheme.federation.vantage
     views = {
         vantage: seen_from(transcript, vantage, primary)
-        for vantage in measured(config.federation.vantage, config.audit.vantages)
+        for vantage in measured(primary, audit.vantages)
     }
     # A released model that is not attacked has no observations.
-    return {vantage: _prediction(config, view, vantage) for vantage, view in views.items() if view}
+    return {
+        vantage: _prediction(rules.scheme, audit.prior, view, vantage)
+        for vantage, view in views.items()
+        if view
+    }
 
 
-def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Prediction:
-    prior = config.audit.prior
+def _prediction(scheme: Scheme, prior: float, transcript: Arrays, vantage: Vantage) -> Prediction:
     if special := _special_prediction(
-        prior, config.participation, config.privacy.neighbouring, transcript, vantage
+        prior, scheme.participation, scheme.privacy.neighbouring, transcript, vantage
     ):
         return special
-    if config.privacy.pac_prior == "halves" or config.scored_by_counts:
+    if scheme.privacy.pac_prior == "halves" or scheme.scored_by_counts:
         # The law of a mixture over candidates, or of a score, is unknown in advance.
         return _without_fit(None, None, None, "none")
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds = transcript["worlds"]
-    if not config.participation.secret:
+    if not scheme.participation.secret:
         return Prediction(
             mu=predicted.mu,
             advantage=predicted.advantage,
             standard_error=0.0,
             deterministic=predicted.deterministic,
             method="closed form",
-            fit=_fits(worlds, _scores(prior, config.participation, transcript)),
+            fit=_fits(worlds, _scores(prior, scheme.participation, transcript)),
             density=None,
         )
     steps = transcript["sensitivities"].shape[1]
     simulation = forecast.simulate(
         *_norms(transcript),
-        config.participation.rate,
+        scheme.participation.rate,
         np.random.default_rng(SIMULATION_SEED),
         prior=prior,
         games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
@@ -262,7 +270,7 @@ def _prediction(config: Config, transcript: Arrays, vantage: Vantage) -> Predict
         standard_error=error,
         deterministic=simulation.deterministic,
         method="simulation",
-        fit=_fits(worlds, _scores(prior, config.participation, transcript)),
+        fit=_fits(worlds, _scores(prior, scheme.participation, transcript)),
         density=_density(simulation, prior),
     )
 

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import (
     Claim,
@@ -241,7 +240,6 @@ class Auditor:
 
     def report(self, options: AuditOptions, missing: str = "the run goes on") -> RecordedReport:
         """Return the report so far."""
-        check(options)
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
@@ -270,7 +268,6 @@ class Auditor:
 
 def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> RecordedReport:
     """Return the report of a whole transcript, as `Auditor.report`, with how its file ended."""
-    check(options)
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
@@ -294,9 +291,3 @@ def _missing(transcript: Transcript | Reader) -> str:
     if transcript.torn or (transcript.facts.vantage in ("server", LOOP) and not transcript.ended):
         return "the transcript does not state that the run has ended"
     return ""
-
-
-def check(options: AuditOptions) -> None:
-    for name, value in (("delta", options.stated_at), ("confidence", options.level)):
-        if not 0 < value < 1:
-            raise InputError(f"{name} is {value}; it must lie between 0 and 1")

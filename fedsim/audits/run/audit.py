@@ -1,6 +1,6 @@
 """The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -25,10 +25,7 @@ from fedsim.audits.results.theory import Bayesian, Bounds, Budget, Pac, VantageB
 from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.config import Config
 from fedsim.federation.runs import spending
-from fedsim.federation.runs.ledger_row import Row
-from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import at_server
@@ -120,15 +117,7 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
         yield Check(world, off if fit.p_value < 1 - level else None)
 
 
-def assemble(
-    config: Config,
-    facts: Mapping[str, Any],
-    transcript: Arrays,
-    confidence: float,
-    delta: float,
-    rows: Sequence[Row] = (),
-) -> Report:
-    run = AuditedRun(config, facts, transcript, confidence, delta, rows)
+def assemble(run: AuditedRun) -> Report:
     report = _measured(run)
     made = checks(run, report)
     raised = verdicts.alarms(made)
@@ -145,7 +134,7 @@ def assemble(
 
 def _measured(run: AuditedRun) -> Report:
     config, facts, transcript = run.config, run.facts, run.transcript
-    delta, confidence = run.delta, run.confidence
+    rules, delta, confidence = config.game, run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
     return Report(
         name=config.run.name,
@@ -187,11 +176,11 @@ def _measured(run: AuditedRun) -> Report:
         membership_missing=membership_audit.why_none(*attacked),
         bayesian=_bayesian(run),
         # A canary is one record, even where the target is a group of records.
-        one_run=one_run_report.report(config.game, transcript, run.of_one, delta, confidence),
+        one_run=one_run_report.report(rules, transcript, run.of_one, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         vantages=vantage_report.report(
-            config, transcript, run.vantage_bounds, run.predictions, delta, confidence
+            rules, config.audit, transcript, run.vantage_bounds, run.predictions, delta, confidence
         ),
         pac=_pac(run),
         crafted=empirical.crafted(run),
@@ -241,7 +230,7 @@ def _bounds(run: AuditedRun) -> Bounds:
 def _cautions(run: AuditedRun, report: Report) -> list[str]:
     config, trials = run.config, run.trials
     return [
-        *guarantee.cautions(config),
+        *guarantee.cautions(config.game, config.audit, config.run.precision),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
         *audited_run.cautions(config.trials, trials),
         *audited_run.imprecise(report.campaign),

@@ -111,7 +111,8 @@ class AuditedRun:
     def together(self) -> Guarantee:
         config, rows = self.config, self.rows
         return guarantee.of(
-            config,
+            config.game,
+            config.audit,
             self.of_one,
             spending.describe_everything(config.scheme, self.noise_multiplier, rows),
             spending.trainings(rows) or self.trials,
@@ -139,7 +140,7 @@ class AuditedRun:
 
     @cached_property
     def predictions(self) -> Mapping[Vantage, Prediction]:
-        return vantage_report.predictions(self.config, self.transcript)
+        return vantage_report.predictions(self.config.game, self.config.audit, self.transcript)
 
     @property
     def prediction(self) -> Prediction:
@@ -151,7 +152,8 @@ class AuditedRun:
 
     @cached_property
     def proven(self) -> BoundsAudit:
-        return BoundsAudit(self.config, self.mechanism, self.transcript, self.delta)
+        config = self.config
+        return BoundsAudit(config.game, config.audit, self.mechanism, self.transcript, self.delta)
 
     @cached_property
     def advantage(self) -> Advantage:

@@ -36,8 +36,7 @@ from fedsim.audits.results.verdicts import Check
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.privacy.accountant import Accountant
-from fedsim.privacy.accounting import PLD, accountant
+from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
@@ -234,7 +233,7 @@ def _sensitivity_bound(run: AuditedRun) -> float | None:
     Clipping bounds a single step. Over a client's own steps the worlds may drift further apart.
     """
     training = run.config.training
-    if run.config.scored_by_counts:
+    if run.config.scheme.scored_by_counts:
         return None
     if training.local_steps > 1 or not training.clipping or run.vantage is Vantage.RELEASED_MODEL:
         return None
@@ -250,7 +249,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     """
     config, steps = run.config, run.rounds
     q = config.participation.rate
-    if config.privacy.pac_prior == "halves" or config.scored_by_counts:
+    if config.privacy.pac_prior == "halves" or config.scheme.scored_by_counts:
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
         return None

@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 
 from fedsim.audits.results.theory import Budget, Released
-from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
 from fedsim.config.needs import UNBOUNDED
+from fedsim.config.objects import GameRules
 from fedsim.game.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant
@@ -32,47 +33,47 @@ ONE_TRAINING = (
 )
 
 
-def dp_failings(config: Config) -> list[str]:
+def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    failings = []
-    if failing := config.privacy.noise.mechanism.failing:
+    failings, scheme = [], rules.scheme
+    if failing := scheme.privacy.noise.mechanism.failing:
         failings.append(failing)
-    if not config.training.clipping:
+    if not scheme.training.clipping:
         failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
-    if config.privacy.sensitivity == "local":
+    if scheme.privacy.sensitivity == "local":
         failings.append(
             "Noise was scaled to the local sensitivity of the challenge, which depends on the "
             "data. This measures tightness; it is not a DP guarantee."
         )
-    if config.model.initialisation == "worst-case":
+    if rules.model.initialisation == "worst-case":
         failings.append(
             "The first model was fitted to the records of D without noise. This is a worst case "
             "for the challenge, not a DP guarantee. To protect people, set model.initialisation = "
             '"random".'
         )
-    if config.privacy.noise_source == "seed":
+    if scheme.privacy.noise_source == "seed":
         failings.append(
             "The noise came from the run's seed, so that the experiment can be repeated. Anyone "
             "who knows the seed can remove the noise. To protect people, set "
             'privacy.noise-source = "system".'
         )
-    if config.federation.summed_in_the_clear:
+    if scheme.federation.summed_in_the_clear:
         failings.append(
             "Secure aggregation was simulated: the server saw every message, with only a share of "
             "the noise. The numbers towards the server assume secure aggregation. To protect "
             'people, set federation.secure-aggregation = "secagg+".'
         )
-    if config.federation.colluding and not config.federation.trust.model.server_draws:
+    if scheme.federation.colluding and not scheme.federation.trust.model.server_draws:
         failings.append(
-            f"{config.federation.colluding} clients sent their noise to the adversary through the "
+            f"{scheme.federation.colluding} clients sent their noise to the adversary through the "
             "server, in the clear, so that their own records had no protection. To protect "
             "people, set federation.colluding = 0."
         )
-    if at_server.seat(config.audit.mode).reads_noise:
+    if at_server.seat(audit.mode).reads_noise:
         disclosed = (
             "the challenge record's gradient"
-            if config.privacy.unit == "record"
+            if scheme.privacy.unit == "record"
             else "the target client's update"
         )
         failings.append(
@@ -80,7 +81,7 @@ def dp_failings(config: Config) -> list[str]:
             "This is a measurement, not a DP guarantee. To protect people, set "
             'audit.mode = "participant".'
         )
-    if config.audit.bayesian_pairs:
+    if audit.bayesian_pairs:
         failings.append(
             "Clients released norms or distances of their records' gradients, without protection, "
             "for the Bayesian accountant. To protect people, set audit.bayesian-pairs = 0."
@@ -88,50 +89,50 @@ def dp_failings(config: Config) -> list[str]:
     return failings
 
 
-def cautions(config: Config) -> list[str]:
-    texts = []
-    if caution := config.federation.trust.model.caution:
+def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
+    texts, scheme = [], rules.scheme
+    if caution := scheme.federation.trust.model.caution:
         texts.append(caution)
-    if config.training.local_steps > 1:
+    if scheme.training.local_steps > 1:
         texts.append(
             "Clients took local steps, whose noisy models the adversary does not see. Its log-odds "
             "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
-    if config.federation.adversary_rounds == "own":
+    if scheme.federation.adversary_rounds == "own":
         texts.append(
             "The participant was itself sampled, and saw only the models of its own rounds. Its "
             "log-odds are the score of an attack along a replay between them, not an exact "
             "posterior. Belief and delta' describe that score and raise no alarm. The advantage "
             "and the Clopper-Pearson bound count decisions and stay valid."
         )
-    if config.federation.vantage is Vantage.RELEASED_MODEL:
+    if scheme.federation.vantage is Vantage.RELEASED_MODEL:
         texts.append(
             "The adversary saw only the released model. Its log-odds are the score of an attack "
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
             "prediction describe that score and raise no alarm. The advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
         )
-    if config.challenge.copies > 1:
+    if scheme.copies > 1:
         texts.append(
-            f"The challenge is a group of {config.challenge.copies} records. Bounds and "
+            f"The challenge is a group of {scheme.copies} records. Bounds and "
             "predictions are those of the group. The ledger, the budget and 'crafted' are about "
             "one record."
         )
-    if config.trials.worlds == "d-only" and config.trials.count > 1:
+    if rules.trials.worlds == "d-only" and rules.trials.count > 1:
         texts.append(
             "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1. "
             'Bounds and intervals need both worlds (trials.worlds = "both"), and are left out.'
         )
-    if config.run.precision != "float32" and config.privacy.unit == "record":
+    if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(
-            f"Forward and backward passes ran in {config.run.precision}. The beliefs are about the "
+            f"Forward and backward passes ran in {precision}. The beliefs are about the "
             "challenge's gradients in full precision, which the sums contain rounded."
         )
-    if config.audit.prior != 0.5:
+    if audit.prior != 0.5:
         texts.append(
-            f"The adversary decides from a prior of {config.audit.prior:g}. rho_beta, beliefs and "
+            f"The adversary decides from a prior of {audit.prior:g}. rho_beta, beliefs and "
             "delta' are stated from even odds, which epsilon bounds."
         )
     return texts
@@ -187,7 +188,8 @@ class Guarantee:
 
 
 def of(
-    config: Config,
+    rules: GameRules,
+    audit: AuditConfig,
     training: Releases,
     everything: Releases | None,
     trainings: int,
@@ -196,8 +198,9 @@ def of(
     disclosed: bool | None = None,
 ) -> Guarantee:
     """Return what a run guarantees by privacy.accountant at delta towards a vantage."""
-    where = config.federation.vantage if vantage is None else vantage
-    chosen_accountant = accountant(config.privacy.accountant)
+    scheme = rules.scheme
+    where = scheme.federation.vantage if vantage is None else vantage
+    chosen_accountant = accountant(scheme.privacy.accountant)
 
     def epsilon(described: Releases, vantage: Vantage) -> float:
         return chosen_accountant.epsilon(described.towards(vantage), delta)
@@ -205,9 +208,9 @@ def of(
     if disclosed is None:
         disclosed = any(
             vantage is not Vantage.SERVER
-            for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
+            for vantage in vantages.measured(scheme.federation.vantage, audit.vantages)
         )
-    failings = dp_failings(config)
+    failings = dp_failings(rules, audit)
     released: Released | None = None
     if everything is not None:
         epsilons = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}

@@ -39,7 +39,7 @@ from fedsim.audits.results.verdicts import (
 )
 from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.config.jobs import KEYS
 from fedsim.game.mechanisms import privacy
 from fedsim.game.observers import at_server
@@ -93,7 +93,7 @@ def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
         "training.rounds": run.rounds,
     }
     try:
-        changed: Config = from_run_config(to_run_config(run.config) | noise | {key: value})
+        changed = from_run_config(to_run_config(run.config) | noise | {key: value})
         noise_multiplier, copies = changed.privacy.noise_multiplier, changed.challenge.copies
         return {
             vantage: of_group(privacy.describe(changed.scheme, noise_multiplier, vantage), copies)

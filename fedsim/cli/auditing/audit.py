@@ -159,11 +159,9 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
             "--out and --worlds apply to one run, and a folder may get several; add --once"
         )
     from fedsim.audits.live import live_report  # noqa: PLC0415  (torch is slow)
-    from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
 
     # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
     live_report.check(every.options)
-    transcript_audit.check(every.options)
     unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(
         recorded,

@@ -86,7 +86,6 @@ def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
 
 def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
     """Audit a transcript, write a report, and return the exit status."""
-    transcript_audit.check(every.options)
     directory = every.directory(path)
     report_directory.check(directory)  # before hours of following
     _check_unsigned(path, directory)

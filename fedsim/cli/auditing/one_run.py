@@ -43,7 +43,7 @@ def draw(
     from fedsim.game import federation  # noqa: PLC0415  (torch takes a second)
 
     config = configuration.load(config_file, configuration.parse_overrides(set_))
-    document = one_run.drawn(config.game, federation.load(config))
+    document = one_run.drawn(config.game, federation.load(config.experiment))
     _write_new(out, json.dumps(document) + "\n")
     _print_counts(out, config.canaries.count, config.trials.count, json_)
 

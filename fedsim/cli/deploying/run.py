@@ -1,6 +1,7 @@
 """`fedsim deploy run` and `fedsim deploy train`, on the server's machine."""
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from fedsim.cli.options import (
     SetOption,
 )
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.config import Config, Scalar
+from fedsim.config import Scalar
 from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
@@ -58,9 +59,8 @@ def run(
     """
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
-    config = configuration.load(config_file, _overrides(set_, out))
-    configuration.check_is_no_training(config.run.job, str(config_file))
-    run_directory = _carry_out(directory, config, experiment, accept_epsilon, console)
+    values = _overrides(set_, out)
+    run_directory = _carry_out(directory, config_file, values, experiment, accept_epsilon, console)
     conclude(run_directory, start, console)
     if json_:
         print_json(run_directory.read_json("report.json"))
@@ -85,8 +85,10 @@ def train(
     """
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
-    config = configuration.load(config_file, _overrides(set_, out), "training")
-    run_directory = _carry_out(directory, config, False, accept_epsilon, console, rehearsal)
+    values = _overrides(set_, out)
+    run_directory = _carry_out(
+        directory, config_file, values, False, accept_epsilon, console, "training", rehearsal
+    )
     conclude_training(run_directory, start, console)
     if json_:
         print_json(run_directory.read_json("report.json"))
@@ -99,10 +101,12 @@ def _overrides(set_: list[str] | None, out: Path | None) -> dict[str, Scalar]:
 
 def _carry_out(
     directory: Path,
-    config: Config,
+    config_file: Path,
+    overrides: Mapping[str, Scalar],
     experiment: bool,
     accept_epsilon: float | None,
     console: Console,
+    job: str | None = None,
     rehearsal: Path | None = None,
 ) -> RunDirectory:
     """Submit a run to the server's SuperLink, wait for its end, and return its directory."""
@@ -111,6 +115,9 @@ def _carry_out(
     from fedsim.federation.server.nodes import REGISTERED  # noqa: PLC0415
     from fedsim.report import model_card  # noqa: PLC0415
 
+    config = configuration.load(config_file, overrides, job)
+    if job is None:
+        configuration.check_is_no_training(config.run.job, str(config_file))
     server = kit.folder(directory, "server")
     _refuse(config.scheme, config.trials.count, kit.read(server).clients, experiment)
     values = configuration.to_run_config(config)
@@ -134,7 +141,7 @@ def _carry_out(
     run_config = configuration.dump(config.reading_data_from(""))
     submitted = deployment.start(server, run_config, Path(config.run.out))
     try:
-        with progress(run_directory, config, console):
+        with progress(run_directory, console):
             submitted.wait(lambda: run_directory.has(LAST_FILE))
     except KeyboardInterrupt:
         submitted.stop()

@@ -22,7 +22,7 @@ from fedsim.cli.options import (
     SetOption,
 )
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.config import Config, Scalar
+from fedsim.config import Scalar
 from fedsim.config.campaign import TrialsConfig
 from fedsim.experiment import (
     batch_trainer,
@@ -117,7 +117,8 @@ def run(
         config = configuration.load(config_file, overrides)
         configuration.check_is_no_training(config.run.job, str(config_file))
         _check_maximum(config.trials.until_halfwidth, trials, max_trials)
-        plan, directory = begin(config, runtime, console, placed)
+        plan = prepare(config, workers=placed, simulated=simulated)
+        directory = begin(plan, console, placed)
         if short := _shortfall(plan.config.trials, plan.config.audit.confidence):
             console.print(short, highlight=False)
     if directory.finished:
@@ -132,21 +133,12 @@ def run(
     conclude_with(directory, json_, checked)
 
 
-def begin(
-    config: Config, runtime: Runtime, console: Console, placed: "Workers | None" = None
-) -> "tuple[Plan, RunDirectory]":
-    """Prepare a run, and return its plan and directory."""
-    if runtime is Runtime.SIMULATION and not config.run.threads:
-        # Use as many threads as Ray gives a client, unless the configuration sets a number.
-        update = {"threads": config.run.client_cpus}
-        config = config.model_copy(update={"run": config.run.model_copy(update=update)})
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
-
-    plan = prepare(config, processes=processes(placed))
+def begin(plan: "Plan", console: Console, placed: "Workers | None" = None) -> RunDirectory:
+    """Begin a prepared run, and return its directory."""
     check_batches(plan, placed)
     options.print_delta(plan.config.privacy.delta, plan.config.data.records, console)
     with preparing(console) as searched:
-        return plan, plan.begin(searched)
+        return plan.begin(searched)
 
 
 def conclude_with(directory: RunDirectory, as_json: bool, checked: gate.Gate) -> None:
@@ -185,7 +177,7 @@ def carry_out(
         watchers = onlookers.watchers(directory, console)
         with (
             batch_trainer(placed, console) as trainer,
-            progress(directory, plan.config, console, watchers),
+            progress(directory, console, watchers),
         ):
             if runtime is Runtime.SIMULATION:
                 run_simulated(plan, directory)

@@ -65,13 +65,17 @@ def sensitivity(
     config = configuration.load(config_file, overrides)
     directory = out or report_directory.timed(f"{config.run.name}-sensitivity")
 
+    from fedsim.federation.server import plan  # noqa: PLC0415
     from fedsim.studies.sensitivity import sensitivity_report, sensitivity_study  # noqa: PLC0415
 
     report_directory.check_new(directory)
-    sensitivity_study.check(config, top, trials)
+    sensitivity_study.check(config.experiment, top, trials)
+    batch = plan.fit_batch(config).trials.batch
     console = Terminal(stderr=True)
     with _bars(console) as stages:
-        study = sensitivity_study.study(config, top, trials, stages)
+        study = sensitivity_study.study(
+            config.experiment, config.audit.confidence, batch, top, trials, stages
+        )
         report = sensitivity_report.assemble(study)
     with report_directory.refusing(directory):
         page = sensitivity_report.write(study, report, directory)

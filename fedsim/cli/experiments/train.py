@@ -22,6 +22,7 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.terminal import Terminal
 from fedsim.config import Config, Scalar
+from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
 from fedsim.report.tracking.progress import Onlookers, conclude, conclude_training
@@ -75,7 +76,8 @@ def train(
             )
     values = configuration.to_run_config(config)
     evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
-    plan, directory = begin(config, runtime, console)
+    plan = prepare(config, simulated=runtime is Runtime.SIMULATION)
+    directory = begin(plan, console)
     if evidence is not None:
         model_card.attach(directory, evidence)
     if not directory.finished:
@@ -125,7 +127,8 @@ def rehearse(
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in values.items() if value is not None}
     config = _new(config_file, out, device, overrides, "rehearsal")
-    plan, directory = begin(config, runtime, console, placed)
+    plan = prepare(config, workers=placed, simulated=simulated)
+    directory = begin(plan, console, placed)
     if not directory.finished:
         carry_out(plan, directory, runtime, None, console, onlookers, placed)
     conclude(directory, start, console)

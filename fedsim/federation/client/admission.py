@@ -138,7 +138,7 @@ def enter(received: Received) -> None:
     if terms is None:
         return
     agreed = agreed_noise(terms, context)
-    answer = answer_to(terms, received, agreed)
+    answer = answer_to(received, agreed)
     ahead, measures = None, 0.0
     if consent.EXPERIMENT not in terms.kinds:
         expected = answer.noise_multiplier
@@ -152,7 +152,7 @@ def enter(received: Received) -> None:
     client_ledger.enter(terms, answer, ahead, measures)
 
 
-def answer_to(terms: Terms, received: Received, agreed: float | None) -> Answer:
+def answer_to(received: Received, agreed: float | None) -> Answer:
     """Return the entry of a request, without its cost."""
     context, config, request = received.context, received.config, received.request
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed

@@ -59,7 +59,7 @@ def _enter(received: Received) -> None:
     # A round number after the last one: the ledger then refuses every further request of this run.
     last = received.config.training.rounds + 1
     answer = replace(
-        admission.answer_to(terms, received, admission.agreed_noise(terms, received.context)),
+        admission.answer_to(received, admission.agreed_noise(terms, received.context)),
         round=last,
     )
     if consent.EXPERIMENT not in terms.kinds:

@@ -9,6 +9,7 @@ from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.config import Config, Scalar, from_run_config
 from fedsim.config.federation import OWN
+from fedsim.config.objects import Experiment
 from fedsim.federation.client import admission
 from fedsim.federation.client.admission import Received
 from fedsim.federation.protocol import consent, messages
@@ -29,7 +30,7 @@ def prepared(message: Message, context: Context) -> Received:
     consent.check(
         context.node_config, admission.needed(config.game, config.audit, request, partition)
     )
-    whole = loaded = known_to(config, partition)
+    whole = loaded = known_to(config.experiment, partition)
     node, share = context.node_config, config.federation.measures_share
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
         from fedsim.federation.client import holding_back  # noqa: PLC0415  (trainings only)
@@ -43,12 +44,12 @@ def prepared(message: Message, context: Context) -> Received:
     return received
 
 
-def known_to(config: Config, partition: int) -> Federation:
+def known_to(experiment: Experiment, partition: int) -> Federation:
     """Return the data as this client knows them; a RefusedError says nothing about them."""
-    if config.data.name != OWN or config.run.job != "training":
-        return federation.load(config)
+    if experiment.data.name != OWN or experiment.run.job != "training":
+        return federation.load(experiment)
     try:
-        return federation.load(config, partition)
+        return federation.load(experiment, partition)
     except InputError as error:
         LOG.error("this client's records: %s", error)
         raise RefusedError(

@@ -49,8 +49,8 @@ def data_digest(message: Message, context: Context) -> Message:
     answer = messages.reply(message, partition)
     # Clients with their own records have only the schema in common.
     records = config.data.name == OWN or not consent.protects(context.node_config)
-    known_to(config, partition)
-    digest = federation.digest(config, partition, records)
+    known_to(config.experiment, partition)
+    digest = federation.digest(config.experiment, partition, records)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer
 

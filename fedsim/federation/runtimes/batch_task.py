@@ -24,8 +24,8 @@ from adversaries.errors import InputError
 from fedsim.common import device, memory
 from fedsim.config import Scalar
 from fedsim.config.campaign import RunConfig
+from fedsim.config.objects import Experiment
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.federation.server.plan import Plan
 from fedsim.game import federation
 
 HOW_TO_MEND = {
@@ -57,13 +57,13 @@ class Program:
     data: str
 
     @classmethod
-    def here(cls, plan: Plan | None = None) -> Self:
+    def here(cls, experiment: Experiment | None = None) -> Self:
         """Return the program of this process, with the data of a run, or with none."""
         digest, where = hashlib.sha256(), device.resolve("auto")
-        if plan is not None:
-            where = federation.load(plan.config).device
-            for client in range(plan.config.federation.clients):
-                digest.update(federation.digest(plan.config, client).encode())
+        if experiment is not None:
+            where = federation.load(experiment).device
+            for client in range(experiment.game.scheme.federation.clients):
+                digest.update(federation.digest(experiment, client).encode())
         return cls(
             f"{fedsim.__version__} ({_sources()[:8]})",
             torch.__version__,

@@ -87,7 +87,7 @@ class Dispatcher:
         self._batches = {f"trials-{trials.start}": trials for trials in left}
         config = campaign.plan.config
         self._run_config = to_run_config(config) | self.pool.settings(config.run)
-        self._program = asdict(Program.here(campaign.plan))
+        self._program = asdict(Program.here(campaign.plan.config.experiment))
         tasks = {name: partial(self._charged, campaign, name) for name in self._batches}
         note = partial(self._note, campaign)
         self._results = spread(self.pool, self.train, tasks, note)
@@ -106,7 +106,7 @@ class Dispatcher:
             self._program,
             asdict(batch.challenge),
             dict(batch.nodes),
-            batch.noise_multiplier,
+            plan.noise_multiplier,
             plan.rounds,
             trials.start,
             batch.worlds,

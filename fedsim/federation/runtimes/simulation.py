@@ -26,9 +26,7 @@ import psutil
 import tomli_w
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
 from fedsim.common.device import resolve
-from fedsim.config import Config
 from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import (
@@ -60,8 +58,10 @@ def require_ray() -> None:
 
 
 @contextmanager
-def simulation(config: Config) -> Iterator[Submission]:
+def simulation(run_config: str, run: RunConfig, clients: int) -> Iterator[Submission]:
     """Start a private SuperLink, submit the run, and stop everything at the end.
+
+    run_config: the run's whole configuration, as TOML.
 
     Raises FlowerError if the SuperLink does not start or refuses the run.
     Yields: the run.
@@ -85,10 +85,9 @@ def simulation(config: Config) -> Iterator[Submission]:
         app.mkdir()
         write_app(app)
         with _superlink(home, empty, bound):
-            (home / "run.toml").write_text(configuration.dump(config), encoding="utf-8")
+            (home / "run.toml").write_text(run_config, encoding="utf-8")
             federation = " ".join(
-                f"{key}={value}"
-                for key, value in resources(config.run, config.federation.clients).items()
+                f"{key}={value}" for key, value in resources(run, clients).items()
             )
             yield submit(
                 home, CONNECTION, app, home / "run.toml", "--federation-config", federation

@@ -122,7 +122,8 @@ class WholeRuns:
         run_config = to_run_config(plan.config)
         if not self._pool.remote:
             return WholeRun(run_config, own, {}, None)
-        return WholeRun(run_config, own, asdict(Program.here(plan)), read_files(plan.path))
+        program = asdict(Program.here(plan.config.experiment))
+        return WholeRun(run_config, own, program, read_files(plan.path))
 
     def _repeated(self, names: list[str]) -> None:
         go_on = "are carried out again" if self._pool.remote else "go on from their last batch"

@@ -66,7 +66,7 @@ def accept(
     if replies.missing:
         silent = (
             f"no answer from client {', '.join(map(str, replies.missing))} within "
-            f"{batch.config.federation.timeout:g} s (federation.timeout)"
+            f"{batch.plan.config.federation.timeout:g} s (federation.timeout)"
         )
         lost |= dict.fromkeys(replies.missing, silent)
     reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
@@ -99,12 +99,12 @@ def accept_round(
 ) -> Received:
     """Return the clients' valid replies of a round."""
     # An adversary that misses a round has lost its memory and cannot continue.
-    follows = at_server.seat(batch.config.audit.mode).follows
+    follows = at_server.seat(batch.plan.config.audit.mode).follows
     accepted = accept(
         batch,
         answers,
         f"round {round.number}",
-        batch.config.federation.tolerated_dropouts,
+        batch.plan.config.federation.tolerated_dropouts,
         needed=batch.challenge.adversary if follows else None,
         asked=batch.asked(round.number),
         inspect=lambda reply: _check_reply(batch, round, secure, reply),
@@ -116,10 +116,10 @@ def accept_round(
 
 
 def accept_findings(
-    batch: Batch, answers: Iterable[Message], rounds: int, log_event: LogEvent | None
+    batch: Batch, answers: Iterable[Message], log_event: LogEvent | None
 ) -> Message:
     """Return the adversary's reply."""
-    config, needed = batch.config, None
+    config, needed = batch.plan.config, None
     if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in vantages.measured(
         config.federation.vantage, config.audit.vantages
     ):
@@ -133,7 +133,7 @@ def accept_findings(
             reply,
             finding_names(config.federation.vantage, config.audit.vantages),
             len(batch.trials),
-            rounds,
+            batch.plan.rounds,
             needed,
         ),
         log_event=log_event,
@@ -144,7 +144,7 @@ def accept_findings(
 def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | None) -> Floats:
     """Return the change of a sum by the target, as its client measured it, float64 [T]."""
     batch = sending.batch
-    config, client = batch.config, batch.challenge.client
+    config, client = batch.plan.config, batch.challenge.client
     alone = Sending(batch, sending.round, sending.arrays, sending.spent)
     content = alone.to_everybody(Role.TARGET_CLIENT)
     query = Message(content, batch.nodes[client], f"{MessageType.QUERY}.sensitivity")
@@ -172,7 +172,7 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
 
 
 def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
-    config, partition = batch.config, int(messages.metric(reply, "partition"))
+    config, partition = batch.plan.config, int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
         check_records(reply, {}, set())
@@ -208,7 +208,7 @@ def check_size(batch: Batch, round: Round, reply: Message) -> None:
         return
     norms = _row_norms(sent).reshape(len(batch.trials), -1).max(axis=1)
     partition = int(messages.metric(reply, "partition"))
-    most = _longest_sum(batch, partition, batch.noise_multiplier * round.sensitivities, sent)
+    most = _longest_sum(batch, partition, batch.plan.noise_multiplier * round.sensitivities, sent)
     if (norms > most).any():
         worst = int(np.argmax(norms / most))
         raise ValueError(
@@ -235,12 +235,12 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
     sent: the client's message, [..., P].
     Returns: [T]; infinity where nothing is clipped.
     """
-    config, training = batch.config, batch.config.training
+    config, training = batch.plan.config, batch.plan.config.training
     if not training.clipping:
         return np.full(noise_std.shape, np.inf)
     parts = 1
     if config.privacy.unit == "record":
-        loaded = federation.load(config)
+        loaded = federation.load(config.experiment)
         parts += len(loaded.owned_by(partition)) if len(loaded.client_of) else config.data.records
         if partition == batch.challenge.client:
             parts += config.scheme.copies
@@ -259,7 +259,7 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
 
 
 def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
-    config, target = batch.config, batch.challenge
+    config, target = batch.plan.config, batch.challenge
     target_client, colluder = partition == target.client, partition in batch.colluders
     if not at_server.seat(config.audit.mode).reads_noise:
         discloses = colluder and not config.federation.trust.model.server_draws

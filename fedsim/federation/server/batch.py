@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, Message
 
-from fedsim.config import Config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Role
+from fedsim.federation.server.plan import Plan
 from fedsim.game import challenge
 from fedsim.game.challenge import Challenge
 from fedsim.game.mechanisms.fixed_point import FixedPoint
@@ -27,9 +27,8 @@ Floats = npt.NDArray[np.float64]
 class Batch:
     """A batch of trials: the values that all its rounds share."""
 
-    config: Config
+    plan: Plan
     challenge: Challenge
-    noise_multiplier: float
     nodes: Mapping[int, int]
     trials: range
     worlds: npt.NDArray[np.bool_]
@@ -37,12 +36,12 @@ class Batch:
     @cached_property
     def colluders(self) -> frozenset[int]:
         """The clients that disclose their noise to the adversary."""
-        return frozenset(challenge.colluders(self.config.federation, self.challenge))
+        return frozenset(challenge.colluders(self.plan.config.federation, self.challenge))
 
     @property
     def by_candidate(self) -> bool:
         """Whether clients send a sum for every candidate. Only the server knows the true one."""
-        return self.config.privacy.noise.mechanism.by_candidate
+        return self.plan.config.privacy.noise.mechanism.by_candidate
 
     @property
     def concluding(self) -> list[int]:
@@ -51,16 +50,16 @@ class Batch:
 
     def asked(self, round: int) -> list[int]:
         """Return the clients that join a round in any trial, and those whose coins are secret."""
-        rule, target = self.config.participation, self.challenge
+        rule, target = self.plan.config.participation, self.challenge
         if rule.complete:
             return list(self.nodes)
-        streams = self.config.trials.streams(self.trials)
-        every = self.config.federation.adversary_rounds == "every"
+        streams = self.plan.config.trials.streams(self.trials)
+        every = self.plan.config.federation.adversary_rounds == "every"
         return rule.asked(streams, round, target.client, target.adversary, every)
 
     def sends(self, partition: int, round: int) -> bool:
         """Return whether a client sends a sum, rather than sees the round as the adversary."""
-        return partition in self.config.participation.participants(round)
+        return partition in self.plan.config.participation.participants(round)
 
     def role(self, partition: int) -> Role:
         if partition == self.challenge.client:
@@ -75,7 +74,7 @@ class Batch:
         return RoundGame(
             round,
             self.trials,
-            self.noise_multiplier,
+            self.plan.noise_multiplier,
             target.client,
             target.record,
             target.replacement,
@@ -83,14 +82,17 @@ class Batch:
 
     def unknown_noise(self, vantage: Vantage, participants: tuple[int, ...]) -> frozenset[int]:
         """Return the sources of noise that hide the target from a vantage (see `TrustModel`)."""
-        return self.config.federation.trust.model.unknown_noise(
+        return self.plan.config.federation.trust.model.unknown_noise(
             vantage, participants, self.challenge.client, self.challenge.adversary, self.colluders
         )
 
     def towards(self, sources: frozenset[int]) -> float:
         """Return the noise multiplier towards a party that does not know the sources' noise."""
-        trust, clients = self.config.federation.trust, self.config.participation.expected_clients
-        return aggregate_noise_multiplier(self.noise_multiplier, trust, clients, len(sources))
+        trust, clients = (
+            self.plan.config.federation.trust,
+            self.plan.config.participation.expected_clients,
+        )
+        return aggregate_noise_multiplier(self.plan.noise_multiplier, trust, clients, len(sources))
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,3 @@ class Received:
             for partition, reply in self.replies.items()
             if name in messages.array_records(reply.content)
         }
-
-
-@dataclass(frozen=True)
-class Release:
-    """The release of a round, which the next message brings to clients, and more to auditors."""
-
-    aggregate: npt.NDArray[np.float32]
-    participants: tuple[int, ...]
-    disclosed: ArrayRecord | None
-    messages: ArrayRecord | None = None

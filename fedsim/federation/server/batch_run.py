@@ -43,7 +43,7 @@ class Campaign:
 
     def batch(self, trials: range) -> Batch:
         plan, worlds = self.plan, self.worlds[trials.start : trials.stop]
-        return Batch(plan.config, self.challenge, plan.noise_multiplier, self.nodes, trials, worlds)
+        return Batch(plan, self.challenge, self.nodes, trials, worlds)
 
     def begin(self, trials: range) -> Attempt:
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)
@@ -67,7 +67,6 @@ def train_here(
     """Train one batch of trials on the nodes of a grid. Each round is charged before it leaves."""
     strategy = DPSGD(
         campaign.batch(trials),
-        campaign.plan.rounds,
         campaign.begin(trials),
         campaign.directory.log_event,
         auditors,
@@ -79,14 +78,15 @@ def train(
     grid: Grid, strategy: DPSGD, loaded: Federation, log_event: Callable[..., None]
 ) -> Arrays:
     """Train one batch of trials; return its findings and the utility of its evaluated trials."""
-    config, trials = strategy.batch.config, strategy.batch.trials
+    config, rounds = strategy.batch.plan.config, strategy.batch.plan.rounds
+    trials = strategy.batch.trials
     theta = federation.initial_parameters(config.game, loaded, trials)
     held_out, task = loaded.held_out(), tasks.task_of(loaded.model)
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
     final: dict[str, npt.NDArray[np.float64]] = {}
     by_client: list[dict[str, npt.NDArray[np.float64]]] = []
-    looked_at = simulated_utility.rounds(strategy.last_round) if trials.start == 0 else []
+    looked_at = simulated_utility.rounds(rounds) if trials.start == 0 else []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         utility = {}
@@ -101,7 +101,7 @@ def train(
             accuracies.append(means["scores"])
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
             utility |= loaded.baseline | {"task": task.name}
-            if server_round == strategy.last_round:
+            if server_round == rounds:
                 measures = loaded.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in measures.items()})
                 utility |= model_training.of_final(measures)
@@ -116,13 +116,15 @@ def train(
     result = strategy.start(
         grid,
         messages.array_record(parameters=theta.numpy()),
-        num_rounds=strategy.last_round,
+        num_rounds=rounds,
         timeout=config.federation.timeout,
         evaluate_fn=after_round,
     )
     findings = strategy.findings(grid)
-    rounds = [*result.train_metrics_clientapp.values(), *result.evaluate_metrics_clientapp.values()]
-    computing = sum(messages.scalar(metrics, "seconds") for metrics in rounds)
+    measured = result.train_metrics_clientapp, result.evaluate_metrics_clientapp
+    computing = sum(
+        messages.scalar(metrics, "seconds") for each in measured for metrics in each.values()
+    )
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},

@@ -6,15 +6,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from flwr.app import ArrayRecord
 from torch import Tensor
 
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
-from fedsim.federation.server.batch import Release
 
 FILE = "checkpoint.npz"
 
 OPTIMIZER = "optimizer_"
 """Prefix of the names of the optimiser's arrays."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """The release of a round, which the next message brings to clients, and more to auditors."""
+
+    aggregate: npt.NDArray[np.float32]
+    participants: tuple[int, ...]
+    disclosed: ArrayRecord | None
+    messages: ArrayRecord | None = None
 
 
 @dataclass(frozen=True, eq=False)

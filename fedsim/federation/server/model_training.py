@@ -14,8 +14,8 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint, noisy_measures
-from fedsim.federation.server.batch import Batch, Floats, Received, Release
-from fedsim.federation.server.checkpoint import Checkpoint
+from fedsim.federation.server.batch import Batch, Floats, Received
+from fedsim.federation.server.checkpoint import Checkpoint, Release
 from fedsim.federation.server.nodes import connected
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.strategy import DPSGD
@@ -38,7 +38,7 @@ class ResumableDPSGD(DPSGD):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        config = self.batch.config
+        config = self.batch.plan.config
         # Only under local trust does a single message have noise that can be judged.
         trust = config.federation.trust.model
         alone = not (trust.server_draws or trust.summed_securely)
@@ -68,7 +68,7 @@ class ResumableDPSGD(DPSGD):
         """Round the sum to the released values, and observe its noise."""
         release = super()._released(round, received, total)
         if self.noise is not None:
-            config, nominal = self.batch.config, self.batch.noise_multiplier
+            config, nominal = self.batch.plan.config, self.batch.plan.noise_multiplier
             sent = received.records(messages.REPLY) if self._own_noise else {}
             self.noise.observe(
                 release.aggregate[0],
@@ -90,16 +90,15 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     once = range(1)
     batch = Batch(
-        config,
+        plan,
         plan.challenge(),
-        plan.noise_multiplier,
         nodes,
         once,
         challenge.worlds(config.run.seed, 1, config.trials.worlds),
     )
     done = 0 if left_off is None else left_off.round
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
-    strategy = ResumableDPSGD(batch, plan.rounds, attempt, directory.log_event, auditors, left_off)
+    strategy = ResumableDPSGD(batch, attempt, directory.log_event, auditors, left_off)
     theta = (
         federation.initial_parameters(config.game, loaded, once).numpy()
         if left_off is None
@@ -173,7 +172,8 @@ def _after_round(
     strategy: ResumableDPSGD, loaded: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
     """Return the function that writes the state after a round and logs the model's quality."""
-    every, held_out = strategy.batch.config.run.checkpoint_every, loaded.held_out()
+    plan, held_out = strategy.batch.plan, loaded.held_out()
+    every = plan.config.run.checkpoint_every
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
@@ -181,14 +181,14 @@ def _after_round(
         resumed = not server_round and strategy.done
         if resumed and any(event.get("round") == number for event, _ in directory.events()):
             return
-        if server_round and (number % every == 0 or number == strategy.last_round):
+        if server_round and (number % every == 0 or number == plan.rounds):
             checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
         utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(loaded.device)
-            last = number == strategy.last_round
+            last = number == plan.rounds
             utility = _measured(loaded, parameters, last)
-            if last and strategy.batch.config.privacy.unit == "record":
+            if last and plan.config.privacy.unit == "record":
                 utility["clipped"] = clipped_share(loaded, parameters)
         noise: dict[str, object] = {}
         if server_round and strategy.noise is not None:

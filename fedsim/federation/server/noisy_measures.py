@@ -30,10 +30,10 @@ def ask(
     grid: Grid, batch: Batch, model: npt.NDArray[np.float32], classes: int, directory: RunDirectory
 ) -> None:
     """Ask every client for the confusion matrix of the trained model, and write the answers."""
-    config, nodes = batch.config, batch.nodes
+    config, nodes = batch.plan.config, batch.nodes
     if not config.federation.measures_epsilon or directory.has(FILE):
         return
-    request = Request(config.training.rounds, 0, 1, batch.noise_multiplier)
+    request = Request(config.training.rounds, 0, 1, batch.plan.noise_multiplier)
 
     def question(node: int) -> Message:
         arrays = messages.array_record(parameters=model)

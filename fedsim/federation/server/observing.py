@@ -8,7 +8,8 @@ from flwr.app import ArrayRecord
 
 from fedsim.common.randomness import SERVER
 from fedsim.federation.protocol import messages
-from fedsim.federation.server.batch import Array, Batch, Received, Release, Round
+from fedsim.federation.server.batch import Array, Batch, Received, Round
+from fedsim.federation.server.checkpoint import Release
 from fedsim.game import federation, one_run
 from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
@@ -24,7 +25,7 @@ class Observations:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._seat = at_server.seat(batch.config.audit.mode)()
+        self._seat = at_server.seat(batch.plan.config.audit.mode)()
         self._learnt: dict[Vantage, list[Learnt]] = {}
         self._distances: list[Array] = []
         self._canary_scores: Array | None = None
@@ -51,7 +52,7 @@ class Observations:
         watched = [
             vantage
             for vantage in vantages.measured(
-                batch.config.federation.vantage, batch.config.audit.vantages
+                batch.plan.config.federation.vantage, batch.plan.config.audit.vantages
             )
             if vantage in vantages.EXACT and vantage in self._seat.vantages
         ]
@@ -72,10 +73,10 @@ class Observations:
 
     def score_canaries(self, round: Round, release: Release, after: torch.Tensor) -> None:
         """Add the score of every canary in the released sum, which every recipient can compute."""
-        config = self._batch.config
+        config = self._batch.plan.config
         if not config.canaries.count:
             return
-        loaded = federation.load(config)
+        loaded = federation.load(config.experiment)
         sent = torch.tensor(round.model), torch.tensor(release.aggregate), after
         placed = (each.to(loaded.device) for each in sent)
         scores: Array = one_run.scores(config.game, loaded, *placed).cpu().numpy()
@@ -84,7 +85,7 @@ class Observations:
 
     def findings(self) -> list[dict[str, Array]]:
         """Return all observations by name; those of other vantage points with a suffix."""
-        config, arrays = self._batch.config, []
+        config, arrays = self._batch.plan.config, []
         if self._distances:
             arrays.append({"bayesian_distances": np.stack(self._distances, axis=1)})
         if self._canary_scores is not None:
@@ -113,7 +114,7 @@ def _seen(
         return messages.only(messages.array_records(reply.content)[messages.REPLY])
 
     return Seen(
-        batch.config,
+        batch.plan.config.experiment,
         batch.game(round.number),
         received.participants,
         unknown_noise,

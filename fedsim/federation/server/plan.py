@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from adversaries.attacks import membership_attacks
 from adversaries.errors import InputError
 from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
@@ -17,7 +18,7 @@ from fedsim.federation.runs import budget, run_directory
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint
-from fedsim.game import challenge, federation, membership, one_run
+from fedsim.game import challenge, federation, one_run
 from fedsim.game.challenge import Challenge
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy
@@ -48,8 +49,9 @@ class Plan:
 
     def challenge(self, searched: Callable[[float], None] | None = None) -> Challenge:
         """Return the target and the adversary, which are searched for once in a process."""
-        chosen, rounds = challenge.choose(self.config, searched), self.config.training.rounds
-        joining = map(self.config.participation.participants, range(1, rounds + 1))
+        config, rounds = self.config, self.config.training.rounds
+        chosen = challenge.choose(config.experiment, searched)
+        joining = map(config.participation.participants, range(1, rounds + 1))
         if chosen is not challenge.NOBODY and not any(chosen.client in each for each in joining):
             raise InputError(
                 f"client {chosen.client}, which holds the target, joins none of the {rounds} "
@@ -64,7 +66,7 @@ class Plan:
         Raises InputError if one example does not fit.
         """
         config = self.config
-        loaded = federation.load(config)
+        loaded = federation.load(config.experiment)
         if not len(loaded.client_of):  # clients have their own records, and the server has none
             return loaded
         sampled = config.training.sampling_rate < 1
@@ -73,7 +75,7 @@ class Plan:
 
     def digest(self, client: int, records: bool) -> str:
         """Return the digest of a client's data, as `federation.digest` does."""
-        return federation.digest(self.config, client, records)
+        return federation.digest(self.config.experiment, client, records)
 
     def begin(self, searched: Callable[[float], None] | None = None) -> RunDirectory:
         """Search for the target, and return the run directory, which is created if missing."""
@@ -133,8 +135,29 @@ def check(config: Config) -> None:
     at_server.check(config.scheme, config.audit.mode)
     released_model.check(config.scheme)
     if config.canaries.count:
-        one_run.check(config.canaries, federation.load(config))
-    membership.check(config.audit.attacks)
+        one_run.check(config.canaries, federation.load(config.experiment))
+    _check_attacks(config.audit.attacks)
+
+
+CANNOT = {
+    "members": "which compares a record with all others of its model; every run reports it as "
+    "'yeom'",
+    "records": "whose variance needs several records, but a run attacks only one",
+}
+"""Why a run cannot play attacks with these needs."""
+
+
+def _check_attacks(attacks: str) -> None:
+    """Raise InputError for `audit.attacks` that a run cannot play; "all" leaves them out."""
+    listed = membership_attacks.chosen(attacks)
+    if attacks.strip() == "all":
+        return
+    for name, attack in listed.items():
+        for need, why in CANNOT.items():
+            if need in attack.needs:
+                raise InputError(
+                    f"audit.attacks has '{name}', {why}; drop it here, or play fedsim membership"
+                )
 
 
 def _check_aggregation(

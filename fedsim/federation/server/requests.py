@@ -8,7 +8,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.server.batch import Batch, Floats, Release
+from fedsim.federation.server.batch import Batch, Floats
+from fedsim.federation.server.checkpoint import Release
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Sending:
         )
         if self.release is not None:
             aggregate, present = self._released
-            config = self.batch.config
+            config = self.batch.plan.config
             # An adversary that sees only its own rounds receives no other sum.
             if config.federation.adversary_rounds == "every":
                 content[messages.AGGREGATE] = aggregate
@@ -59,7 +60,7 @@ class Sending:
             target_fields = (_number(target.record), _number(target.replacement), target.client)
         first, count = batch.trials.start, len(batch.trials)
         return Request(
-            self.round, first, count, batch.noise_multiplier, role, *target_fields, *self.spent
+            self.round, first, count, batch.plan.noise_multiplier, role, *target_fields, *self.spent
         )
 
     def _content(self, partition: int) -> RecordDict:

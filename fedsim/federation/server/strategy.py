@@ -15,7 +15,8 @@ from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.runs.attempt import Attempt
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError
-from fedsim.federation.server.batch import Array, Batch, Floats, Received, Release, Round
+from fedsim.federation.server.batch import Array, Batch, Floats, Received, Round
+from fedsim.federation.server.checkpoint import Release
 from fedsim.federation.server.nodes import Auditors
 from fedsim.federation.server.observing import Observations
 from fedsim.federation.server.requests import Sending
@@ -29,13 +30,12 @@ class DPSGD(Strategy):
     """One batch of trials, from theta_0 to theta_k, or for some rounds only."""
 
     batch: Batch
-    rounds: int | None = None
     attempt: Attempt | None = None
     log_event: Callable[..., None] | None = None
     auditors: Auditors | None = None
 
     def __post_init__(self) -> None:
-        config = self.batch.config
+        config = self.batch.plan.config
         self._round: Round | None = None
         self._release: Release | None = None
         self._secure: SecureSum | None = None
@@ -48,17 +48,13 @@ class DPSGD(Strategy):
         """The number of rounds before this start, since Flower counts from 1 again."""
         return 0
 
-    @property
-    def last_round(self) -> int:
-        return self.batch.config.training.rounds if self.rounds is None else self.rounds
-
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Charge a round and return its messages. Raises BudgetExceededError for too dear a one."""
         number = self.done + server_round
         if self.attempt is not None:
-            self.attempt.charge(number, self.batch.config.participation.charged(number))
+            self.attempt.charge(number, self.batch.plan.config.participation.charged(number))
         self._round = self._begin(number, arrays, grid)
         asked = self.batch.asked(number)
         requests = self._ask(MessageType.TRAIN, number, arrays, grid, asked)
@@ -96,7 +92,7 @@ class DPSGD(Strategy):
     ) -> Iterable[Message]:
         """Return the final model and the last aggregate for the clients that conclude from them."""
         number = self.done + server_round
-        if number < self.last_round:
+        if number < self.batch.plan.rounds:
             return []
         return self._ask(MessageType.EVALUATE, number + 1, arrays, grid, self.batch.concluding)
 
@@ -104,13 +100,13 @@ class DPSGD(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Check that the adversary received the final model. The reply has no data of its node."""
-        if self.done + server_round < self.last_round:
+        if self.done + server_round < self.batch.plan.rounds:
             return None
         answered = acceptance.accept(
             self.batch,
             replies,
             "the final evaluation",
-            self.batch.config.federation.tolerated_dropouts,
+            self.batch.plan.config.federation.tolerated_dropouts,
             needed=self.batch.challenge.adversary,
             asked=self.batch.concluding,
             log_event=self.log_event,
@@ -128,29 +124,29 @@ class DPSGD(Strategy):
         """
         node = self.batch.nodes[self.batch.challenge.adversary]
         query = Message(RecordDict(), node, f"{MessageType.QUERY}.findings")
-        replies = grid.send_and_receive([query], timeout=self.batch.config.federation.timeout)
-        reply = acceptance.accept_findings(self.batch, replies, self.last_round, self.log_event)
+        replies = grid.send_and_receive([query], timeout=self.batch.plan.config.federation.timeout)
+        reply = acceptance.accept_findings(self.batch, replies, self.log_event)
         observations = [
             messages.arrays_of(record) for record in messages.array_records(reply.content).values()
         ]
         return [*observations, *self._observations.findings()]
 
     def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
-        config, model = self.batch.config, messages.only(arrays)
+        config, model = self.batch.plan.config, messages.only(arrays)
         trials, size = model.shape
         local = config.privacy.sensitivity == "local"
         if local:
             sending = self._sending(number, arrays)
             sensitivities = acceptance.ask_local_sensitivity(sending, grid, self.log_event)
         else:
-            bound = fixed_point.sensitivity(config.scheme, self.batch.noise_multiplier, size)
+            bound = fixed_point.sensitivity(config.scheme, self.batch.plan.noise_multiplier, size)
             sensitivities = np.full(trials, bound)
         return Round(
             number,
             model,
             sensitivities,
             local and not config.federation.trust.model.server_draws,
-            fixed_point.grid(config.scheme, self.batch.noise_multiplier, size),
+            fixed_point.grid(config.scheme, self.batch.plan.noise_multiplier, size),
             (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
         )
 
@@ -177,7 +173,7 @@ class DPSGD(Strategy):
 
     def _with_keys(self, requests: list[Message], grid: Grid) -> list[Message]:
         """Add the keys of the other clients where the clients' messages are masked."""
-        config, begun = self.batch.config, self._round
+        config, begun = self.batch.plan.config, self._round
         if not secure_aggregation.enabled(config.federation.secure_aggregation):
             return requests
         assert begun is not None and begun.grid is not None
@@ -228,7 +224,7 @@ class DPSGD(Strategy):
         return total
 
     def _noise_mechanism(self) -> NoiseMechanism:
-        config, privacy = self.batch.config, self.batch.config.privacy
+        config, privacy = self.batch.plan.config, self.batch.plan.config.privacy
         return privacy.noise.mechanism(
             Trials(
                 streams=config.trials.streams(self.batch.trials),
@@ -249,7 +245,7 @@ class DPSGD(Strategy):
             (record,) = received.records(messages.MEASUREMENT).values()
             return messages.arrays_of(record)
 
-        stds = self.batch.noise_multiplier * round.sensitivities
+        stds = self.batch.plan.noise_multiplier * round.sensitivities
         return self._noise.add(Summed(round.number, total, stds, measured))
 
     def _released(self, round: int, received: Received, total: Floats) -> Release:
@@ -263,7 +259,7 @@ class DPSGD(Strategy):
                 f"round {round}: the sum of the clients' messages is beyond what float32 can hold, "
                 "so at least one of them is false; nothing of it is released"
             )
-        sent = received.for_auditors(self.batch.config.federation.auditor_sees)
+        sent = received.for_auditors(self.batch.plan.config.federation.auditor_sees)
         return Release(aggregate, received.participants, received.disclosed, sent)
 
 

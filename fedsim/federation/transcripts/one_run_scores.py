@@ -28,7 +28,7 @@ def transcript_scores(rounds: Iterable[ObservedRound], data_root: str = "") -> S
             raise not_of_an_auditor(observed)
         if config is None:
             config = _recorded(observed, data_root)
-            loaded = federation_of(config) if needs_data(config.canaries) else None
+            loaded = federation_of(config.experiment) if needs_data(config.canaries) else None
         before = previous.get(first)
         if before is not None and observed.round <= before.round:
             totals.pop(first, None)  # the batch of trials began again

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.config import Config
-from fedsim.config.objects import Scheme
+from fedsim.config.objects import Experiment, Scheme
 from fedsim.game import federation as data
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, UnknownNoise
@@ -45,7 +44,7 @@ class Seen:
         total: [T, P] float64, the released sum less the disclosed noise.
     """
 
-    config: Config
+    experiment: Experiment
     game: RoundGame
     participants: tuple[int, ...]
     unknown_noise: Mapping[Vantage, UnknownNoise]
@@ -80,13 +79,13 @@ class CuriousServer(Seat):
         # Imported here: a client loads this class, but never concludes.
         from fedsim.game.observers.server_adversary import conclude  # noqa: PLC0415
 
-        config, game = seen.config, seen.game
-        federation, target = data.load(config), game.target_client
+        rules, game = seen.experiment.game, seen.game
+        federation, target = data.load(seen.experiment), game.target_client
         message, within = seen.total, seen.participants
-        if not config.federation.trust.model.summed_securely:
+        if not rules.scheme.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)
         model = torch.tensor(seen.model).to(federation.device)
-        of_round = KnownRound.drawn(config.game, federation, game, model)
+        of_round = KnownRound.drawn(rules, federation, game, model)
         noise_std = seen.unknown_noise[Vantage.SERVER].noise_std.to(federation.device)
         received = torch.tensor(message).to(federation.device)
         step = conclude(of_round, within, noise_std, received)
@@ -111,7 +110,7 @@ class Oracle(Seat):
             measured.worlds,
             measured.participation,
             seen.unknown_noise,
-            seen.config.participation.rate,
+            seen.experiment.game.scheme.participation.rate,
         )
 
 

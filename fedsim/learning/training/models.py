@@ -8,15 +8,28 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import Role, key
-from fedsim.learning.training.initialisers import INITIALISERS
 from fedsim.learning.training.tasks import named, task_of
 from fedsim.learning.training.trainable import freeze, train_only
+
+
+def glorot(model: nn.Module) -> None:
+    """Draw weights in ±√(6/(inputs + outputs)) as Keras (Glorot & Bengio 2010); zero biases."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | _ConvNd):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+INITIALISERS: dict[str, Callable[[nn.Module], None]] = {"glorot": glorot}
+"""By their names in model.weights."""
 
 
 class ChannelAffine(nn.Module):

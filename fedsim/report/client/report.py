@@ -241,8 +241,9 @@ def _measured(
 
 def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation | None:
     config = training.config.reading_data_from(node.data, offline=True)
+    own = node.partition if config.data.name == OWN else None
     try:
-        data = federation.load(config, node.partition if config.data.name == OWN else None)
+        data = federation.load(config.experiment, own)
     except InputError:
         return None
     if admission.records_digest(data, node.partition) != digest:

@@ -12,8 +12,8 @@ from datetime import datetime
 from markupsafe import Markup
 
 from fedsim.audits.results.verdicts import NOT_MEASURED, StateWords, standing, words_of
-from fedsim.config import Config
-from fedsim.config.campaign import TrialsConfig
+from fedsim.config.campaign import AuditConfig, TrialsConfig
+from fedsim.config.objects import Experiment
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
@@ -99,7 +99,8 @@ class LivePage:
             self._write("interrupted", self._directory.resumed_by)
 
     def _write(self, phase: str, resumed_by: str = "") -> None:
-        page = render(self._config, self._course, phase, resumed_by)
+        experiment, audit = self._config.experiment, self._config.audit
+        page = render(experiment, audit, self._course, phase, resumed_by)
         self._directory.write_text(FILE, page)
         self._written = time.monotonic()
 
@@ -114,10 +115,13 @@ def render_finished(name: str) -> str:
     return html.render(page)
 
 
-def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> str:
-    planned, name = config.trials.count, config.run.name
-    training = config.run.job == "training"
-    exact = at_server.is_exact(config.scheme, config.audit.mode, config.federation.vantage)
+def render(
+    experiment: Experiment, audit: AuditConfig, course: Course, phase: str, resumed_by: str = ""
+) -> str:
+    trials, name = experiment.game.trials, experiment.run.name
+    planned, scheme = trials.count, experiment.game.scheme
+    training = experiment.run.job == "training"
+    exact = at_server.is_exact(scheme, audit.mode, scheme.federation.vantage)
     first, last = course.trials
     batch_done = course.round / course.rounds if course.rounds else 0.0
     done = max(course.look.trials, first + (last - first) * batch_done) / planned
@@ -126,25 +130,25 @@ def render(config: Config, course: Course, phase: str, resumed_by: str = "") -> 
         go_on = ("Finished batches are kept; resume with ", doc.Code(resumed_by))
         blocks.append(doc.Label("This run has stopped.", go_on))
     if not training:
-        provisional = PROVISIONAL.format(confidence=percent(config.audit.confidence))
+        provisional = PROVISIONAL.format(confidence=percent(audit.confidence))
         blocks.append(doc.Label("Provisional: the run's report has the verdict.", provisional))
     drawn = _accuracies(course.accuracies, course.rounds)
     caption = "Accuracy on held-out records, in the first batch of trials."
     blocks += [
-        doc.Listing(_entries(course, config.trials, training), several=True),
+        doc.Listing(_entries(course, trials, training), several=True),
         *([doc.Picture("", drawn, "", caption)] if drawn else []),
     ]
     if len(course.looks) > MOST and not training:
         every = _table(course.looks, course.rho_alpha, exact)
         blocks.append(doc.Part("After every batch of trials", [every], folded=True, heads=False))
-    blocks += _of_classes(course, config.data.public_schema)
+    blocks += _of_classes(course, experiment.data.public_schema)
     return html.render(
         doc.Document(
             title=f"{name}, {phase}",
             kind="Run in progress",
             heading=name,
             note=f"{phase}, {datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
-            first=_training(course, config.privacy.delta)
+            first=_training(course, scheme.privacy.delta)
             if training
             else _first(course, planned, exact),
             blocks=blocks,

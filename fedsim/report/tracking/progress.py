@@ -22,7 +22,6 @@ from rich.progress import (
 
 from fedsim.audits.results import report as results
 from fedsim.common.foreign_text import without_password
-from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document.wording import percent, span
@@ -138,7 +137,7 @@ class Steps(Progress):
 
 @contextmanager
 def progress(
-    directory: RunDirectory, config: Config, console: Console, watchers: Sequence[Watcher] = ()
+    directory: RunDirectory, console: Console, watchers: Sequence[Watcher] = ()
 ) -> Iterator[None]:
     columns = (
         SpinnerColumn(),
@@ -148,10 +147,11 @@ def progress(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
+    config = directory.config
+    training, rounds = config.run.job == "training", config.training.rounds
     with Steps(*columns, console=console) as bar:
-        rounds = config.training.rounds
         task = bar.add_task("starting", total=planned_steps(config.trials, rounds), rounds=rounds)
-        with following(directory, [Bar(bar, task, config), *watchers], console):
+        with following(directory, [Bar(bar, task, config.trials, training), *watchers], console):
             yield
 
 
@@ -182,7 +182,8 @@ def planned_steps(trials: TrialsConfig, rounds: int) -> int:
 class Bar:
     bar: Progress
     task: TaskID
-    config: Config
+    trials: TrialsConfig
+    training: bool
     name = "the progress bar"
     from_the_beginning = False
     absent: set[str] = field(default_factory=set)
@@ -190,7 +191,7 @@ class Bar:
     def see(self, event: Event, course: Course) -> None:
         if "rounds" in event:
             rounds = event["rounds"]
-            total = planned_steps(self.config.trials, rounds)
+            total = planned_steps(self.trials, rounds)
             self.bar.update(self.task, total=total, rounds=rounds)
         if "waiting" in event:
             # Shown without a bar too: an operator has to look at a machine.
@@ -213,10 +214,9 @@ class Bar:
         elif "trials" in event:
             first = event["trials"][0]
             per_batch = self.bar.tasks[self.task].fields["rounds"] + 1
-            begun = first // self.config.trials.batch * per_batch
+            begun = first // self.trials.batch * per_batch
             done = begun + event.get("round", per_batch - 1) + (1 if "phase" in event else 0)
-            training = self.config.run.job == "training"
-            self.bar.update(self.task, completed=done, description=worded(course, training))
+            self.bar.update(self.task, completed=done, description=worded(course, self.training))
         elif "phase" in event:  # other events are a client's or an auditor's
             self.bar.update(self.task, description=event["phase"])
 

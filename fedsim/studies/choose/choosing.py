@@ -163,14 +163,13 @@ def carry_out(
     workers: "Workers | None" = None,
 ) -> tuple["Result", Path]:
     """Search, write the report, and return the result and its directory."""
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
 
     result, directory = choose_search.search(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
-        prepare=lambda config: prepare(config, processes=processes(workers)),
+        prepare=lambda config: prepare(config, workers=workers),
         several=lambda plans: several(plans, workers, shown),
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )

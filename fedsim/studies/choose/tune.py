@@ -121,7 +121,7 @@ def tune(
             'privacy.unit = "record" and training.local-steps = 1'
         )
     refuse_unless_classified(config.model.task, "fedsim tune")
-    loaded = federation.load(config)
+    loaded = federation.load(config.experiment)
     features, labels = loaded.held_out()
     if len(labels) < FEWEST:
         raise InputError(
@@ -182,7 +182,8 @@ def _accuracies(
     share = len(trained[1]) / config.data.records
     norm = config.training.clipping_norm
     std = share * group.noise_multiplier * sensitivity(config.privacy.neighbouring, norm)
-    clipper = federation.load(config).clipper  # `loaded` has the clipping norm of another setting
+    # `loaded` has the clipping norm of another setting.
+    clipper = federation.load(config.experiment).clipper
     generator = torch.Generator().manual_seed(config.run.seed)
     now = federation.initial_parameters(config.game, loaded, range(models)).to(loaded.device)
     optimizer = ServerOptimizer(config.training, len(trained[1]) * group.sampling_rate)

@@ -1,7 +1,7 @@
 """`account`: the guarantees of a given amount of noise, by every accountant."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,7 @@ def account(
     colluding: int | None = None,
     vantage: str | None = None,
     prior: float | None = None,
-) -> Guarantee:
+) -> "Accounted":
     """Return the guarantees of a given amount of noise for any one person, by every accountant.
 
     Args:
@@ -109,7 +109,7 @@ def account(
 
 def _guarantee(
     source: Path | None, subject: "_Subject", delta: float, vantage: Vantage, prior: float | None
-) -> Guarantee:
+) -> "Accounted":
     """Return the guarantee of a mechanism towards a vantage, with its document."""
     config, releases = subject.config, subject.released
     bounds = identifiability.bounds(releases.towards(vantage), delta)
@@ -134,7 +134,18 @@ def _guarantee(
             "pac_success_bound": pac.success_bound(information, before),
         }
     document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)
-    return Guarantee(releases, vantage, bounds, document, config)
+    return Accounted(releases, vantage, bounds, document, config)
+
+
+@dataclass(frozen=True)
+class Accounted(Guarantee):
+    """The guarantees of a run, of a configuration, or of a mechanism given by hand.
+
+    Attributes:
+        config: of the source; None for a mechanism given by hand.
+    """
+
+    config: Config | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -208,7 +219,9 @@ def _label(
         return
     document["unit"] = config.privacy.unit
     # The noise may be right, and still not protect from this vantage.
-    label = guarantee.of(config, run.training, run.everything, run.trainings, delta, vantage)
+    label = guarantee.of(
+        config.game, config.audit, run.training, run.everything, run.trainings, delta, vantage
+    )
     document["dp_guarantee"], document["dp_note"] = label.given, label.note
     document["released"] = None if label.released is None else asdict(label.released)
     reason = unbounded(config.training.clipping, config.privacy.noise)

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from adversaries.errors import InputError
-from fedsim.config import Config
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import ACCOUNTANTS, accountant
 from fedsim.privacy.identifiability import Bounds
@@ -29,14 +28,12 @@ class Guarantee:
         vantage: of the adversary.
         bounds: at one delta: epsilon (may be `math.inf`), rho_beta, rho_alpha and others.
         document: as in the command's --json, with every accountant.
-        config: of the source; None for a mechanism given by hand.
     """
 
     releases: Releases
     vantage: Vantage
     bounds: Bounds
     document: Mapping[str, Any] = field(repr=False)
-    config: Config | None = field(default=None, repr=False)
 
 
 def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:

@@ -10,6 +10,8 @@ from adversaries.statistics.design import Design
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim.audits.results import report as results
 from fedsim.config import Config
+from fedsim.config.campaign import AuditConfig
+from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
@@ -40,41 +42,43 @@ class Expected:
     advantage: float | None = None
     origin: str = "as given"
     mu: float | None = None
-    config: Config = field(default_factory=Config)
+    rules: GameRules = Config().game
     level: float = 0.95
     delta: float = ASSUMED
     refused: Mapping[str, str] = field(default_factory=dict)
     given: bool = False
 
 
-def expected(planned: Expected, source: str, run: RunDirectory | None = None) -> Expected:
+def expected(
+    rules: GameRules, audit: AuditConfig, source: str, run: RunDirectory | None = None
+) -> Expected:
     """Return the advantage that a run predicts, or the largest that a configuration allows.
 
     Raises InputError if the source predicts no advantage, or an advantage of 1.
     """
     from fedsim.audits.measurements import bounds_audit  # noqa: PLC0415  (torch)
 
-    config = planned.config
-    forecast = replace(
-        planned,
-        level=config.audit.confidence,
-        delta=config.privacy.delta,
-        refused=bounds_audit.refused(config),
+    scheme = rules.scheme
+    forecast = Expected(
+        rules=rules,
+        level=audit.confidence,
+        delta=scheme.privacy.delta,
+        refused=bounds_audit.refused(rules, audit.mode),
         given=True,
     )
     if run:
         prediction = results.read(run).prediction
         advantage, origin = prediction.advantage, "the run's own prediction"
         forecast = replace(forecast, advantage=advantage, mu=prediction.mu, origin=origin)
-    elif config.privacy.noise.mechanism.by_candidate:
+    elif scheme.privacy.noise.mechanism.by_candidate:
         raise InputError(
-            f"privacy.noise is '{config.privacy.noise}' in '{source}', which bounds an average "
+            f"privacy.noise is '{scheme.privacy.noise}' in '{source}', which bounds an average "
             "and not the advantage; give an advantage in its place"
         )
     else:
-        mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
+        mechanism = privacy.mechanism(scheme, privacy.noise_multiplier(scheme))
         advantage = identifiability.bounds(
-            mechanism, config.privacy.delta, config.privacy.accountant
+            mechanism, scheme.privacy.delta, scheme.privacy.accountant
         ).rho_alpha
         origin = "rho_alpha, the largest that the noise allows"
         forecast = replace(forecast, advantage=advantage, origin=origin)
@@ -90,12 +94,12 @@ def expected(planned: Expected, source: str, run: RunDirectory | None = None) ->
 
 def document(expected: Expected, halfwidth: float, share: float) -> dict[str, Any]:
     """Return the number of trials for every design and every lower bound, for JSON."""
-    advantage, config = expected.advantage, expected.config
-    batch = config.trials.together(on_gpu=False)
+    advantage, scheme = expected.advantage, expected.rules.scheme
+    batch = expected.rules.trials.together(on_gpu=False)
     assert advantage is not None
     # A run predicts the advantage at its own prior; lower bounds assume a prior of 0.5.
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
-    unknown = _unknown(config.training.sampling_rate, config.privacy.noise, mu)
+    unknown = _unknown(scheme.training.sampling_rate, scheme.privacy.noise, mu)
     epsilon = None if unknown else gaussian.epsilon(mu, expected.delta)
     return {
         "advantage": advantage,
@@ -120,7 +124,7 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
             name: expected.refused[name] for name in LOWER_BOUNDS if name in expected.refused
         },
         "no_lower_bounds": unknown,
-        "sensitivities_vary": expected.given and config.privacy.sensitivity == "global",
+        "sensitivities_vary": expected.given and scheme.privacy.sensitivity == "global",
     }
 
 

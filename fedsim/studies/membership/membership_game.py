@@ -7,7 +7,7 @@ takes place in one process: the clients' sums are one sum, with all noise of the
 attacker sees the global models and some losses, but no gradients.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -27,13 +27,12 @@ from fedsim.common.randomness import Role, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.federation import DataConfig
 from fedsim.config.needs import require
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.config.objects import Experiment, GameRules, Scheme
 from fedsim.config.training import refuse_unless_classified
 from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Program
 from fedsim.federation.runtimes.places import Workers, opened, processes
 from fedsim.federation.runtimes.spread import spread
 from fedsim.federation.server import plan
-from fedsim.federation.server.plan import Plan
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.federation import Federation
@@ -119,7 +118,7 @@ class Task:
 class _Models:
     """The values that all models of a game share."""
 
-    config: Config
+    experiment: Experiment
     loaded: Federation
     nominal: float
 
@@ -128,19 +127,21 @@ class _Models:
 
         progress: receives the number of models that are trained so far.
         """
-        config, loaded, rounds = self.config, self.loaded, self.config.training.rounds
-        observed, size = observed_rounds(rounds), config.data.records
-        inside = inclusion(config.run.seed, part.stop, size)[part.start :]
+        rules, loaded = self.experiment.game, self.loaded
+        scheme = rules.scheme
+        rounds, size = scheme.training.rounds, scheme.records
+        observed = observed_rounds(rounds)
+        inside = inclusion(rules.seed, part.stop, size)[part.start :]
         records = loaded.members(np.arange(size))
         others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
         if loaded.device.type == "cpu":
             single_threaded_kernels()
-        theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
-        optimizer = ServerOptimizer(config.training, config.participation.divisor / 2)
+        theta = federation.initial_parameters(rules, loaded, part).to(loaded.device)
+        optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor / 2)
         along = [_losses(loaded, theta, records)]
         for round in range(1, rounds + 1):
             try:
-                total = _released(config.scheme, loaded, theta, inside, part, round, self.nominal)
+                total = _released(scheme, loaded, theta, inside, part, round, self.nominal)
             except FloatingPointError as error:  # the model diverged
                 raise InputError(str(error)) from None
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
@@ -159,8 +160,10 @@ def train_models(task: Task) -> Trained:
     """
     config = from_run_config(task.run_config)
     with ONE_AT_A_TIME:
-        Program.here(Plan(config, task.noise_multiplier, 0, ())).check(task.program)
-        models = _Models(config, federation.load(config), task.noise_multiplier)
+        Program.here(config.experiment).check(task.program)
+        models = _Models(
+            config.experiment, federation.load(config.experiment), task.noise_multiplier
+        )
         return models.train(range(task.first, task.stop), lambda _: None)
 
 
@@ -189,7 +192,8 @@ def play(
     _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
-    models = _Models(config, federation.load(config), privacy.noise_multiplier(config.scheme))
+    loaded = federation.load(config.experiment)
+    models = _Models(config.experiment, loaded, privacy.noise_multiplier(config.scheme))
     # Train one batch of models at a time, to bound the memory of their gradients.
     batch = plan.fit_batch(config, processes(workers)).trials.batch
     parts = [range(first, min(first + batch, count)) for first in range(0, count, batch)]
@@ -201,7 +205,8 @@ def play(
     if workers is None:
         trained = [models.train(part, show) for part in parts]
     else:
-        trained = _trained_elsewhere(models, parts, workers, show, say)
+        run_config = to_run_config(config)
+        trained = _trained_elsewhere(models, run_config, parts, workers, show, say)
     along, population, accuracy = (
         np.concatenate([getattr(each, name) for each in trained])
         for name in ("along", "population", "accuracy")
@@ -213,22 +218,22 @@ def play(
 
 def _trained_elsewhere(
     models: _Models,
+    run_config: Mapping[str, Scalar],
     parts: Sequence[range],
     workers: Workers,
     progress: Progress,
     say: Callable[[str], None],
 ) -> list[Trained]:
-    config, nominal = models.config, models.nominal
-    program = asdict(Program.here(Plan(config, nominal, 0, ())))
+    program = asdict(Program.here(models.experiment))
 
     def repeated(names: list[str]) -> None:
         say(f"a worker was lost; these are trained again: {', '.join(names)}")
 
     with opened(workers, say, LEAVES) as pool:
-        run_config = to_run_config(config) | pool.settings(config.run)
+        values = {**run_config, **pool.settings(models.experiment.run)}
         tasks = {
             f"models {part.start} to {part.stop - 1}": partial(
-                Task, run_config, program, nominal, part.start, part.stop
+                Task, values, program, models.nominal, part.start, part.stop
             )
             for part in parts
         }

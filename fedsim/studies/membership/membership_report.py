@@ -19,7 +19,7 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import StateWords, standing, words_of
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Config
+from fedsim.config.objects import Experiment
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import first_screen, terminal
@@ -70,40 +70,45 @@ LABEL = (
 
 
 def assemble(
-    config: Config, game: Game, attacks: Mapping[str, Attack], seconds: float
+    experiment: Experiment,
+    confidence: float,
+    game: Game,
+    attacks: Mapping[str, Attack],
+    seconds: float,
 ) -> dict[str, Any]:
     """Return the report as strict JSON values."""
+    data, run, scheme = experiment.data, experiment.run, experiment.game.scheme
     shadows = membership_game.of_shadows(len(game.observations.losses))
     members = game.observations.inclusion[~shadows]
     most = None if game.mechanism is None else PLD.delta(game.mechanism, 0.0)
-    rows, above = _results(config.audit.confidence, game, attacks, members, most)
+    rows, above = _results(confidence, game, attacks, members, most)
     report = {
         "kind": "membership inference",
         "label": LABEL,
-        "name": config.run.name,
-        "data": config.data.name,
-        "records": config.data.records,
-        "held_out": config.data.held_out,
+        "name": run.name,
+        "data": data.name,
+        "records": data.records,
+        "held_out": data.held_out,
         "population": game.observations.population.shape[1]
         if game.observations.population is not None
         else 0,
-        "model": config.model.name,
+        "model": experiment.game.model.name,
         "models": len(shadows),
         "shadow_models": int(shadows.sum()),
         "games": len(members),
         "pairs": members.size,
         "members": int(members.sum()),
-        "rounds": config.training.rounds,
-        "sampling_rate": config.participation.rate,
-        "clipping": config.training.clipping,
+        "rounds": scheme.training.rounds,
+        "sampling_rate": scheme.participation.rate,
+        "clipping": scheme.training.clipping,
         "noise_multiplier": game.noise_multiplier,
-        "trust": config.federation.trust.value,
-        "clients": config.federation.clients,
-        "seed": config.run.seed,
-        "confidence": config.audit.confidence,
+        "trust": scheme.federation.trust.value,
+        "clients": scheme.federation.clients,
+        "seed": run.seed,
+        "confidence": confidence,
         "accuracy": float(game.accuracy.mean()),
         "trajectory_rounds": game.rounds,
-        "bounds": _limits(config.privacy.delta, game.mechanism, most),
+        "bounds": _limits(scheme.privacy.delta, game.mechanism, most),
         "attacks": rows,
         "alarms": above,
         "seconds": seconds,

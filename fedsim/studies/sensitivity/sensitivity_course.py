@@ -14,10 +14,8 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
-from fedsim.config import Config
 from fedsim.config.needs import require
-from fedsim.config.objects import GameRules
-from fedsim.federation.server import plan
+from fedsim.config.objects import Experiment, GameRules
 from fedsim.game import federation
 from fedsim.game.client import noise, noise_sources
 from fedsim.game.mechanisms import privacy
@@ -61,7 +59,8 @@ class Course:
 
 
 def follow(
-    config: Config,
+    experiment: Experiment,
+    batch: int,
     pairs: Sequence[Pair],
     trials: int,
     progress: Progress | None = None,
@@ -71,14 +70,16 @@ def follow(
 
     With privacy.sensitivity = "local", each round's noise is scaled to the local sensitivity of
     pairs[0], the challenge. With distributed trust, the clients' shares are drawn as one, which has
-    the same distribution. Results do not depend on trials.batch, up to rounding.
+    the same distribution. Results do not depend on the batch, up to rounding.
 
     Args:
+        batch: number of trials that are trained at a time (see `plan.fit_batch`).
         trials: T, at least 1.
         checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
-    check(config.game)
-    rounds = config.training.rounds
+    rules, scheme = experiment.game, experiment.game.scheme
+    check(rules)
+    rounds = scheme.training.rounds
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
     if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
@@ -86,35 +87,33 @@ def follow(
             f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
             f"give 1 to {rounds}"
         )
-    loaded = federation.load(config)
-    check_pairs(loaded, pairs, config.privacy.neighbouring)
-    multiplier = privacy.noise_multiplier(config.scheme)
-    bound = sensitivity(config.privacy.neighbouring, config.training.clipping_norm)
+    loaded, neighbouring = federation.load(experiment), scheme.privacy.neighbouring
+    check_pairs(loaded, pairs, neighbouring)
+    multiplier, sources = privacy.noise_multiplier(scheme), noise_sources(scheme.federation)
+    bound = sensitivity(neighbouring, scheme.training.clipping_norm)
     if loaded.device.type == "cpu":
         single_threaded_kernels()
     sensitivities = np.empty((trials, rounds, len(pairs)))
-    stds = np.empty((trials, rounds))
-    points: list[Checkpoint] = []
-    batch, sources = plan.fit_batch(config).trials.batch, noise_sources(config.federation)
+    stds, points = np.empty((trials, rounds)), list[Checkpoint]()
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
-        rows, streams = slice(part.start, part.stop), config.trials.streams(part)
-        theta = federation.initial_parameters(config.game, loaded, part).to(loaded.device)
-        optimizer = ServerOptimizer(config.training, config.participation.divisor)
+        rows, streams = slice(part.start, part.stop), rules.trials.streams(part)
+        theta = federation.initial_parameters(rules, loaded, part).to(loaded.device)
+        optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
         for round in range(1, rounds + 1):
             sensitivities[rows, round - 1] = pair_sensitivities(loaded, theta, pairs)
             if first == 0 and round in checkpoints:
-                truth = largest(loaded, theta[0], config.privacy.neighbouring, of=pairs)
+                truth = largest(loaded, theta[0], neighbouring, of=pairs)
                 points.append(Checkpoint(round, theta[0].clone(), truth))
             scale = np.full(len(part), bound)
-            if config.privacy.sensitivity == "local":
+            if scheme.privacy.sensitivity == "local":
                 scale = sensitivities[rows, round - 1, 0]
             each = torch.from_numpy(multiplier * scale).to(theta.device)
             drawn = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
             for source in sources:
-                drawn += noise(config.noise_seed, streams, round, source, each, theta.shape[1])
+                drawn += noise(rules.noise_seed, streams, round, source, each, theta.shape[1])
             stds[rows, round - 1] = multiplier * scale * np.sqrt(len(sources))
-            total = loaded.clipped_sum(theta, np.arange(config.data.records)) + drawn
+            total = loaded.clipped_sum(theta, np.arange(scheme.records)) + drawn
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
             if progress is not None:
                 progress((first * rounds + len(part) * round) / (trials * rounds))

@@ -27,25 +27,26 @@ SHARES = (0.5, 0.9, 0.99, 0.999)
 
 def assemble(study: Study) -> dict[str, Any]:
     """Return the report as strict JSON values; positions index D and the pool, from 0."""
-    config, first = study.config, study.candidates[0]
+    experiment, first = study.experiment, study.candidates[0]
+    scheme = experiment.game.scheme
     report = {
         "kind": "dataset sensitivity",
         "label": LABEL,
-        "name": config.run.name,
-        "data": config.data.name,
+        "name": experiment.run.name,
+        "data": experiment.data.name,
         "records": len(study.loaded.split.members),
         "pool": len(study.loaded.split.pool),
-        "model": config.model.name,
-        "neighbouring": config.privacy.neighbouring.value,
-        "noise_scaled_to": f"{config.privacy.sensitivity} sensitivity",
-        "clipping_norm": config.training.clipping_norm,
+        "model": experiment.game.model.name,
+        "neighbouring": scheme.privacy.neighbouring.value,
+        "noise_scaled_to": f"{scheme.privacy.sensitivity} sensitivity",
+        "clipping_norm": scheme.training.clipping_norm,
         "global_sensitivity": study.views[0].truth.bound,
         "dissimilarity": first.pair.measure,
         "choice": first.choice,
         "trials": len(first.course),
         "steps": first.course.shape[1],
-        "seed": config.run.seed,
-        "confidence": config.audit.confidence,
+        "seed": experiment.run.seed,
+        "confidence": study.confidence,
         "pairs_in_all": study.views[0].truth.pairs,
         "pairs": [_candidate(study, candidate) for candidate in study.candidates],
         "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),

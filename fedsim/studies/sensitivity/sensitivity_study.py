@@ -34,9 +34,8 @@ from adversaries.neighbours.rank_correlation import Comparison
 from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
-from fedsim.config import Config
 from fedsim.config.challenge import ChallengeConfig
-from fedsim.config.objects import GameRules
+from fedsim.config.objects import Experiment, GameRules
 from fedsim.game import challenge, federation
 from fedsim.game.challenge import initial_parameters
 from fedsim.game.federation import Federation
@@ -117,7 +116,8 @@ class Study:
         peak_memory: of this process, in bytes.
     """
 
-    config: Config
+    experiment: Experiment
+    confidence: float
     loaded: Federation
     candidates: tuple[Candidate, ...]
     views: tuple[View, ...]
@@ -131,11 +131,19 @@ class Study:
 
 
 def study(
-    config: Config, top: int = 3, trials: int = 20, stages: Stages = lambda name: lambda done: None
+    experiment: Experiment,
+    confidence: float,
+    batch: int,
+    top: int = 3,
+    trials: int = 20,
+    stages: Stages = lambda name: lambda done: None,
 ) -> Study:
-    """Return a study of the configured choice, with `top` pairs from each end of the ranking."""
-    check(config, top, trials)
-    seconds: dict[str, float] = {}
+    """Return a study of the configured choice, with `top` pairs from each end of the ranking.
+
+    batch: number of trials that are trained at a time (see `plan.fit_batch`).
+    """
+    check(experiment, top, trials)
+    rules, seconds = experiment.game, dict[str, float]()
 
     @contextmanager
     def stage(name: str) -> Iterator[Progress]:
@@ -144,34 +152,26 @@ def study(
         progress(1.0)
         seconds[name] = time.perf_counter() - begun
 
-    loaded, neighbouring = federation.load(config), config.privacy.neighbouring
-    split, features = loaded.split, partial(challenge.compared_features, config.game, loaded)
-    replaced = neighbouring is Neighbouring.REPLACE
-    between = Compared(
-        features(split.members_records.features),
-        features(split.pool_records.features) if replaced else None,
-        challenge.columns_of(loaded),
-        device.threads(config.run.threads),
-    )
-    ranked = _ranked(config, loaded, between, top, stage)
+    loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
+    between = _compared(rules, loaded, device.threads(experiment.run.threads))
+    ranked = _ranked(experiment, loaded, between, top, stage)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     with stage("local sensitivity of all pairs") as progress:
-        theta = initial_parameters(config.game, loaded).to(loaded.device)
+        theta = initial_parameters(rules, loaded).to(loaded.device)
         truth = largest(loaded, theta, neighbouring, top=1, of=pairs, progress=progress)
     steps = {1: (truth, theta)}
     for worst in truth.largest:
         pairs.append((worst.record, worst.replacement))
-        ranked.append(("worst", 1, _distance(config.challenge, loaded, between, *pairs[-1])))
+        ranked.append(("worst", 1, _distance(rules.challenge, loaded, between, *pairs[-1])))
     with stage("local sensitivity during training") as progress:
-        last = {config.training.rounds} - {1}
-        course = sensitivity_course.follow(config, pairs, trials, progress, last)
+        last = {rules.scheme.training.rounds} - {1}
+        course = sensitivity_course.follow(experiment, batch, pairs, trials, progress, last)
         steps |= {point.round: (point.truth, point.model) for point in course.checkpoints}
     with stage("dissimilarities against local sensitivity") as progress:
         models = [model for _, model in steps.values()]
-        compared, heuristics, truths = _sampled(config.game, loaded, between, models, progress)
-        seed, confidence = config.run.seed, config.audit.confidence
+        compared, heuristics, truths = _sampled(rules, loaded, between, models, progress)
         views = tuple(
-            View(step, truth, *_compare(seed, confidence, heuristics, sensitivities))
+            View(step, truth, *_compare(rules.seed, confidence, heuristics, sensitivities))
             for (step, (truth, _)), sensitivities in zip(steps.items(), truths, strict=True)
         )
     # The worst pair was not among the pairs that the first view ranked.
@@ -189,32 +189,34 @@ def study(
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     peak *= 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB
-    return Study(config, loaded, candidates, views, compared, seconds, peak)
+    return Study(experiment, confidence, loaded, candidates, views, compared, seconds, peak)
 
 
-def check(config: Config, top: int, trials: int) -> None:
+def check(experiment: Experiment, top: int, trials: int) -> None:
     """Raise InputError, before the work, if the configuration or a number is not allowed."""
-    if config.privacy.unit != "record":
+    rules = experiment.game
+    privacy, given = rules.scheme.privacy, rules.challenge
+    if privacy.unit != "record":
         raise InputError(
-            f'privacy.unit is "{config.privacy.unit}", but fedsim sensitivity measures the '
+            f'privacy.unit is "{privacy.unit}", but fedsim sensitivity measures the '
             'sensitivity to a record; set privacy.unit = "record"'
         )
     if trials < 1:
         raise InputError(f"trials is {trials}; give 1 or more")
     if top < 1:
         raise InputError(f"top is {top}; give 1 or more")
-    measure(config.challenge.dissimilarity)
-    sensitivity_course.check(config.game)
-    loaded = federation.load(config)
+    measure(given.dissimilarity)
+    sensitivity_course.check(rules)
+    loaded = federation.load(experiment)
     dataset_sensitivity.check(
-        config.privacy.neighbouring.value,
-        config.challenge.choice,
+        privacy.neighbouring.value,
+        given.choice,
         top,
-        len(_among(config.challenge.client, loaded)),
+        len(_among(given.client, loaded)),
         len(loaded.split.pool),
     )
-    if config.challenge.record >= 0:
-        challenge.choose(config)
+    if given.record >= 0:
+        challenge.choose(experiment)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,26 +229,38 @@ class Compared:
     threads: int
 
 
+def _compared(rules: GameRules, loaded: Federation, threads: int) -> Compared:
+    split, features = loaded.split, partial(challenge.compared_features, rules, loaded)
+    replaced = rules.scheme.privacy.neighbouring is Neighbouring.REPLACE
+    return Compared(
+        features(split.members_records.features),
+        features(split.pool_records.features) if replaced else None,
+        challenge.columns_of(loaded),
+        threads,
+    )
+
+
 Stage = Callable[[str], AbstractContextManager[Progress]]
 Placed = tuple[str, int, Pair]
 """A choice, the place in it, and the pair."""
 
 
 def _ranked(
-    config: Config, loaded: Federation, compared: Compared, top: int, stage: Stage
+    experiment: Experiment, loaded: Federation, compared: Compared, top: int, stage: Stage
 ) -> list[Placed]:
     """Return the pairs by dissimilarity, the experiment's own challenge first.
 
     If challenge.client is set, all pairs are of that client's records, as the challenge is.
     """
-    given, neighbouring = config.challenge, config.privacy.neighbouring.value
-    name, among = given.dissimilarity, _among(config.challenge.client, loaded)
+    rules = experiment.game
+    given, neighbouring = rules.challenge, rules.scheme.privacy.neighbouring.value
+    name, among = given.dissimilarity, _among(given.client, loaded)
     features, pool = compared.features, compared.pool
     how: dict[str, Any] = {"columns": compared.columns, "threads": compared.threads}
     ranked: list[Placed] = []
     for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
         if choice == "given":
-            chosen = challenge.choose(config)
+            chosen = challenge.choose(experiment)
             assert chosen.record is not None
             pairs = [_distance(given, loaded, compared, chosen.record, chosen.replacement)]
         else:

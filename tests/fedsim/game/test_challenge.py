@@ -14,17 +14,17 @@ from fedsim.game.challenge import choose, embed, initial_parameters, worlds
 
 def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..., Config]) -> None:
     config = small()
-    features = federation.load(config).split.members_records.features
-    chosen = choose(config)
+    features = federation.load(config.experiment).split.members_records.features
+    chosen = choose(config.experiment)
     assert chosen.record == euclidean(features, features).sum(1).argmax()
     assert chosen.replacement is None
 
 
 def test_replace_takes_the_farthest_pair(small: Callable[..., Config]) -> None:
     config = small({"privacy.neighbouring": "replace"})
-    split = federation.load(config).split
+    split = federation.load(config.experiment).split
     distances = euclidean(split.members_records.features, split.pool_records.features)
-    chosen = choose(config)
+    chosen = choose(config.experiment)
     best = np.unravel_index(distances.argmax(), distances.shape)
     assert (chosen.record, chosen.replacement) == best
     assert chosen.distance == pytest.approx(distances.max())
@@ -34,7 +34,7 @@ def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
     chosen = choose(
         small(
             {"privacy.neighbouring": "replace", "challenge.record": 5, "challenge.replacement": 7}
-        )
+        ).experiment
     )
     assert (chosen.record, chosen.replacement, chosen.measure) == (5, 7, "given")
 
@@ -45,10 +45,10 @@ def test_with_a_given_client_its_own_records_alone_are_compared(
     client: int, neighbouring: str, small: Callable[..., Config]
 ) -> None:
     config = small({"challenge.client": client, "privacy.neighbouring": neighbouring})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     own = known.owned_by(client)
     features, pool = known.split.members_records.features[own], known.split.pool_records.features
-    chosen = choose(config)
+    chosen = choose(config.experiment)
     assert chosen.client == client
     if neighbouring == "replace":
         distances = euclidean(features, pool)
@@ -65,7 +65,7 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(
     config = small(
         {"challenge.space": "embedding", "privacy.neighbouring": "replace", "model.name": "mlp"}
     )
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = initial_parameters(config.game, known)
     split = known.split
     distances = euclidean(
@@ -74,7 +74,7 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(
             for part in (split.members_records, split.pool_records)
         )
     )
-    chosen = choose(config)
+    chosen = choose(config.experiment)
     best = np.unravel_index(distances.argmax(), distances.shape)
     assert (chosen.record, chosen.replacement) == best
     assert chosen.distance == pytest.approx(distances.max())
@@ -85,17 +85,19 @@ def test_an_embedding_has_no_pixels_bits_or_columns(
     measure: str, small: Callable[..., Config]
 ) -> None:
     with pytest.raises(InputError, match=r"space is \"embedding\".*choose euclidean"):
-        choose(small({"challenge.space": "embedding", "challenge.dissimilarity": measure}))
+        choose(
+            small({"challenge.space": "embedding", "challenge.dissimilarity": measure}).experiment
+        )
 
 
 def test_a_search_reports_its_progress_and_is_made_once(small: Callable[..., Config]) -> None:
     config = small({"data.seed": 11})
     done: list[float] = []
-    first = choose(config, done.append)
+    first = choose(config.experiment, done.append)
     assert done[-1] == 1
     done.clear()
-    assert choose(config, done.append) is first
-    assert choose(config) is first
+    assert choose(config.experiment, done.append) is first
+    assert choose(config.experiment) is first
     assert not done
 
 
@@ -103,7 +105,7 @@ def test_a_search_reports_its_progress_and_is_made_once(small: Callable[..., Con
 def test_the_adversary_never_holds_the_challenge_record(
     record: int, small: Callable[..., Config]
 ) -> None:
-    chosen = choose(small({"challenge.record": record}))
+    chosen = choose(small({"challenge.record": record}).experiment)
     assert chosen.adversary != chosen.client
 
 
@@ -125,15 +127,15 @@ def test_a_pair_that_does_not_exist_is_refused(
     changes: dict[str, Scalar], complaint: str, small: Callable[..., Config]
 ) -> None:
     with pytest.raises(InputError, match=complaint):
-        choose(small(changes))
+        choose(small(changes).experiment)
 
 
 def test_an_adversary_who_owns_the_challenge_record_is_refused(
     small: Callable[..., Config],
 ) -> None:
-    client = choose(small()).client
+    client = choose(small().experiment).client
     with pytest.raises(InputError, match="target client"):
-        choose(small({"federation.adversary": client}))
+        choose(small({"federation.adversary": client}).experiment)
 
 
 @pytest.mark.parametrize("trials", [2, 10, 1000])
@@ -161,12 +163,12 @@ def test_at_client_level_the_client_farthest_from_the_others_is_chosen(
     choice: str, small: Callable[..., Config]
 ) -> None:
     config = small(CLIENT | {"challenge.choice": choice})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     features = known.split.members_records.features
     apart = euclidean(features, features)
     inside = known.client_of == np.arange(3)[:, None]
     means = [apart[own][:, ~own].mean() for own in inside]
-    chosen = choose(config)
+    chosen = choose(config.experiment)
     assert chosen.client == (np.argmax if choice == "max" else np.argmin)(means)
     assert chosen.distance == pytest.approx(means[chosen.client])
     assert (chosen.record, chosen.replacement) == (None, None)
@@ -176,18 +178,20 @@ def test_at_client_level_the_client_farthest_from_the_others_is_chosen(
 def test_a_given_client_is_taken_and_is_not_the_adversary(
     client: int, small: Callable[..., Config]
 ) -> None:
-    chosen = choose(small(CLIENT | {"challenge.client": client}))
+    chosen = choose(small(CLIENT | {"challenge.client": client}).experiment)
     assert (chosen.client, chosen.measure, chosen.distance) == (client, "given", None)
     assert chosen.adversary != client
     with pytest.raises(InputError, match="target client"):
-        choose(small(CLIENT | {"challenge.client": client, "federation.adversary": client}))
+        choose(
+            small(CLIENT | {"challenge.client": client, "federation.adversary": client}).experiment
+        )
 
 
 def test_a_pool_too_small_to_replace_a_client_is_refused(small: Callable[..., Config]) -> None:
     replaced = CLIENT | {"privacy.neighbouring": "replace", "federation.partition": "iid"}
-    assert choose(small(replaced | {"data.pool": 8})).replacement is None
+    assert choose(small(replaced | {"data.pool": 8}).experiment).replacement is None
     with pytest.raises(InputError, match="has 8 records, but the pool has 7"):
-        choose(small(replaced | {"data.pool": 7}))
+        choose(small(replaced | {"data.pool": 7}).experiment)
 
 
 def test_more_trials_leave_the_worlds_of_the_first_as_they_are() -> None:

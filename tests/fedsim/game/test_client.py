@@ -21,7 +21,7 @@ Make = Callable[..., Config]
 
 
 def _federation(config: Config) -> tuple[federation.Federation, torch.Tensor]:
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
     )

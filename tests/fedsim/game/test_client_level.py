@@ -72,7 +72,7 @@ def _game(client: int, trials: range, round: int = 1) -> RoundGame:
 
 
 def _federation(config: Config, trials: int = 4) -> tuple[federation.Federation, torch.Tensor]:
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(trials)
     )
@@ -364,7 +364,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     theta = torch.tensor(messages.only(received["train"].array_records[messages.MODEL]))
     final = received["evaluate"].array_records
     aggregate = torch.tensor(messages.only(final[messages.AGGREGATE])).double()
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     game = _game(target_client, trials)
     rest = sum(
         contribution(KnownRound(config.game, known, game, theta), j)
@@ -402,7 +402,7 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
     """What is left of each round's aggregate, share by share, is the seed tree's noise."""
     config = small(CLIENT | {"privacy.sensitivity": "local", "federation.partition": "dirichlet"})
     grid, transcript, chosen = _record(config, tmp_path / "run")
-    known, target_client, trials = federation.load(config), chosen["client"], range(8)
+    known, target_client, trials = federation.load(config.experiment), chosen["client"], range(8)
     received = [
         content.array_records
         for kind, content in grid.recorded[chosen["adversary"]]
@@ -494,7 +494,7 @@ def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(
     config = small(CLIENT)
     grid, transcript, chosen = _record(config, tmp_path / "run")
     final = dict(grid.recorded[chosen["adversary"]])["evaluate"].array_records[messages.MODEL]
-    known, theta = federation.load(config), torch.tensor(messages.only(final))
+    known, theta = federation.load(config.experiment), torch.tensor(messages.only(final))
     losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
     inside = known.client_of == chosen["client"]
     expected = losses[:, inside].mean(1) <= losses[:, ~inside].mean(1)
@@ -509,7 +509,7 @@ def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(RecordingGrid(config), preflight(config), directory)
     report = directory.read_json("report.json")
-    size = int((federation.load(config).client_of == 1).sum())
+    size = int((federation.load(config.experiment).client_of == 1).sum())
     assert report["unit"] == "client"
     assert (report["challenge"]["client"], report["challenge"]["records"]) == (1, size)
     assert report["challenge"]["record"] is None

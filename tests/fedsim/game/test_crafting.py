@@ -22,7 +22,7 @@ KINDS = [*MADE, "gradient"]
 
 def _known(small: Make, kind: str, **changes: Scalar) -> tuple[Config, Federation]:
     config = small({"challenge.kind": kind} | {k.replace("_", "."): v for k, v in changes.items()})
-    return config, federation.load(config)
+    return config, federation.load(config.experiment)
 
 
 def _pair(known: Federation, record: int) -> tuple[np.ndarray, int]:
@@ -31,7 +31,7 @@ def _pair(known: Federation, record: int) -> tuple[np.ndarray, int]:
 
 
 def _place(config: Config) -> int:
-    record = choose(config).record
+    record = choose(config.experiment).record
     assert record is not None
     return record
 
@@ -39,8 +39,8 @@ def _place(config: Config) -> int:
 @pytest.mark.parametrize("kind", MADE)
 def test_one_record_of_d_is_replaced_and_no_other(kind: str, small: Make) -> None:
     config, known = _known(small, kind)
-    original = federation.load(small()).split.members_records
-    record = choose(config).record
+    original = federation.load(small().experiment).split.members_records
+    record = choose(config.experiment).record
     changed = known.split.members_records
     others = np.delete(np.arange(24), [record])
     np.testing.assert_array_equal(changed.features[others], original.features[others])
@@ -54,7 +54,7 @@ def test_one_record_of_d_is_replaced_and_no_other(kind: str, small: Make) -> Non
 def test_clipbkd_is_along_the_direction_that_the_records_use_least(small: Make) -> None:
     config, known = _known(small, "clipbkd")
     point, label = _pair(known, _place(config))
-    rows = federation.load(small()).split.members_records.features.reshape(24, -1)
+    rows = federation.load(small().experiment).split.members_records.features.reshape(24, -1)
     assert np.linalg.norm(point) == pytest.approx(np.linalg.norm(rows, axis=1).mean(), rel=1e-6)
     np.testing.assert_allclose(rows @ point.ravel(), 0, atol=1e-4)  # 24 records of 64 pixels
     theta = initial_parameters(config.game, known, range(1))
@@ -76,7 +76,7 @@ def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small
 
 def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small: Make) -> None:
     config, known = _known(small, "backdoor", challenge_record=3, challenge_label=5)
-    original = federation.load(small()).split.members_records
+    original = federation.load(small().experiment).split.members_records
     point, label = _pair(known, 3)
     assert label == 5
     changed = point != original.features[3]
@@ -84,15 +84,17 @@ def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small: Make) -
     assert not changed[0, 2:].any()
     assert not changed[0, :, 2:].any()
     assert (point[0, :2, :2] == original.features.max()).all()
-    assert choose(config).label == 5
+    assert choose(config.experiment).label == 5
 
 
 def test_a_backdoor_of_a_table_sets_a_tenth_of_the_columns_to_their_largest_value(
     small: Make,
 ) -> None:
     changes = {"data.name": "breast-cancer", "challenge.kind": "backdoor", "challenge.record": 3}
-    known = federation.load(small(changes))
-    original = federation.load(small({"data.name": "breast-cancer"})).split.members_records
+    known = federation.load(small(changes).experiment)
+    original = federation.load(
+        small({"data.name": "breast-cancer"}).experiment
+    ).split.members_records
     point, _ = _pair(known, 3)
     assert (point == original.features.max(axis=0)).sum() >= 3
     assert (point != original.features[3]).sum() <= 3
@@ -105,7 +107,7 @@ def test_a_blank_record_is_all_zeros(small: Make) -> None:
 
 def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(small: Make) -> None:
     config, known = _known(small, "mislabelled", challenge_record=2)
-    own = int(federation.load(small()).split.members_records.labels[2])
+    own = int(federation.load(small().experiment).split.members_records.labels[2])
     point, label = _pair(known, 2)
     logits = known.logits(
         initial_parameters(config.game, known, range(1)), torch.tensor(point)[None]
@@ -117,8 +119,8 @@ def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(sma
 @pytest.mark.parametrize("kind", MADE)
 def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -> None:
     config, known = _known(small, kind, privacy_neighbouring="replace")
-    original = federation.load(small()).split
-    chosen = choose(config)
+    original = federation.load(small().experiment).split
+    chosen = choose(config.experiment)
     assert chosen.replacement == len(original.pool)
     features, labels = known.pool([chosen.replacement])
     np.testing.assert_array_equal(features[0], original.members_records.features[_place(config)])
@@ -128,7 +130,7 @@ def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -
 def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
     config, known = _known(small, "clipbkd")
     federation.load.cache_clear()
-    again = federation.load(config.with_batch(3))
+    again = federation.load(config.with_batch(3).experiment)
     assert again is not known
     for mine, theirs in zip(
         (known.split.members_records.features, known.split.members_records.labels),
@@ -143,9 +145,9 @@ def test_its_place_is_the_clients_that_is_asked_for_and_never_the_adversarys(
     kind: str, small: Make
 ) -> None:
     for client in range(3):
-        assert choose(_known(small, kind, challenge_client=client)[0]).client == client
+        assert choose(_known(small, kind, challenge_client=client)[0].experiment).client == client
         config, _ = _known(small, kind, federation_adversary=client)
-        assert choose(config).client != client
+        assert choose(config.experiment).client != client
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
@@ -155,7 +157,7 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
     kind: str, copies: int, neighbouring: str, small: Make
 ) -> None:
     config, known = _known(small, kind, challenge_copies=copies, privacy_neighbouring=neighbouring)
-    chosen = choose(config)
+    chosen = choose(config.experiment)
     theta = initial_parameters(config.game, known, range(2))
     with_it, without = (
         clean_sum(
@@ -189,7 +191,7 @@ def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(sma
             "privacy.neighbouring": neighbouring,
         }
         config = small(changes)
-        known = federation.load(config)
+        known = federation.load(config.experiment)
         theta = initial_parameters(config.game, known, range(2))
         present, absent = challenge_gradients(known, theta, _place(config), None)
         expected = torch.zeros_like(present)
@@ -207,8 +209,8 @@ def test_without_a_coordinate_the_vector_has_a_random_direction(small: Make) -> 
 
 def test_a_fixed_first_model_is_that_of_the_first_trial(small: Make) -> None:
     random, fixed = small(), small({"model.initialisation": "fixed"})
-    drawn = initial_parameters(random.game, federation.load(random), range(3))
-    held = initial_parameters(fixed.game, federation.load(fixed), range(1, 3))
+    drawn = initial_parameters(random.game, federation.load(random.experiment), range(3))
+    held = initial_parameters(fixed.game, federation.load(fixed.experiment), range(1, 3))
     assert not torch.equal(drawn[0], drawn[1])
     assert torch.equal(held, drawn[:1].expand(2, -1))
 
@@ -275,11 +277,11 @@ def test_what_the_model_and_the_data_have_not_is_refused(
     changes: dict[str, Scalar], message: str, small: Make
 ) -> None:
     with pytest.raises(InputError, match=message):
-        federation.load(small(changes))
+        federation.load(small(changes).experiment)
 
 
 def test_a_mislabelled_record_has_another_label_than_its_own(small: Make) -> None:
-    own = int(federation.load(small()).split.members_records.labels[2])
+    own = int(federation.load(small().experiment).split.members_records.labels[2])
     changes = {"challenge.kind": "mislabelled", "challenge.record": 2, "challenge.label": own}
     with pytest.raises(InputError, match="already has; give another"):
-        federation.load(small(changes))
+        federation.load(small(changes).experiment)

@@ -17,7 +17,7 @@ from fedsim.learning.training.models import initial_parameters as theta_0
 
 def test_the_embedding_of_an_mlp_is_its_hidden_layer(small: Callable[..., Config]) -> None:
     config = small({"model.name": "mlp", "model.hidden": 7})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = initial_parameters(config.game, known)
     features = known.split.members_records.features
     weights, bias = theta[: 7 * 64].reshape(7, 64).numpy(), theta[7 * 64 : 7 * 65].numpy()
@@ -31,7 +31,7 @@ def test_the_parameters_are_those_that_the_first_trial_begins_with(
     small: Callable[..., Config],
 ) -> None:
     config = small()
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     build = lambda: federation.build_model(config.game, known.split.dataset)  # noqa: E731
     every = theta_0(build, config.run.seed, range(3))
     assert torch.equal(initial_parameters(config.game, known), every[0])
@@ -41,7 +41,7 @@ def test_the_embedding_does_not_depend_on_the_blocks(
     small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small({"model.name": "mlp"})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta, features = initial_parameters(config.game, known), known.split.pool_records.features
     whole = embed(known, features, theta)
     monkeypatch.setattr(challenge, "BLOCK_SCALARS", 64 * 7)
@@ -50,7 +50,7 @@ def test_the_embedding_does_not_depend_on_the_blocks(
 
 def test_the_federations_own_model_stays_as_it_is(small: Callable[..., Config]) -> None:
     config = small({"model.name": "mlp"})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     before = [p.clone() for p in known.model.parameters()]
     embed(known, known.split.pool_records.features, initial_parameters(config.game, known) + 1)
     assert all(map(torch.equal, before, known.model.parameters()))
@@ -80,7 +80,7 @@ class Twice(nn.Module):
 def test_a_model_without_one_last_linear_layer_is_refused(
     model: nn.Module, complaint: str, small: Callable[..., Config]
 ) -> None:
-    known = replace(federation.load(small()), model=model)
+    known = replace(federation.load(small().experiment), model=model)
     theta = torch.cat([p.detach().flatten() for p in model.parameters()])
     with pytest.raises(InputError, match=complaint):
         embed(known, known.split.pool_records.features, theta)

@@ -66,7 +66,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
     config = small(SAMPLED)
     grid, directory = RecordingGrid(config), RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(grid, preflight(config), directory)
-    transcript, known = directory.read_arrays("transcript.npz"), federation.load(config)
+    transcript, known = directory.read_arrays("transcript.npz"), federation.load(config.experiment)
     record = directory.read_json("facts.json")["challenge"]["record"]
     assert known.client_of[record] == 0
     worlds, trials, records = torch.tensor(transcript["worlds"]), range(8), len(known.client_of)

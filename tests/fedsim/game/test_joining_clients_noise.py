@@ -87,7 +87,7 @@ def _sums(
     config: Config, there: set[int], round: int, theta: torch.Tensor, record: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Return what those who joined add besides the target, and what the target does."""
-    known, trials = federation.load(config), range(8)
+    known, trials = federation.load(config.experiment), range(8)
     if config.privacy.unit == "client":
         game = RoundGame(round, trials, Z, TARGET, None, None)
         rest = local_training.total(KnownRound(config.game, known, game, theta), there - {TARGET})

@@ -49,7 +49,7 @@ def play(
 
 
 def _models(config: Config, trials: int = 3) -> torch.Tensor:
-    size = sum(each.numel() for each in federation.load(config).model.parameters())
+    size = sum(each.numel() for each in federation.load(config.experiment).model.parameters())
     return torch.randn(trials, size, generator=torch.Generator().manual_seed(1)) / 10
 
 
@@ -72,7 +72,7 @@ def test_canaries_are_planted_at_the_named_clients_in_turn(small: Make) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_clients_canaries_add_up_to_those_that_are_in(kind: str, small: Make) -> None:
     config = small(_planted(kind))
-    known, models, trials = federation.load(config), _models(config), range(3)
+    known, models, trials = federation.load(config.experiment), _models(config), range(3)
     each = _one_by_one(config, models)
     coins = torch.from_numpy(
         one_run.included(config.canaries.count, config.run.seed, trials)
@@ -106,7 +106,7 @@ def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
 
 def _gradients(config: Config, models: torch.Tensor) -> torch.Tensor:
     """Return the clipped gradients of the mislabelled records one by one, [T, m, P]."""
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     positions, labels = one_run.mislabelled(config.run.seed, config.canaries.count, known)
     found = [
         known.clipper.clipped_gradients(
@@ -122,7 +122,7 @@ def test_a_score_is_the_inner_product_with_what_the_canary_adds(
     kind: str, small: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small(_planted(kind))
-    known, models = federation.load(config), _models(config)
+    known, models = federation.load(config.experiment), _models(config)
     released = torch.randn(models.shape, generator=torch.Generator().manual_seed(2))
     expected = torch.einsum("tmp,tp->tm", _one_by_one(config, models), released.double())
     whole = one_run.scores(config.game, known, models, released)
@@ -134,7 +134,7 @@ def test_a_score_is_the_inner_product_with_what_the_canary_adds(
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -> None:
     config = small(_planted(kind) | {"canaries.known-data": True})
-    known, models = federation.load(config), _models(config)
+    known, models = federation.load(config.experiment), _models(config)
     data = known.clipped_sum(models, np.arange(24))
     added = one_run.planted(config.game, known, range(3), models, range(3))
     assert added is not None
@@ -178,9 +178,9 @@ def test_directions_are_the_same_kept_or_drawn_again(
 
 def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: Make) -> None:
     config = small(_planted("mislabelled"))
-    split = federation.load(config).split
+    split = federation.load(config.experiment).split
     positions, labels = one_run.mislabelled(
-        config.run.seed, config.canaries.count, federation.load(config)
+        config.run.seed, config.canaries.count, federation.load(config.experiment)
     )
     assert len(set(positions.tolist())) == COUNT
     assert (labels != split.pool_records.labels[positions]).all()
@@ -357,7 +357,7 @@ def test_which_bound_leads_is_a_matter_of_the_canaries_kind() -> None:
 def test_what_a_kind_says_of_its_canaries_directions_is_so(kind: str, small: Make) -> None:
     config = small(_planted(kind))
     models, same = _models(config, 1).expand(COUNT, -1), torch.eye(COUNT).double()
-    found = one_run.KINDS[kind].total(config.game, federation.load(config), models, same)
+    found = one_run.KINDS[kind].total(config.game, federation.load(config.experiment), models, same)
     overlaps = (found.double() @ found.double().T).fill_diagonal_(0.0)
     assert one_run.KINDS[kind].orthogonal == (overlaps.abs().max().item() < 1e-9)
 

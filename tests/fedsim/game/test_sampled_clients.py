@@ -98,7 +98,11 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
     """Round by round, by brute force: who is in the sum, its noise, and both worlds' mixtures."""
     config = small(SAMPLED)
     grid, transcript, adversary = _recorded(config, tmp_path / "run")
-    known, trials, worlds = federation.load(config), range(8), torch.tensor(transcript["worlds"])
+    known, trials, worlds = (
+        federation.load(config.experiment),
+        range(8),
+        torch.tensor(transcript["worlds"]),
+    )
     sent = [content.array_records for to, content in grid.contents if to == adversary]
     total = torch.zeros(8, dtype=torch.float64)
     for round, (before, after) in enumerate(itertools.pairwise(sent), start=1):

@@ -17,8 +17,7 @@ from scipy.stats import norm
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.privacy import accounting
-from fedsim.privacy.accountant import Accountant
-from fedsim.privacy.accounting import ACCOUNTANTS, PLD, accountant
+from fedsim.privacy.accounting import ACCOUNTANTS, PLD, Accountant, accountant
 from fedsim.privacy.loss_distribution import step_epsilon
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 

@@ -13,7 +13,7 @@ Make = Callable[..., Config]
 
 @pytest.fixture
 def report(small: Make) -> dict[str, Any]:
-    return distribution_report.assemble(small({"federation.clients": 3}))
+    return distribution_report.assemble(small({"federation.clients": 3}).experiment)
 
 
 def test_data_that_need_no_second_look_pass_every_check(report: dict[str, Any]) -> None:

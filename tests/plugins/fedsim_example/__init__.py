@@ -15,8 +15,7 @@ from fedsim.audits.results.report import Report
 from fedsim.game.mechanisms.step import Step
 from fedsim.game.observers.at_server import CuriousServer, Seen
 from fedsim.learning.data.loaders.dataset import Dataset, Records, Source
-from fedsim.privacy.accountant import Accountant
-from fedsim.privacy.accounting import GAUSSIAN
+from fedsim.privacy.accounting import GAUSSIAN, Accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report.document.blocks import Block, Prose

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.config import Scalar
+from fedsim.federation.server import plan
 from fedsim.report.figures import canvas, training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
@@ -65,14 +66,25 @@ def followed(means: Means, data: str) -> Reproduced:
 def _study(means: Means, data: str, neighbouring: str) -> Study:
     trainings = TRAININGS[means.scale]
     means.say(f"{trainings} trainings of {data}, {neighbouring}")
-    config = configured(means, data, {"privacy.neighbouring": neighbouring})
-    return sensitivity_study.study(config, TOP[means.scale], trainings)
+    changes: dict[str, Scalar] = {"privacy.neighbouring": neighbouring}
+    return _studied(means, data, changes, TOP[means.scale], trainings)
+
+
+def _studied(
+    means: Means, data: str, changes: dict[str, Scalar], top: int, trainings: int
+) -> Study:
+    config = configured(means, data, changes)
+    batch = plan.fit_batch(config).trials.batch
+    return sensitivity_study.study(
+        config.experiment, config.audit.confidence, batch, top, trainings
+    )
 
 
 def _bound(study: Study) -> float:
     """Return the bound of clipping: C, or 2C if a record is replaced."""
-    norm = study.config.training.clipping_norm
-    return 2 * norm if study.config.privacy.neighbouring == "replace" else norm
+    scheme = study.experiment.game.scheme
+    norm = scheme.training.clipping_norm
+    return 2 * norm if scheme.privacy.neighbouring == "replace" else norm
 
 
 def _root(course: npt.NDArray[np.float64]) -> float:
@@ -114,8 +126,7 @@ def compared(means: Means, data: str) -> Reproduced:
             "privacy.neighbouring": "replace",
             "challenge.dissimilarity": name,
         }
-        config = configured(means, data, changes)
-        studies[name] = sensitivity_study.study(config, 1, COMPARED[means.scale])
+        studies[name] = _studied(means, data, changes, 1, COMPARED[means.scale])
     comparison = next(iter(studies.values())).views[0].comparison
     correlations = comparison.correlations if comparison else {}
     ordered = dict(sorted(correlations.items(), key=lambda entry: -entry[1].rho))

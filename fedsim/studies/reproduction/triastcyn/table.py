@@ -69,7 +69,7 @@ def _baseline(means: Means, data: str) -> Number:
     norm, rate = trainings.SETTINGS[data].steps[0]
     changes = {"training.clipping-norm": norm, "training.learning-rate": rate}
     config = trainings.configured(means, data, changes)
-    loaded = federation.load(config)
+    loaded = federation.load(config.experiment)
     theta = trainings.trained(config.game, loaded)
     _, correct = loaded.evaluate(theta, *loaded.held_out())
     values = correct.double().mean(dim=1).cpu().numpy()

@@ -50,7 +50,7 @@ def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
     neighbouring: Neighbouring, small: Make
 ) -> None:
     config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
     )
@@ -117,7 +117,7 @@ def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
 def test_a_client_of_one_record_compares_nothing(small: Make, run: Run) -> None:
     """Of 4 records one client of three has two, and finds one pair; nobody pairs three."""
     config = small(PAIRS | {"data.records": 4, "privacy.neighbouring": "replace"})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     sizes = [len(known.owned_by(client)) for client in range(3)]
     assert sorted(sizes) == [1, 1, 2]
     transcript = run(config)
@@ -131,9 +131,11 @@ def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
     small: Make, tmp_path: Path
 ) -> None:
     config = small(PAIRS | {"data.records": 3, "run.out": str(tmp_path / "run")})
-    for refused in (federation.load, server_app.prepare):
-        with pytest.raises(InputError, match=r"bayesian-pairs is 3, but no client has two records"):
-            refused(config)
+    refused = r"bayesian-pairs is 3, but no client has two records"
+    with pytest.raises(InputError, match=refused):
+        federation.load(config.experiment)
+    with pytest.raises(InputError, match=refused):
+        server_app.prepare(config)
     assert not list(tmp_path.iterdir())
 
 

@@ -64,7 +64,7 @@ def judged(
 ) -> tuple[dict[str, str], bounds_audit.Proven]:
     """Return the alarms, and the entries of the report."""
     prediction = predicted(mechanism.mu)
-    audit = BoundsAudit(config, mechanism, transcript, 0.01)
+    audit = BoundsAudit(config.game, config.audit, mechanism, transcript, 0.01)
     comparisons = audit.comparisons(prediction)
     checks, found = audit.checks(comparisons, 1.3), audit.bounds(0.95)
     report = bounds_audit.report(found, audit.chances(found), comparisons, None)
@@ -75,7 +75,7 @@ def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config:
     """Honest noise: the first seed whose Gaussian bound is above, as one in twenty may be."""
     for seed in range(200):
         mechanism, transcript = play(config, 1.0, 100, seed)
-        audit = BoundsAudit(config, mechanism, transcript, 0.01)
+        audit = BoundsAudit(config.game, config.audit, mechanism, transcript, 0.01)
         chances = audit.chances(audit.bounds(0.95))
         if "gaussian" in chances:
             break
@@ -87,7 +87,7 @@ def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config:
         assert (bounds["gaussian"].epsilon > limit) is above
     assert "jeffreys" not in chances
     # What is as sure as an alarm must be is no matter of chance.
-    convicting = BoundsAudit(config, *play(config, 0.5, 400), 0.01)
+    convicting = BoundsAudit(config.game, config.audit, *play(config, 0.5, 400), 0.01)
     assert "gaussian" not in convicting.chances(convicting.bounds(0.95))
 
 
@@ -104,7 +104,9 @@ def test_honest_noise_is_not_accused(config: Config) -> None:
     for seed in range(60):
         mechanism, transcript = play(config, 1.0, 100, seed)
         prediction = predicted(mechanism.mu)
-        comparisons = BoundsAudit(config, mechanism, transcript, 0.01).comparisons(prediction)
+        comparisons = BoundsAudit(
+            config.game, config.audit, mechanism, transcript, 0.01
+        ).comparisons(prediction)
         accused += not all(comparison.agree for comparison in comparisons)
     assert accused == 0
 
@@ -188,7 +190,9 @@ def test_the_looks_share_what_may_go_wrong(config: Config, small: Make) -> None:
     stopped = small({"training.rounds": ROUNDS, **STOPPING})
     errors = []
     for planned in (config, stopped):
-        comparisons = BoundsAudit(planned, mechanism, transcript, 0.01).comparisons(prediction)
+        comparisons = BoundsAudit(
+            planned.game, planned.audit, mechanism, transcript, 0.01
+        ).comparisons(prediction)
         assert len(comparisons) == 2
         errors.append(sum(1 - comparison.confidence for comparison in comparisons))
     assert errors[0] == pytest.approx(1 - ALARM_CONFIDENCE)
@@ -214,7 +218,9 @@ def test_a_look_of_several_pays_in_the_trade_off_curve_too(
     sampled = {"training.sampling-rate": 0.3} | NOISE
     game = play(small(sampled), noise=1.0)
     fixed, stopped = (
-        BoundsAudit(small(sampled | changes), *game, 0.01).bounds(0.95)["trade_off"]
+        BoundsAudit(
+            small(sampled | changes).game, small(sampled | changes).audit, *game, 0.01
+        ).bounds(0.95)["trade_off"]
         for changes in ({}, STOPPING)
     )
     assert stopped.confidence == fixed.confidence == 0.95
@@ -253,7 +259,7 @@ def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:
 
 def test_the_profile_lies_about_that_of_the_claimed_mechanism(config: Config) -> None:
     game = play(config, noise=1.0)
-    profile = BoundsAudit(config, *game, 0.01).profile(0.999)
+    profile = BoundsAudit(config.game, config.audit, *game, 0.01).profile(0.999)
     assert profile is not None
     for direction in profile.directions.values():
         assert np.all(np.array(direction.low) <= profile.theory)

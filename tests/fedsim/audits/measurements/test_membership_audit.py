@@ -158,7 +158,7 @@ def test_a_run_records_the_challenges_loss_at_every_global_model(
     grid, directory = Watching(config), RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(grid, preflight(config), directory)
     transcript, facts = directory.read_arrays("transcript.npz"), directory.read_json("facts.json")
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     record = known.members(np.asarray([facts["challenge"]["record"]]))
     expected = [known.evaluate(torch.tensor(m), *record)[0][:, 0].numpy() for m in grid.models]
     assert len(expected) == 4

@@ -79,6 +79,10 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     assert report.bounds.rho_beta <= 0.9
 
 
+def _failings(config: Config) -> list[str]:
+    return guarantee.dp_failings(config.game, config.audit)
+
+
 def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row:
     return Row(
         *(batch, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
@@ -114,12 +118,12 @@ def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(smal
     shared = real | {"federation.trust": "distributed"}
     secure = shared | {"federation.secure-aggregation": "secagg+"}
     helped = {"federation.colluding": 2}
-    assert not guarantee.dp_failings(small(secure))
-    assert not guarantee.dp_failings(small(real | helped))  # they have no noise to tell
+    assert not _failings(small(secure))
+    assert not _failings(small(real | helped))  # they have no noise to tell
     for keys, reason in (
         (shared, "the server saw every message, with only a share of the noise"),
         (secure | helped, "2 clients sent their noise to the adversary"),
         (real | helped | {"federation.trust": "local"}, "in the clear, so that their own records"),
     ):
-        (failing,) = guarantee.dp_failings(small(keys))
+        (failing,) = _failings(small(keys))
         assert reason in failing

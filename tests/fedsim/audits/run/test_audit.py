@@ -12,6 +12,7 @@ from scipy.stats import kstest
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, decode, encode
 from fedsim.audits.run import audit
+from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
@@ -53,7 +54,7 @@ def _sampled_game(
 
 def _report(config: Config, strength: float = 1.0, confidence: float = 0.95) -> Report:
     facts, transcript = _game(config, strength)
-    return audit.assemble(config, facts, transcript, confidence, config.privacy.delta)
+    return audit.assemble(AuditedRun(config, facts, transcript, confidence, config.privacy.delta))
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_sensitivities_are_stated_round_by_round_and_called_a_measurement(config
     facts, transcript = _game(config)
     norms = np.random.default_rng(1).uniform(0.2, 1, (TRIALS, ROUNDS)) * np.linspace(1, 0.5, ROUNDS)
     changed = transcript | {"sensitivities": norms, "noise_stds": 8 * norms}
-    report = audit.assemble(config, facts, changed, 0.95, config.privacy.delta)
+    report = audit.assemble(AuditedRun(config, facts, changed, 0.95, config.privacy.delta))
     stated = report.empirical.sensitivity_by_round
     for name, share in (("low", 0.05), ("median", 0.5), ("high", 0.95)):
         np.testing.assert_allclose(getattr(stated, name), np.quantile(norms, share, axis=0))
@@ -106,7 +107,7 @@ def test_a_mechanism_with_half_the_noise_is_convicted(config: Config) -> None:
 def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config: Config) -> None:
     facts, transcript = _game(config)
     transcript["noise_stds"] = transcript["noise_stds"] / 1.01
-    alarms = audit.assemble(config, facts, transcript, 0.95, 0.01).contradictions
+    alarms = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).contradictions
     assert list(alarms) == ["composition"]
     assert "Not all rounds were composed" in alarms["composition"]
 
@@ -117,7 +118,9 @@ def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
     raised = 0
     for seed in range(40):
         facts, transcript = _game(config, seed=seed)
-        raised += bool(audit.assemble(config, facts, transcript, 0.95, 0.01).contradictions)
+        raised += bool(
+            audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).contradictions
+        )
     # A dozen alarms at 0.0001 each: one in forty reports happens one time in twenty at most.
     assert raised == 0
 
@@ -128,8 +131,8 @@ def test_another_prior_moves_the_decision_and_not_the_bounds(prior: float, small
     even, other = small(keys), small(keys | {"audit.prior": prior})
     facts, transcript = _game(even)
     shifted = transcript | {"log_odds": transcript["log_odds"] + np.log(prior / (1 - prior))}
-    expected = audit.assemble(even, facts, transcript, 0.95, 0.01)
-    report = audit.assemble(other, facts, shifted, 0.95, 0.01)
+    expected = audit.assemble(AuditedRun(even, facts, transcript, 0.95, 0.01))
+    report = audit.assemble(AuditedRun(other, facts, shifted, 0.95, 0.01))
     assert report.contradictions == {}
     assert report.bounds == expected.bounds
     assert report.empirical.delta_prime == expected.empirical.delta_prime
@@ -179,7 +182,7 @@ def test_the_papers_one_sided_campaign_is_reported_without_bounds_it_cannot_give
 ) -> None:
     config = small({"training.rounds": ROUNDS, "trials.count": TRIALS, "trials.worlds": "d-only"})
     facts, transcript = _game(config)
-    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.empirical.epsilon.advantage < math.inf
     text = json.dumps(encode(report), allow_nan=False)
     assert decode(json.loads(text)) == report
@@ -192,7 +195,7 @@ def test_every_number_is_strict_json(config: Config) -> None:
     facts, transcript = _game(config)
     # An adversary that never errs: the estimator from the advantage is infinite.
     transcript["log_odds"] = np.where(transcript["worlds"], 1e3, -1e3)[:, None] * np.ones(ROUNDS)
-    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.empirical.epsilon.advantage == math.inf
     text = json.dumps(encode(report), allow_nan=False)
     assert decode(json.loads(text)) == report
@@ -210,7 +213,7 @@ def sampled(small: Make) -> Config:
 @pytest.mark.slow
 def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled)
-    report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     json.dumps(encode(report), allow_nan=False)
     prediction, bounds = report.prediction, report.bounds
     assert report.contradictions == {}
@@ -228,7 +231,7 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> No
 @pytest.mark.slow
 def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled)
-    density = audit.assemble(sampled, facts, transcript, 0.95, 0.01).prediction.density
+    density = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)).prediction.density
     edges = np.array(density.edges)
     for world, name in ((True, "world_d"), (False, "world_d_prime")):
         masses = np.array(getattr(density, name)) * np.diff(edges)
@@ -241,7 +244,7 @@ def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
 @pytest.mark.slow
 def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled)
-    report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     epsilon = report.empirical.epsilon
     # Every gradient uses up the sensitivity, so that theory's own epsilon comes back.
     assert epsilon.sensitivity_exact == pytest.approx(report.bounds.tight_epsilon)
@@ -254,7 +257,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Con
 @pytest.mark.slow
 def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Config) -> None:
     facts, transcript = _sampled_game(sampled, strength=2.0)
-    alarms = audit.assemble(sampled, facts, transcript, 0.95, 0.01).contradictions
+    alarms = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)).contradictions
     assert {"advantage", "world_d"} <= set(alarms)
     assert "gaussian" not in alarms
     assert "do not follow sampled steps" in alarms["world_d"]
@@ -265,7 +268,7 @@ def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> No
     p_values, raised = [], 0
     for seed in range(40):
         facts, transcript = _sampled_game(sampled, seed=seed)
-        report = audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+        report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
         raised += bool(report.contradictions)
         fit = report.prediction.fit
         p_values += [each.p_value for each in (fit.world_d, fit.world_d_prime) if each]
@@ -280,7 +283,7 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> No
         | {"privacy.neighbouring": "replace"}
     )
     facts, transcript = _sampled_game(config)
-    report = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))
     assert report.empirical.epsilon.sensitivity is None
     assert report.empirical.epsilon.sensitivity_exact is None
     assert report.contradictions == {}
@@ -302,18 +305,20 @@ def test_a_sampled_campaign_of_another_kind_is_predicted_too(
     facts, transcript = _sampled_game(config)
     prior = config.audit.prior
     transcript["log_odds"] = transcript["log_odds"] + np.log(prior / (1 - prior))
-    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.contradictions == {}
     off = abs(report.prediction.advantage - report.empirical.advantage)
     assert off < 4 * report.empirical.standard_error
-    usual = audit.assemble(sampled, *_sampled_game(sampled), 0.95, 0.01).prediction.advantage
+    usual = audit.assemble(
+        AuditedRun(sampled, *_sampled_game(sampled), 0.95, 0.01)
+    ).prediction.advantage
     assert abs(report.prediction.advantage - usual) > 0.01
 
 
 def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled: Config) -> None:
     facts, transcript = _game(sampled)
     with pytest.raises(InputError, match="no array 'present_norms'"):
-        audit.assemble(sampled, facts, transcript, 0.95, 0.01)
+        audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
 
 
 @pytest.fixture
@@ -339,7 +344,7 @@ def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(
 def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping: Config) -> None:
     facts, transcript = _game(stepping)
     transcript["log_odds"] = 50 * transcript["log_odds"]
-    report = audit.assemble(stepping, facts, transcript, 0.95, 0.005)
+    report = audit.assemble(AuditedRun(stepping, facts, transcript, 0.95, 0.005))
     assert report.empirical.delta_prime > report.bounds.tail_probability
     assert report.contradictions == {}
     assert "linearised" in report.empirical.lower_bounds["gaussian"].reason
@@ -358,13 +363,13 @@ def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> No
         | {"training.schedule": "cosine", "audit.mode": "oracle"}
     )
     facts, transcript = _game(config)
-    old = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    old = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))
     assert old.audit_mode == "oracle"
     assert (old.training.optimizer, old.training.momentum) == ("sgd", 0.9)
     assert old.training.schedule == "cosine"
     assert (old.precision, old.model.gradient_fallbacks) == ("float32", {})
     facts |= {"precision": "bf16", "gradient_fallbacks": {"norm": "no rule for it"}}
-    new = audit.assemble(config, facts, transcript, 0.95, 0.005)
+    new = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))
     assert new.precision == "bf16"
     assert new.model.gradient_fallbacks == {"norm": "no rule for it"}
 
@@ -404,7 +409,7 @@ def everywhere(small: Make) -> Config:
 
 def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
     facts, transcript = _everywhere(everywhere)
-    report = audit.assemble(everywhere, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01))
     rows = report.vantages
     assert list(rows) == ["server", "participant", "released-model"]
     for row, bound in zip(rows.values(), report.bounds.vantages, strict=True):
@@ -425,7 +430,9 @@ def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
     everywhere: Config,
 ) -> None:
     facts, transcript = _everywhere(everywhere)
-    server = audit.assemble(everywhere, facts, transcript, 0.95, 0.01).vantages["server"]
+    server = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01)).vantages[
+        "server"
+    ]
     assert server.noise_multiplier == 0
     assert server.epsilon == math.inf
     assert server.rho_beta == server.rho_alpha == 1
@@ -444,7 +451,7 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> No
     )
     facts, transcript = _everywhere(config, strength=2.5)
     # The game was played against the noise towards a participant; the server has less before it.
-    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert set(report.contradictions) == {"advantage_server"}
     assert "the vantage server" in report.contradictions["advantage_server"]
     assert not report.vantages["server"].empirical.within_bound
@@ -478,7 +485,7 @@ def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
         ratios = np.where(joined & worlds, np.inf, np.log(1 - q))
     ones = np.ones((TRIALS, rounds))
     transcript |= {"log_odds": np.cumsum(ratios, axis=1), "noise_stds": 0 * ones}
-    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
     assert report.vantages["server"].empirical.near_prediction
     assert report.contradictions == {}
@@ -490,7 +497,7 @@ def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None
     config = everywhere.model_copy(update={"federation": place})
     facts, transcript = _game(config)
     transcript["log_odds"] = 5 * transcript["log_odds"]
-    report = audit.assemble(config, facts, transcript, 0.95, 0.01)
+    report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.contradictions == {}
     assert report.empirical.lower_bounds["gaussian"].epsilon == 0
     assert any("only the released model" in warning for warning in report.warnings)

@@ -37,7 +37,7 @@ def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
     everything = spending.describe_everything(config.scheme, nominal, [])
     training = privacy.describe(config.scheme, nominal)
     trainings, delta = config.trials.count, config.privacy.delta
-    return guarantee.of(config, training, everything, trainings, delta, vantage)
+    return guarantee.of(config.game, config.audit, training, everything, trainings, delta, vantage)
 
 
 def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: Make) -> None:

@@ -11,6 +11,7 @@ from scipy.special import logit
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import OwnLimit, VantageVerdict
 from fedsim.audits.run import audit, vantage_verdicts
+from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -25,7 +26,7 @@ def _report(config: Config, strength: float = 1.0, trials: int = TRIALS, seed: i
     """The report of a game; below 1 the worlds differ by less than clipping allows, and say so."""
     facts, transcript = gaussian_game(config, strength, seed, trials)
     transcript["sensitivities"] = transcript["sensitivities"] * min(1.0, strength)
-    return audit.assemble(config, facts, transcript, 0.95, config.privacy.delta)
+    return audit.assemble(AuditedRun(config, facts, transcript, 0.95, config.privacy.delta))
 
 
 def _towards(report: Report, vantage: str) -> VantageVerdict:
@@ -186,7 +187,7 @@ def test_a_run_of_so_many_trials_tells(of: Make) -> None:
         np.abs(transcript["log_odds"]) * (signs * np.where(won, 1, -1))[:, None]
     )
     more = from_run_config(to_run_config(config) | {"trials.count": needed})
-    again = audit.assemble(more, facts, transcript, 0.95, config.privacy.delta)
+    again = audit.assemble(AuditedRun(more, facts, transcript, 0.95, config.privacy.delta))
     assert _limit(again, "participant").answer != "cannot-tell"
 
 

@@ -88,7 +88,9 @@ def _answers(context: Context, **lie: Any) -> np.ndarray:
 
 
 def _own_record(context: Context, partition: int = 1) -> int:
-    return int(federation.load(from_run_config(context.run_config)).owned_by(partition)[0])
+    return int(
+        federation.load(from_run_config(context.run_config).experiment).owned_by(partition)[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,9 +173,9 @@ def test_a_digest_of_records_leaves_only_where_nothing_is_protected(
     reply = client_app.app(Message(RecordDict(), 7, "query.data"), context)
     assert reply.content.config_records[messages.DATA]["records"] is told
     config = from_run_config(context.run_config)
-    of_records = federation.digest(config, 1)
+    of_records = federation.digest(config.experiment, 1)
     assert (reply.content.config_records[messages.DATA]["sha256"] == of_records) is told
-    assert federation.digest(config, 0) != of_records
+    assert federation.digest(config.experiment, 0) != of_records
 
 
 def test_findings_leave_only_who_agreed_to_be_the_adversary(client: Client) -> None:

@@ -85,7 +85,7 @@ def test_it_is_charged_before_it_leaves_and_answered_once(
         _trains(context, round)
     rounds = client_ledger.epsilon(_ledger(context), 1e-5)
     counts = _asked(context)
-    known = federation.load(from_run_config(context.run_config))
+    known = federation.load(from_run_config(context.run_config).experiment)
     assert 0 < counts.sum() < len(known.owned_by(1))
     assert client_ledger.epsilon(_ledger(context), 1e-5) == pytest.approx(rounds + 0.75)
     for again in (lambda: _asked(context), lambda: _trains(context, 3)):

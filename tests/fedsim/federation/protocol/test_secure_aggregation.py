@@ -16,7 +16,7 @@ from fedsim.federation.protocol.secure_aggregation import SecureAggregationError
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.batch import Batch
-from fedsim.federation.server.plan import preflight
+from fedsim.federation.server.plan import Plan, preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge
 from fedsim.game.mechanisms import fixed_point
@@ -177,10 +177,11 @@ def test_a_client_sends_the_sum_of_a_round_once(small: Make) -> None:
     """Two sums of one round among other clients would differ by a single client's message."""
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
-    chosen = challenge.choose(config)
+    chosen = challenge.choose(config.experiment)
     nodes = {partition: FIRST_NODE + partition for partition in range(3)}
     worlds = np.array([True, True, False, False])
-    strategy = DPSGD(Batch(config, chosen, 2.0, nodes, range(4), worlds))
+    plan = Plan(config, 2.0, config.training.rounds, ())
+    strategy = DPSGD(Batch(plan, chosen, nodes, range(4), worlds))
     theta = messages.array_record(parameters=np.zeros((4, 650), np.float32))
     asked = strategy.configure_train(1, theta, ConfigRecord(), grid)
     strategy.aggregate_train(1, grid.send_and_receive(asked))

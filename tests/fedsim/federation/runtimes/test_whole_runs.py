@@ -29,7 +29,6 @@ from fedsim.federation.runtimes import places
 from fedsim.federation.runtimes.batch_task import Program
 from fedsim.federation.runtimes.dask_pool import Address
 from fedsim.federation.runtimes.whole_runs import WholeRun, write_files
-from fedsim.federation.server.plan import Plan
 
 
 class Elsewhere:
@@ -190,8 +189,8 @@ def test_the_full_disk_of_a_worker_is_named(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     config = small({"trials.count": 4, "run.device": "cpu", "run.out": str(tmp_path / "run")})
-    plan = Plan(config, 0.0, 0, ())
-    task = WholeRun(to_run_config(config), {}, asdict(Program.here(plan)), {"config.toml": b""})
+    program = asdict(Program.here(config.experiment))
+    task = WholeRun(to_run_config(config), {}, program, {"config.toml": b""})
     monkeypatch.setattr(experiment, "in_process", fill)
     monkeypatch.setattr(experiment, "prepare", lambda _: None)
     with pytest.raises(InputError, match=r"the disk of worker .* is full; make room in its /"):

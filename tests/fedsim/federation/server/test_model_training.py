@@ -356,9 +356,9 @@ def test_own_records_train_the_model_that_pooled_ones_would(
 
 def test_neither_server_nor_client_reads_the_records_of_others(own: Callable[..., Config]) -> None:
     config = own({})
-    assert not len(federation.load(config).client_of)
+    assert not len(federation.load(config.experiment).client_of)
     for client, size in enumerate(SIZES):
-        known = federation.load(config, client)
+        known = federation.load(config.experiment, client)
         assert known.client_of.tolist() == [client] * size
 
 
@@ -402,7 +402,7 @@ def test_a_rehearsal_counts_the_records_that_a_training_divides_by(
     own: Callable[..., Config],
 ) -> None:
     with pytest.raises(InputError, match=r"24 records together.*rehearse with data\.records = 24"):
-        federation.load(own({"data.records": 30}, "rehearsal"))
+        federation.load(own({"data.records": 30}, "rehearsal").experiment)
 
 
 def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hint(
@@ -410,7 +410,7 @@ def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hin
 ) -> None:
     norm = 3.9  # some gradients are longer, and some are not
     directory = _train(training({"training.clipping-norm": norm}))
-    known = federation.load(directory.config)
+    known = federation.load(directory.config.experiment)
     model = fedsim.load_model(directory.path)
     lengths = []
     for record, label in zip(*known.held_out(), strict=True):

@@ -28,7 +28,7 @@ CLIENT = {
 
 def test_accuracies_are_counted_client_by_client(small: Make) -> None:
     config = small(CLIENT)
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = federation.initial_parameters(config.game, known, range(1))
     found = simulated_utility.measure(config.game, known, theta, 3)
     held_out, game = known.held_out(), RoundGame(4, range(1), 1.0, 0, None, None)

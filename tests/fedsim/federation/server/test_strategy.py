@@ -12,6 +12,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.batch import Batch
+from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.challenge import Challenge
 
@@ -49,9 +50,8 @@ class ShufflingGrid(InProcessGrid):
 
 def _batch(config: Config, challenge: Challenge, clients: int = 3) -> Batch:
     return Batch(
-        config,
+        Plan(config, config.privacy.noise_multiplier, config.training.rounds, ()),
         challenge,
-        noise_multiplier=config.privacy.noise_multiplier,
         nodes={partition: FIRST_NODE + partition for partition in range(clients)},
         trials=range(2),
         worlds=np.array([True, False]),

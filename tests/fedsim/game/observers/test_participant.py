@@ -190,7 +190,7 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(
     small: Callable[..., Config],
 ) -> None:
     config = small({"federation.trust": "local", "federation.tolerated-dropouts": 1})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = torch.zeros(2, 650)
     ratios = []
     client = int(known.client_of[0])
@@ -217,7 +217,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     grid, transcript, partition = _record(config, directory)
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta, aggregate, _ = _only_round(grid, partition)
 
     def total(world: bool) -> torch.Tensor:
@@ -259,7 +259,7 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
     grid, transcript, partition = _record(config, directory)
     facts = directory.read_json("facts.json")
     chosen, z = facts["challenge"], facts["noise_multiplier"]
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta, aggregate, model = _only_round(grid, partition)
     worlds = torch.tensor(transcript["worlds"]).double()[:, None]
     weights = torch.ones(len(theta), config.data.records)
@@ -371,7 +371,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
-    known, q = federation.load(config), config.training.sampling_rate
+    known, q = federation.load(config.experiment), config.training.sampling_rate
     theta, aggregate, model = _only_round(grid, partition)
     coins = sampling.participation(config.run.seed, range(len(theta)), 1, 24, q)
     weights = torch.from_numpy(coins).float()
@@ -438,7 +438,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta, aggregate, _ = _only_round(grid, partition)
     worlds = torch.tensor(transcript["worlds"])
     sums = []
@@ -488,7 +488,7 @@ def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coin
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, transcript, partition = _record(config, directory)
     chosen = directory.read_json("facts.json")["challenge"]
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta, aggregate, _ = _only_round(grid, partition)
     worlds, trials = torch.tensor(transcript["worlds"]), range(len(theta))
     coins = [

@@ -18,7 +18,7 @@ Make = Callable[..., Config]
 
 def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: Make) -> None:
     config = small({"challenge.kind": "clipbkd"})
-    known, chosen = federation.load(config), choose(config)
+    known, chosen = federation.load(config.experiment), choose(config.experiment)
     released = initial_parameters(config.game, known, range(3)) + 0.1
     found = poison_scores(config.game, known, range(3), released)
     assert found is not None
@@ -33,7 +33,7 @@ def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: 
 
 def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
     config = small({"challenge.kind": "gradient", "challenge.coordinate": 4})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     start = initial_parameters(config.game, known, range(5, 8))
     released = start.clone()
     released[:, 4] -= torch.tensor([0.5, 0.0, -2.0])
@@ -45,7 +45,7 @@ def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
 @pytest.mark.parametrize("kind", ["backdoor", "mislabelled", "blank"])
 def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, small: Make) -> None:
     config = small({"challenge.kind": kind})
-    known, chosen = federation.load(config), choose(config)
+    known, chosen = federation.load(config.experiment), choose(config.experiment)
     released = initial_parameters(config.game, known, range(2))
     losses, _ = known.evaluate(released, *known.members(np.asarray([chosen.record])))
     found = poison_scores(config.game, known, range(2), released)
@@ -54,6 +54,6 @@ def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, sm
 
 def test_where_nothing_was_made_there_is_no_score(small: Make) -> None:
     config = small({"challenge.copies": 2})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     released = initial_parameters(config.game, known, range(2))
     assert poison_scores(config.game, known, range(2), released) is None

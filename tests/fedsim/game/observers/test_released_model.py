@@ -40,7 +40,7 @@ class Training:
 
 def _train(config: Config, trials: int, seed: int = 0) -> Training:
     generator = torch.Generator().manual_seed(seed)
-    known, rounds = federation.load(config), config.training.rounds
+    known, rounds = federation.load(config.experiment), config.training.rounds
     rest = np.delete(np.arange(config.data.records), RECORD)
     worlds = torch.arange(trials) % 2 == 0
     clients = config.federation.clients
@@ -69,7 +69,7 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
 
 
 def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarray:
-    known, trials = federation.load(config), range(len(training.worlds))
+    known, trials = federation.load(config.experiment), range(len(training.worlds))
     rounds = config.training.rounds
     game = RoundGame(rounds, trials, NOISE, int(known.client_of[RECORD]), RECORD, None)
     found = attack(config.game, known, game, training.released, bridged=bridged)

@@ -26,7 +26,7 @@ Make = Callable[..., Config]
 
 def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> Step:
     """Return what the server concludes in a first round, from one message or from all."""
-    known, clients = federation.load(config), range(config.federation.clients)
+    known, clients = federation.load(config.experiment), range(config.federation.clients)
     target_client = int(known.client_of[RECORD])
     game = RoundGame(1, range(TRIALS), noise, target_client, RECORD, None)
     return conclude(
@@ -40,7 +40,7 @@ def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
 def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
     config = small({"federation.trust": trust.value})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(TRIALS)
     )
@@ -68,7 +68,7 @@ def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
 
 def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small: Make) -> None:
     config = small()
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(TRIALS)
     )

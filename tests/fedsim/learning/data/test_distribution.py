@@ -102,7 +102,7 @@ def test_every_measure_stays_within_its_range(counts: list[list[int]]) -> None:
 
 def test_the_federation_and_the_distribution_agree(small: Small) -> None:
     config = small({"federation.partition": "dirichlet", "federation.clients": 3})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     split = distribution.draw(config.data, data.load("digits"))
     np.testing.assert_array_equal(known.split.members, split.members)
     client_of = distribution.divide(config.federation, config.data.seed, split)
@@ -181,7 +181,7 @@ def test_many_classes_and_strange_column_names_are_shown_as_they_are(
     source = Dataset("towns", records(labels), None, 12, "tabular", columns={"[bold]": cities})
     monkeypatch.setattr(distribution, "dataset", lambda config, weights: source)
     keyed = {"federation.partition": "key", "federation.partition-key": "[bold]"}
-    report = distribution_report.assemble(small(keyed | {"federation.clients": 2}))
+    report = distribution_report.assemble(small(keyed | {"federation.clients": 2}).experiment)
     console = Console(width=100, file=io.StringIO(), record=True, markup=False)  # as the terminal
     console.print(distribution_report.summary(report))
     shown = console.export_text()

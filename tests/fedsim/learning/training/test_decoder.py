@@ -291,7 +291,7 @@ def game(training: Config, tmp_path: Path) -> Config:
 
 
 def test_a_text_canary_adds_its_clipped_gradient_and_is_scored_by_its_loss(game: Config) -> None:
-    known = federation.load(game)
+    known = federation.load(game.experiment)
     rules = game.game
     tokens = one_run.texts(rules.seed, 40, known)
     assert tokens.shape == (40, LENGTH)
@@ -316,7 +316,7 @@ def test_a_text_canary_adds_its_clipped_gradient_and_is_scored_by_its_loss(game:
 
 def own_targets(config: Config) -> Tensor:
     """Return the tokens that are predicted of the texts held out."""
-    features = federation.load(config).held_out()[0][:, 1:].long()
+    features = federation.load(config.experiment).held_out()[0][:, 1:].long()
     return features[features != PAD]
 
 
@@ -332,7 +332,7 @@ def test_what_does_not_go_with_texts_is_one_line(
     training: Config, change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError, match=said) as refused:
-        federation.load(from_run_config(to_run_config(training) | change), 0)
+        federation.load(from_run_config(to_run_config(training) | change).experiment, 0)
     assert "\n" not in str(refused.value)
 
 

@@ -158,7 +158,7 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
             "model.frozen": "*.down",
         }
     )
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     features, _ = known.held_out()
     theta = federation.initial_parameters(config.game, known, range(1))
     torch.testing.assert_close(known.logits(theta, features)[0], started(features))

@@ -120,7 +120,7 @@ def test_each_records_gradient_is_clipped_by_itself(
     texts: Config, tuning: dict[str, object]
 ) -> None:
     config = from_run_config(to_run_config(texts) | tuning)
-    known = federation.load(config, 0)
+    known = federation.load(config.experiment, 0)
     theta = federation.initial_parameters(config.game, known, range(1))
     features, labels = known.members(known.owned_by(0))
     found = known.clipper.clipped_sum(theta, features, labels)[0]

@@ -9,8 +9,7 @@ from torch import nn
 from adversaries.errors import InputError
 from fedsim.config import from_run_config, to_run_config
 from fedsim.config.training import DRAWN
-from fedsim.learning.training.initialisers import INITIALISERS
-from fedsim.learning.training.models import Tuning, build
+from fedsim.learning.training.models import INITIALISERS, Tuning, build
 
 
 def test_glorots_weights_are_uniform_to_their_limit_and_biases_are_zero() -> None:

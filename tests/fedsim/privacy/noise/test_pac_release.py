@@ -16,6 +16,7 @@ from scipy.stats import kstest
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
+from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -271,7 +272,10 @@ def test_a_simulated_game_is_not_won_more_often_than_the_budget_allows(fit: bool
 
 def test_a_client_sums_every_candidate_as_if_it_were_alone(small: Make) -> None:
     config = small(HALVES | {"run.max-memory": "40MB"})
-    known, parameters = federation.load(config), torch.randn(5, 650, generator=_generator())
+    known, parameters = (
+        federation.load(config.experiment),
+        torch.randn(5, 650, generator=_generator()),
+    )
     masks = client.candidate_masks(
         config.game,
         known,
@@ -293,7 +297,7 @@ def test_the_pair_of_the_target_client_is_its_sum_in_either_world(
     neighbouring: str, small: Make
 ) -> None:
     config = small(PAC | {"privacy.neighbouring": neighbouring})
-    known, chosen = federation.load(config), challenge.choose(config)
+    known, chosen = federation.load(config.experiment), challenge.choose(config.experiment)
     parameters = torch.randn(4, 650, generator=_generator())
     where = (known, chosen.client, parameters)
     masks = client.candidate_masks(
@@ -452,7 +456,9 @@ def test_an_adversary_that_wins_more_often_than_the_budget_allows_raises_an_alar
     report, transcript, directory = _reported(config, tmp_path / "run")
     facts = directory.read_json("facts.json")
     certain = np.where(transcript["worlds"], 3.0, -3.0)[:, None] * np.ones((1, 3))
-    alarmed = audit.assemble(config, facts, transcript | {"log_odds": certain}, 0.95, 0.005)
+    alarmed = audit.assemble(
+        AuditedRun(config, facts, transcript | {"log_odds": certain}, 0.95, 0.005)
+    )
     assert "pac_advantage" in alarmed.contradictions
     assert report["alarms"] == 0
 

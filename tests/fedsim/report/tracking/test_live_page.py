@@ -32,7 +32,7 @@ def _words(page: str) -> str:
 
 
 def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -> None:
-    page = render(small(), UNDER_WAY, "training")
+    page = render(small().experiment, small().audit, UNDER_WAY, "training")
     said = _words(page)
     assert "After 4 of 8 trials, the adversary's advantage is 0.500 (-0.250 to 1)" in (
         said.replace("&#39;", "'")
@@ -50,9 +50,9 @@ def test_a_page_says_how_far_the_run_is_and_that_it_is_no_verdict(small: Make) -
 
 
 def test_each_class_has_a_row_once_it_was_measured(small: Make) -> None:
-    assert "precision" not in render(small(), UNDER_WAY, "training")
+    assert "precision" not in render(small().experiment, small().audit, UNDER_WAY, "training")
     measured = replace(UNDER_WAY, recalls=(0.25, None), precisions=(None, 0.5))
-    said = _words(render(small(), measured, "training"))
+    said = _words(render(small().experiment, small().audit, measured, "training"))
     assert "class recall precision 0 25.0% – 1 – 50.0%" in said
 
 
@@ -64,27 +64,35 @@ def test_only_an_interval_below_the_limit_is_good(
     small: Make, ends: tuple[float, float], kind: str
 ) -> None:
     course = replace(UNDER_WAY, looks=(Look(4, 0.2, ends),))
-    page = render(small(), course, "training")
+    page = render(small().experiment, small().audit, course, "training")
     assert set(re.findall(r'class="mark (\w+)">(?:So far|[A-Z]\w+ the|Not)', page)) == {kind}
 
 
 def test_before_the_first_batch_and_without_a_limit_nothing_is_judged(small: Make) -> None:
     before = replace(UNDER_WAY, looks=())
-    assert "advantage is unknown" in render(small(), before, "training")
+    assert "advantage is unknown" in render(small().experiment, small().audit, before, "training")
     for course in (before, replace(UNDER_WAY, rho_alpha=None)):
-        assert "So far" not in render(small(), course, "training")
+        assert "So far" not in render(small().experiment, small().audit, course, "training")
 
 
 def test_the_page_names_clients_that_keep_the_server_waiting(small: Make) -> None:
     late = replace(UNDER_WAY, busy=(1,), busy_since=40.0, time=101.0)
-    assert "client 1, for 61 s" in _words(render(small(), late, "training"))
-    assert "No answer yet" not in _words(render(small(), UNDER_WAY, "training"))
+    assert "client 1, for 61 s" in _words(
+        render(small().experiment, small().audit, late, "training")
+    )
+    assert "No answer yet" not in _words(
+        render(small().experiment, small().audit, UNDER_WAY, "training")
+    )
 
 
 def test_a_training_has_no_adversary(small: Make) -> None:
     once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
     config = small({"run.job": "training", **once})
-    said = _words(render(config, replace(UNDER_WAY, trials=(0, 1), looks=()), "training"))
+    said = _words(
+        render(
+            config.experiment, config.audit, replace(UNDER_WAY, trials=(0, 1), looks=()), "training"
+        )
+    )
     assert "round 1 of 3" in said
     assert not re.search("advantage|Provisional|belief", said)
 

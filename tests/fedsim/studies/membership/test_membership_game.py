@@ -23,7 +23,6 @@ from fedsim.cli.main import main
 from fedsim.common.randomness import SERVER
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runtimes.batch_task import Program
-from fedsim.federation.server.plan import Plan
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.learning.training.models import initial_parameters
@@ -49,7 +48,7 @@ Make = Callable[..., Config]
 def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None:
     config = small({"training.sampling-rate": rate, "training.rounds": 2})
     game = play(config, 40)
-    known, chosen = federation.load(config), inclusion(0, 40, 24)
+    known, chosen = federation.load(config.experiment), inclusion(0, 40, 24)
     np.testing.assert_array_equal(game.observations.inclusion, chosen)
     theta = initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(40)
@@ -214,7 +213,7 @@ def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
 
 def test_models_start_where_the_federations_do(small: Make) -> None:
     config = small({"model.initialisation": "fixed", "training.rounds": 1})
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     start = federation.initial_parameters(config.game, known, range(1)).to(known.device)
     losses, _ = known.evaluate(start, *known.members(np.arange(24)))
     trajectory = play(config, 40).observations.trajectory
@@ -286,7 +285,11 @@ def test_honest_noise_that_hides_all_raises_no_alarm(
     for seed in range(250):
         config = small({**changes, "run.seed": seed})
         game = play(config, 64)
-        alarms += bool(membership_report.assemble(config, game, attacks, 0.0)["alarms"])
+        alarms += bool(
+            membership_report.assemble(
+                config.experiment, config.audit.confidence, game, attacks, 0.0
+            )["alarms"]
+        )
     assert alarms <= binom.isf(1e-4, 250, 0.001)
 
 
@@ -357,13 +360,19 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     )
     game = play(config, 64)
     attacks = {"lira-fixed": membership_attacks.ATTACKS["lira-fixed"]}
-    honest = membership_report.assemble(config, game, attacks, 1.0)
+    honest = membership_report.assemble(
+        config.experiment, config.audit.confidence, game, attacks, 1.0
+    )
     assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1
     assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
     false = replace(game, mechanism=mechanism(config.scheme, 1000.0))
-    told = membership_report.verdict(membership_report.assemble(config, false, attacks, 1.0))
+    told = membership_report.verdict(
+        membership_report.assemble(config.experiment, config.audit.confidence, false, attacks, 1.0)
+    )
     assert any("ALARM: LiRA, online, fixed variance" in sentence for sentence in told)
-    first = membership_report.first(membership_report.assemble(config, false, attacks, 1.0))
+    first = membership_report.first(
+        membership_report.assemble(config.experiment, config.audit.confidence, false, attacks, 1.0)
+    )
     assert first.figure is not None
     assert [bar.mark.text for bar in first.figure.bars] == ["Above the limit"]
     assert first.checks[0].mark.text == "Failed"
@@ -386,7 +395,7 @@ def test_rounds_are_seen_evenly_up_to_the_last() -> None:
 
 def test_a_worker_trains_what_one_process_trains_and_refuses_another_program(small: Make) -> None:
     config = small({"trials.batch": 16, "run.device": "cpu"})
-    game, program = play(config, 40), asdict(Program.here(Plan(config, 0.0, 0, ())))
+    game, program = play(config, 40), asdict(Program.here(config.experiment))
     task = Task(to_run_config(config), program, game.noise_multiplier, 16, 32)
     trained = train_models(task)
     assert game.observations.trajectory is not None and game.observations.population is not None

@@ -36,7 +36,7 @@ TABLE = """age,colour,weight,label
 
 
 def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, Played]:
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     candidates = of_records(known, 5, 6, 0)
     noise = Noise.of(config.scheme, privacy.noise_multiplier(config.scheme))
     return candidates, play(config.game, known, 5, candidates, noise, trials, batch)
@@ -46,7 +46,7 @@ def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, P
 def test_a_trial_is_dp_sgd_on_its_candidate_and_bayes_rule(rate: float, small: Make) -> None:
     config = small({"training.sampling-rate": rate, "training.rounds": 2, "privacy.rho-beta": 0.99})
     candidates, outcome = _played(config, 4)
-    known, trial = federation.load(config), 3
+    known, trial = federation.load(config.experiment), 3
     std = privacy.noise_multiplier(config.scheme) * config.training.clipping_norm
     theta = federation.initial_parameters(config.game, known, range(trial, trial + 1))
     optimizer = ServerOptimizer(config.training, config.participation.divisor)
@@ -113,7 +113,7 @@ def _of_table(tmp_path: Path, column: str, prior: Any) -> Candidates:
     config = fedsim.Config.model_validate(
         {"data": {"name": "csv", "root": str(path), "records": 6, "held-out": 2}}
     )
-    return of_column(federation.load(config), 0, column, prior)
+    return of_column(federation.load(config.experiment), 0, column, prior)
 
 
 def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path:
 def test_what_the_game_cannot_play_is_refused(small: Make) -> None:
     with pytest.raises(InputError, match=r'set privacy.sensitivity = "global"'):
         candidate_game.check(small({"privacy.sensitivity": "local"}).game)
-    known = federation.load(small())
+    known = federation.load(small().experiment)
     with pytest.raises(InputError, match="at most 31"):
         of_records(known, 0, 40, 0)
 

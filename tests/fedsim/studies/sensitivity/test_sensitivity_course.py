@@ -1,6 +1,7 @@
 """Local sensitivity along training is that of the federation that it stands for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import torch
 from adversaries.errors import InputError
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.server import plan
 from fedsim.game import challenge, federation
 from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies.sensitivity import sensitivity_course
 from fedsim.studies.sensitivity.gradient_sensitivity import pair_sensitivities
-from fedsim.studies.sensitivity.sensitivity_course import follow
+from fedsim.studies.sensitivity.sensitivity_course import Course
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -35,8 +38,14 @@ MODES: list[dict[str, Scalar]] = [
 ]
 
 
+def follow(config: Config, *what: Any, **options: Any) -> Course:
+    """Follow pairs of records with as many trials in a batch as fit in memory."""
+    batch = plan.fit_batch(config).trials.batch
+    return sensitivity_course.follow(config.experiment, batch, *what, **options)
+
+
 def _challenge(config: Config) -> tuple[int, int | None]:
-    chosen = challenge.choose(config)
+    chosen = challenge.choose(config.experiment)
     assert chosen.record is not None
     return chosen.record, chosen.replacement
 
@@ -107,7 +116,7 @@ def test_a_checkpoint_compares_everything_at_the_model_that_its_round_starts_fro
     course = follow(config, pairs, 3, checkpoints=[3, 1])
     assert [checkpoint.round for checkpoint in course.checkpoints] == [1, 3]
     first, last = course.checkpoints
-    known = federation.load(config)
+    known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(1)
     )

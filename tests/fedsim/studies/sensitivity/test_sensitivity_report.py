@@ -11,6 +11,8 @@ import pytest
 from rich.console import Console
 
 from fedsim.config import Config
+from fedsim.federation.server import plan
+from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_report import (
     assemble,
     headings,
@@ -20,7 +22,7 @@ from fedsim.studies.sensitivity.sensitivity_report import (
     verdict,
     write,
 )
-from fedsim.studies.sensitivity.sensitivity_study import LABEL, Study, study
+from fedsim.studies.sensitivity.sensitivity_study import LABEL, Study
 
 CASES = [
     pytest.param(("digits", "add-remove"), marks=pytest.mark.slow),
@@ -28,6 +30,12 @@ CASES = [
     ("breast-cancer", "add-remove"),
     pytest.param(("breast-cancer", "replace"), marks=pytest.mark.slow),
 ]
+
+
+def study(config: Config, top: int, trials: int) -> Study:
+    batch = plan.fit_batch(config).trials.batch
+    experiment, confidence = config.experiment, config.audit.confidence
+    return sensitivity_study.study(experiment, confidence, batch, top, trials)
 
 
 @pytest.fixture(params=CASES, ids="-".join)

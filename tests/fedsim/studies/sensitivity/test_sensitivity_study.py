@@ -11,16 +11,28 @@ from adversaries.errors import InputError
 from adversaries.neighbours.dataset_sensitivity import rank_records
 from adversaries.neighbours.dissimilarity import measure
 from fedsim.config import Config, Scalar
+from fedsim.config.objects import Experiment
+from fedsim.federation.server import plan
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models
+from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, pair_sensitivities
-from fedsim.studies.sensitivity.sensitivity_study import Study, study
+from fedsim.studies.sensitivity.sensitivity_study import Stages, Study
 
 TRIALS, TOP = 4, 2
 DATA = ("digits", "breast-cancer")
 RELATIONS = ("add-remove", "replace")
 Small = Callable[..., Config]
+
+
+def study(
+    config: Config, top: int, trials: int, stages: Stages = lambda name: lambda done: None
+) -> Study:
+    """Return the study of a configuration, with as many trials in a batch as fit in memory."""
+    batch = plan.fit_batch(config).trials.batch
+    experiment, confidence = config.experiment, config.audit.confidence
+    return sensitivity_study.study(experiment, confidence, batch, top, trials, stages)
 
 
 @pytest.fixture(params=[(data, relation) for data in DATA for relation in RELATIONS], ids="-".join)
@@ -30,9 +42,9 @@ def found(request: pytest.FixtureRequest, small: Small) -> Study:
     return study(small(changes), TOP, TRIALS)
 
 
-def first_model(known: Federation, config: Config) -> Tensor:
-    build = lambda: federation.build_model(config.game, known.split.dataset)  # noqa: E731
-    return models.initial_parameters(build, config.run.seed, range(1))
+def first_model(known: Federation, experiment: Experiment) -> Tensor:
+    build = lambda: federation.build_model(experiment.game, known.split.dataset)  # noqa: E731
+    return models.initial_parameters(build, experiment.run.seed, range(1))
 
 
 def every_pair(known: Federation, replace: bool) -> list[tuple[int, int | None]]:
@@ -43,7 +55,7 @@ def every_pair(known: Federation, replace: bool) -> list[tuple[int, int | None]]
 def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study) -> None:
     known, replace = found.loaded, found.candidates[0].pair.replacement is not None
     pairs = every_pair(known, replace)
-    values = pair_sensitivities(known, first_model(known, found.config), pairs)[0]
+    values = pair_sensitivities(known, first_model(known, found.experiment), pairs)[0]
     by_pair = dict(zip(pairs, values, strict=True))
     view = found.views[0]
     assert view.step == 1
@@ -58,11 +70,11 @@ def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study)
 
 
 def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: Study) -> None:
-    config, split = found.config, found.loaded.split
-    chosen, first = challenge.choose(config), found.candidates[0]
+    experiment, split = found.experiment, found.loaded.split
+    chosen, first = challenge.choose(experiment), found.candidates[0]
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
     assert first.client == chosen.client
-    name = config.challenge.dissimilarity
+    name = experiment.game.challenge.dissimilarity
     if chosen.replacement is None:
         distances = rank_records(split.members_records.features, name)
     else:
@@ -74,13 +86,15 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     [worst] = found.of("worst")
     at = (worst.pair.record, worst.pair.replacement)
     assert worst.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
-    assert [one.client for one in found.of("client")] == list(range(config.federation.clients))
+    assert [one.client for one in found.of("client")] == list(
+        range(experiment.game.scheme.federation.clients)
+    )
 
 
 def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study) -> None:
-    assert [view.step for view in found.views] == [1, found.config.training.rounds]
+    assert [view.step for view in found.views] == [1, found.experiment.game.scheme.training.rounds]
     for candidate in found.candidates:
-        assert candidate.course.shape == (TRIALS, found.config.training.rounds)
+        assert candidate.course.shape == (TRIALS, found.experiment.game.scheme.training.rounds)
         assert candidate.course.max() <= found.views[0].truth.bound * (1 + 1e-5)
         for view, seen in zip(found.views, candidate.seen, strict=True):
             expected = candidate.course[0, view.step - 1]
@@ -91,7 +105,7 @@ def test_correlations_are_scipys_of_distances_and_sensitivities(found: Study) ->
     known, split = found.loaded, found.loaded.split
     members, replace = split.members_records.features, found.compared[1] is not None
     values = pair_sensitivities(
-        known, first_model(known, found.config), every_pair(known, replace)
+        known, first_model(known, found.experiment), every_pair(known, replace)
     )[0]
     comparison = found.views[0].comparison
     assert comparison is not None
@@ -123,7 +137,7 @@ def test_whatever_the_configuration_chooses_comes_first(
 ) -> None:
     config = small({"privacy.neighbouring": "replace"} | changes)
     first = study(config, 1, 2).candidates[0]
-    chosen = challenge.choose(config)
+    chosen = challenge.choose(config.experiment)
     assert first.choice == choice
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
 
@@ -160,7 +174,7 @@ def test_the_record_given_is_the_first_of_the_ranking_as_well(small: Small) -> N
 def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
     config = small({"challenge.client": 1, "privacy.neighbouring": relation})
     found = study(config, TOP, 2)
-    chosen = challenge.choose(config)
+    chosen = challenge.choose(config.experiment)
     first = found.candidates[0].pair
     assert (first.record, first.replacement) == (chosen.record, chosen.replacement)
     assert first.distance == pytest.approx(chosen.distance)
@@ -173,7 +187,7 @@ def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> Non
     changes: dict[str, Scalar] = {"challenge.space": "embedding", "training.clipping-norm": 100.0}
     config = small(changes | {"model.name": "mlp"})
     found = study(config, TOP, 2)
-    assert found.candidates[0].pair.record == challenge.choose(config).record
+    assert found.candidates[0].pair.record == challenge.choose(config.experiment).record
     refusals = found.views[-1].refusals
     assert refusals["ssim"] == refusals["hamming"]
     assert "embedding" in refusals["ssim"]
