@@ -106,7 +106,7 @@ def data(
     if directory is not None:
         with report_directory.refusing(directory):
             page = pages.write(report, directory)
-    return Answer(report, page, pages.blocks(report))
+    return Answer(report.as_json(), page, pages.blocks(report))
 
 
 def sensitivity(

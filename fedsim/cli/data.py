@@ -60,7 +60,7 @@ def data(
     report = distribution_report.assemble(config)
     console = Terminal(highlight=False)
     if json_:
-        print_json(report)
+        print_json(report.as_json())
     else:
         console.print(distribution_report.summary(report))
     if out is not None:
