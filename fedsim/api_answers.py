@@ -33,22 +33,23 @@ class Answer:
     Attributes:
         report: as in the command's --json.
         page: path of the page; None if none was written.
+        blocks: the result as text and tables.
     """
 
     report: Mapping[str, Any] = field(repr=False)
     page: Path | None = None
-    _blocks: Sequence["Block"] = field(default=(), repr=False)
+    blocks: Sequence["Block"] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         from fedsim.report.document import terminal  # noqa: PLC0415
 
         page = "" if self.page is None else f"\nPage: {self.page}"
-        return terminal.text(self._blocks) + page
+        return terminal.text(self.blocks) + page
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
 
-        return html.fragment(self._blocks)
+        return html.fragment(self.blocks)
 
 
 @dataclass(frozen=True)
@@ -305,23 +306,25 @@ def reconstruct(
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "training") as bar:
         played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)
-    setting = candidate_report.Setting(
+    report = candidate_report.Report(
         chosen.run.name,
         chosen.data.name,
+        chosen.scheme,
         column,
         prior,
         nominal,
         candidate_game.mechanism(chosen.scheme, nominal),
         chosen.audit.confidence,
         chosen.run.seed,
+        these,
+        played,
+        time.perf_counter() - start,
     )
-    seconds = time.perf_counter() - start
-    report = candidate_report.assemble(setting, chosen.scheme, these, played, seconds)
     page = None
     if out is not None:
         with report_directory.refusing(Path(out)):
             page = candidate_report.write(report, Path(out))
-    return Answer(report, page, candidate_report.blocks(report))
+    return Answer(report.as_json(), page, candidate_report.blocks(report))
 
 
 def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str, Any]:

@@ -65,7 +65,6 @@ def reconstruct(
     """
     from fedsim import api_answers  # noqa: PLC0415  (torch)
     from fedsim.report.document import terminal  # noqa: PLC0415
-    from fedsim.studies.reconstruction import candidate_report  # noqa: PLC0415
 
     overrides = configuration.parse_overrides(set_)
     if "trials.count" in overrides:
@@ -85,7 +84,7 @@ def reconstruct(
     console = Terminal(stderr=True)
     if json_:
         print_json(answer.report)
-    console.print(terminal.shown(*candidate_report.blocks(answer.report)))
+    console.print(terminal.shown(*answer.blocks))
     console.print(f"Report: {answer.page}", soft_wrap=True, highlight=False)
     if answer.report["alarms"]:
         raise typer.Exit(CONTRADICTED)
