@@ -135,12 +135,11 @@ def sensitivity(
     report_directory.check_new(Path(out))
     sensitivity_study.check(chosen, top, trials)
     study = sensitivity_study.study(chosen, top, trials)
-    report = sensitivity_report.assemble(study)
     with report_directory.refusing(Path(out)):
-        page = sensitivity_report.write(study, report, Path(out))
-    table = tabulated(sensitivity_report.headings(report), sensitivity_report.rows(report))
-    verdict = map(Prose, sensitivity_report.verdict(report))
-    return Answer(report, page, [*verdict, table])
+        page = sensitivity_report.write(study, Path(out))
+    table = tabulated(sensitivity_report.headings(study), sensitivity_report.rows(study))
+    verdict = map(Prose, sensitivity_report.verdict(study))
+    return Answer(sensitivity_report.as_json(study), page, [*verdict, table])
 
 
 def pac(
@@ -306,7 +305,7 @@ def reconstruct(
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "training") as bar:
         played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)
-    report = candidate_report.Report(
+    report = candidate_report.ReconstructionReport(
         chosen.run.name,
         chosen.data.name,
         chosen.scheme,

@@ -26,7 +26,7 @@ BAR = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class DistributionReport:
     """The records of a federation.
 
     Attributes:
@@ -128,7 +128,7 @@ class Report:
         return row
 
 
-def assemble(config: Config) -> Report:
+def assemble(config: Config) -> DistributionReport:
     split, client_of = distribution.held(
         config.data,
         config.federation,
@@ -136,7 +136,7 @@ def assemble(config: Config) -> Report:
         every_client=True,
         rehearsed=config.run.job == "rehearsal",
     )
-    return Report(
+    return DistributionReport(
         config.run.name,
         config.federation,
         split,
@@ -148,11 +148,11 @@ def assemble(config: Config) -> Report:
     )
 
 
-def write(report: Report, directory: Path) -> Path:
+def write(report: DistributionReport, directory: Path) -> Path:
     return report_directory.write_report(directory, report.as_json(), render_html(report))
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: DistributionReport) -> str:
     held, key = report.held, report.federation.partition_key
     by_key = f" No value of '{key}' ({report.key_values} in D) is split." if key else ""
     return (
@@ -163,7 +163,7 @@ def _verdict(report: Report) -> str:
     )
 
 
-def summary(report: Report) -> RenderableType:
+def summary(report: DistributionReport) -> RenderableType:
     (title, headings, body), *others = _tables(report)
     sizes = report.held.sizes
     barred = [
@@ -185,18 +185,18 @@ def summary(report: Report) -> RenderableType:
     )
 
 
-def blocks(report: Report) -> list[doc.Block]:
+def blocks(report: DistributionReport) -> list[doc.Block]:
     return [doc.Listing(_rows(report)), doc.Prose(_verdict(report)), *_explained_tables(report)]
 
 
-def _explained_tables(report: Report) -> Iterator[doc.Block]:
+def _explained_tables(report: DistributionReport) -> Iterator[doc.Block]:
     for title, headings, body in _tables(report):
         yield doc.Heading(title[0].upper() + title[1:])
         yield doc.tabulated(headings, body)
     yield doc.Prose(EXPLAINED)
 
 
-def render_html(report: Report) -> str:
+def render_html(report: DistributionReport) -> str:
     from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import training_figures  # noqa: PLC0415
 
@@ -221,7 +221,7 @@ def render_html(report: Report) -> str:
 MOST = 5
 
 
-def _first(report: Report) -> doc.FirstScreen:
+def _first(report: DistributionReport) -> doc.FirstScreen:
     dataset, sizes = report.split.dataset, report.held.sizes
     largest = np.argsort(-sizes, kind="stable")[:MOST]
     rows = [[f"client {one}", str(sizes[one]), *_skews(report.held, one)] for one in largest]
@@ -243,7 +243,7 @@ def _skews(held: DataDistribution, client: int) -> list[str]:
     return [f"{held.label_skew[client]:.2f}", f"{held.chance_skew[client]:.2f}"]
 
 
-def _checks(report: Report) -> list[doc.Check]:
+def _checks(report: DistributionReport) -> list[doc.Check]:
     held, split = report.held, report.split
     return [
         settled(
@@ -272,7 +272,7 @@ EXPLAINED = (
 )
 
 
-def _rows(report: Report) -> list[tuple[str, str]]:
+def _rows(report: DistributionReport) -> list[tuple[str, str]]:
     dataset, federation, split = report.split.dataset, report.federation, report.split
     test = f", and {report.test_records} for tests" if report.test_records else ""
     shape = "x".join(map(str, dataset.train.features.shape[1:]))
@@ -302,7 +302,7 @@ def _part(labels: Ints) -> str:
     return f"{records}; a label is {rarest:.1%} to {commonest:.1%} of them"
 
 
-def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
+def _tables(report: DistributionReport) -> list[tuple[str, list[str], list[list[str]]]]:
     classes, key, held = report.split.dataset.classes, report.federation.partition_key, report.held
     counted = classes <= COUNTED_CLASSES
     headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]

@@ -275,7 +275,7 @@ def _of_membership(seed: int) -> Said:
     config = from_run_config(BASE | changes | {"audit.attacks": "yeom-mean,lira"})
     attacks = membership_attacks.chosen(config.audit.attacks)
     game = membership_game.play(config, MODELS)
-    return Said(list(membership_report.assemble(config, game, attacks, 0.0)["alarms"]), 1)
+    return Said(membership_report.assemble(config, game, attacks, 0.0).alarms, 1)
 
 
 def _of_transcripts(privacy: str, seed: int) -> Said:

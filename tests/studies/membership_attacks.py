@@ -37,10 +37,10 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         game = membership_game.play(chosen, 48 if smoke else MODELS)
         report = membership_report.assemble(chosen, game, ATTACKS, 0.0)
         yield Table(
-            f"{setting}: accuracy {100 * report['accuracy']:.0f} % on held-out records",
+            f"{setting}: accuracy {100 * game.accuracy.mean():.0f} % on held-out records",
             tuple(membership_report.headings(report)),
             [tuple(row) for row in membership_report.rows(report)],
             "Intervals of 95 %, over attacked models. Allowed: at most, for one record."
-            if report["bounds"]["advantage"] is not None
+            if report.most is not None
             else "Intervals of 95 %, over attacked models.",
         )

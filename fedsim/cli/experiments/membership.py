@@ -66,10 +66,10 @@ def membership(
 
     report_directory.check_new(directory)
     console = Terminal(stderr=True)
-    report = api_studies.attacked(config_file, models, overrides, console, placed).report
+    report = api_studies.attacked(config_file, models, overrides, console, placed)
     with report_directory.refusing(directory):
         page = membership_report.write(report, directory)
     if json_:
-        print_json(report)
+        print_json(report.as_json())
     console.print(membership_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)

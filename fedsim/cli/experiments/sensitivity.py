@@ -72,12 +72,11 @@ def sensitivity(
     console = Terminal(stderr=True)
     with _bars(console) as stages:
         study = sensitivity_study.study(config, top, trials, stages)
-        report = sensitivity_report.assemble(study)
     with report_directory.refusing(directory):
-        page = sensitivity_report.write(study, report, directory)
+        page = sensitivity_report.write(study, directory)
     if json_:
-        print_json(report)
-    console.print(sensitivity_report.summary(report))
+        print_json(sensitivity_report.as_json(study))
+    console.print(sensitivity_report.summary(study))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 

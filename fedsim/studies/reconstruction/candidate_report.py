@@ -44,7 +44,7 @@ SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class ReconstructionReport:
     """The outcome of a game.
 
     Attributes:
@@ -166,7 +166,7 @@ class Report:
         return strict_json(report)
 
 
-def _checks(report: Report) -> Iterator[Check]:
+def _checks(report: ReconstructionReport) -> Iterator[Check]:
     """Yield the checks of the success against its bound, and of the posterior against the truth."""
     alarm = None
     if report.surely_at_least > report.bound:
@@ -187,7 +187,7 @@ def _checks(report: Report) -> Iterator[Check]:
     yield Check("posterior", alarm)
 
 
-def answer(report: Report) -> list[str]:
+def answer(report: ReconstructionReport) -> list[str]:
     """Return the result and the alarms as sentences."""
     said = (
         f"The adversary guesses {report.candidates.question}. It is right in "
@@ -198,7 +198,7 @@ def answer(report: Report) -> list[str]:
     return [said, *(f"ALARM: {text}" for text in report.contradictions.values())]
 
 
-def table(report: Report) -> shown.Table:
+def table(report: ReconstructionReport) -> shown.Table:
     """Return baseline, measurement, prediction and bound."""
     between = f"{100 * report.confidence:g}% interval {span(report.interval, percent)}"
     error = f"standard error {percent(report.standard_error)}"
@@ -213,17 +213,17 @@ def table(report: Report) -> shown.Table:
     return shown.tabulated(("Right guesses", "share", "remark"), rows)
 
 
-def blocks(report: Report) -> list[Block]:
+def blocks(report: ReconstructionReport) -> list[Block]:
     """Return the answer and the table, for a terminal or a notebook."""
     return [*map(Prose, answer(report)), table(report), Prose(NOTE, small=True)]
 
 
-def write(report: Report, directory: Path) -> Path:
+def write(report: ReconstructionReport, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report.as_json(), render_html(report))
 
 
-def render_html(report: Report) -> str:
+def render_html(report: ReconstructionReport) -> str:
     """Return the page, which needs no other file, script or network."""
     caption = (
         "Largest success of any attack, against its success without the training. The mark is the "
@@ -269,7 +269,7 @@ SETTINGS = (
 )
 
 
-def _steps(report: Report) -> list[shown.Words]:
+def _steps(report: ReconstructionReport) -> list[shown.Words]:
     if report.contradictions:
         return ["Do not rely on the stated ε; the warnings say what contradicts it."]
     baseline = f"--baseline-risk {report.candidates.baseline:.3g}"
@@ -282,7 +282,7 @@ def _steps(report: Report) -> list[shown.Words]:
     ]
 
 
-def _shown_checks(report: Report) -> list[shown.Check]:
+def _shown_checks(report: ReconstructionReport) -> list[shown.Check]:
     contradictions = report.contradictions
     return [
         first_screen.settled(

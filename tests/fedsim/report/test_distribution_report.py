@@ -9,23 +9,23 @@ import pytest
 from fedsim.config import Config
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.report import distribution_report
-from fedsim.report.distribution_report import Report
+from fedsim.report.distribution_report import DistributionReport
 
 Make = Callable[..., Config]
 
 
 @pytest.fixture
-def report(small: Make) -> Report:
+def report(small: Make) -> DistributionReport:
     return distribution_report.assemble(small({"federation.clients": 3}))
 
 
-def test_data_that_need_no_second_look_pass_every_check(report: Report) -> None:
+def test_data_that_need_no_second_look_pass_every_check(report: DistributionReport) -> None:
     page = distribution_report.render_html(report)
     assert "Checks: 4 passed" in page
     assert 'data-label="Most records">client 0<' in page
 
 
-def test_what_to_look_at_again_is_a_failed_check_and_a_step(report: Report) -> None:
+def test_what_to_look_at_again_is_a_failed_check_and_a_step(report: DistributionReport) -> None:
     said = "column 'name' has 400 different values"
     alone = DataDistribution(np.diag(report.held.sizes))
     page = distribution_report.render_html(replace(report, held=alone, cautions=[said]))
