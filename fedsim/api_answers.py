@@ -103,10 +103,8 @@ def data(
     directory = None if out is None else Path(out)
     if directory is not None:
         report_directory.check_new(directory)
-    report, page = pages.assemble(configured(config, overrides or {}, None)), None
-    if directory is not None:
-        with report_directory.refusing(directory):
-            page = pages.write(report, directory)
+    report = pages.assemble(configured(config, overrides or {}, None))
+    page = None if directory is None else pages.write(report, directory)
     return Answer(report.as_json(), page, pages.blocks(report))
 
 
@@ -135,8 +133,7 @@ def sensitivity(
     report_directory.check_new(Path(out))
     sensitivity_study.check(chosen, top, trials)
     study = sensitivity_study.study(chosen, top, trials)
-    with report_directory.refusing(Path(out)):
-        page = sensitivity_report.write(study, Path(out))
+    page = sensitivity_report.write(study, Path(out))
     table = tabulated(sensitivity_report.headings(study), sensitivity_report.rows(study))
     verdict = map(Prose, sensitivity_report.verdict(study))
     return Answer(sensitivity_report.as_json(study), page, [*verdict, table])
@@ -319,10 +316,7 @@ def reconstruct(
         played,
         time.perf_counter() - start,
     )
-    page = None
-    if out is not None:
-        with report_directory.refusing(Path(out)):
-            page = candidate_report.write(report, Path(out))
+    page = None if out is None else candidate_report.write(report, Path(out))
     return Answer(report.as_json(), page, candidate_report.blocks(report))
 
 

@@ -35,9 +35,8 @@ Rows = list[list[str]]
 
 def write(report: ClientReport, directory: Path) -> Path:
     report_directory.create(directory)
-    with report_directory.refusing(directory):
-        page = render_html(report)
-        return report_directory.write_report(directory, report_json(report.as_json()), page)
+    page = render_html(report)
+    return report_directory.write_report(directory, report_json(report.as_json()), page)
 
 
 def verdict(report: ClientReport) -> str:

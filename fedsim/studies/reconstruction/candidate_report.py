@@ -23,7 +23,7 @@ from fedsim.report.document.blocks import Block, Document, Figure, FirstScreen, 
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import percent, plain, span
-from fedsim.report.figures import risk_figures
+from fedsim.report.figures import run_figures
 from fedsim.studies.reconstruction.candidate_game import Played
 from fedsim.studies.reconstruction.candidates import Candidates
 
@@ -230,7 +230,7 @@ def render_html(report: ReconstructionReport) -> str:
         "measured success with its interval; the dashed line is an attack that learns nothing."
     )
     mark = report.candidates.baseline, report.success, *report.interval
-    drawing = risk_figures.success({"any attack": report.success_by_baseline}, mark)
+    drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
     values = report.as_json()
     kind = "Reconstruction" if report.column is None else "Attribute inference"
     return render(
