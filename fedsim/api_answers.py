@@ -303,15 +303,11 @@ def reconstruct(
     with measuring(console(progress), "training") as bar:
         played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)
     report = candidate_report.ReconstructionReport(
-        chosen.run.name,
-        chosen.data.name,
-        chosen.scheme,
+        chosen,
         column,
         prior,
         nominal,
         candidate_game.mechanism(chosen.scheme, nominal),
-        chosen.audit.confidence,
-        chosen.run.seed,
         these,
         played,
         time.perf_counter() - start,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -20,6 +20,11 @@ from fedsim.common import report_directory
 if TYPE_CHECKING:  # torch, which takes a second
     from adversaries.neighbours.search import Progress
     from fedsim.studies.sensitivity.sensitivity_study import Stages
+
+
+def _directory_of(study: str) -> Any:
+    default = f"fedsim-runs/NAME-{study}-TIME"
+    return typer.Option(metavar="DIR", help=f"Directory of the report. Default: {default}.")
 
 
 def membership(
@@ -41,13 +46,7 @@ def membership(
     cluster_tls: elsewhere.ClusterTls = None,
     insecure: elsewhere.Insecure = False,
     json_: AsJson = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory of the report. Default: fedsim-runs/NAME-membership-TIME.",
-        ),
-    ] = None,
+    out: Annotated[Path | None, _directory_of("membership")] = None,
 ) -> None:
     """Run membership inference attacks on a federation's models: who was in the training data?
 
@@ -113,13 +112,7 @@ def reconstruct(
     seed: Seed = None,
     set_: SetOption = None,
     json_: AsJson = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory of the report. Default: fedsim-runs/NAME-reconstruction-TIME.",
-        ),
-    ] = None,
+    out: Annotated[Path | None, _directory_of("reconstruction")] = None,
 ) -> None:
     """Measure how often a curious participant guesses which record, or which value of a column,
     a training used.
@@ -178,13 +171,7 @@ def sensitivity(
     trials: Annotated[int, typer.Option(help=f"{TRIALS} that measure local sensitivity.")] = 20,
     set_: SetOption = None,
     json_: AsJson = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory of the report. Default: fedsim-runs/NAME-sensitivity-TIME.",
-        ),
-    ] = None,
+    out: Annotated[Path | None, _directory_of("sensitivity")] = None,
 ) -> None:
     """Find the pair of neighbouring data sets to audit, and its distance from the worst case.
 

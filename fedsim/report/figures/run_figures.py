@@ -16,7 +16,6 @@ from fedsim.privacy.identifiability import BeliefCurve
 from fedsim.report.figures.canvas import (
     BLUE,
     GREEN,
-    HEIGHT,
     INK,
     MUTED,
     PURPLE,
@@ -30,11 +29,10 @@ from fedsim.report.figures.canvas import (
     filled_stairs,
     level_line,
     levels_in_margin,
-    new_axes,
     note,
     one_among_others,
-    page_style,
     panel,
+    panels,
     percent_axis,
     quantile_band,
     rounds_axis,
@@ -185,8 +183,7 @@ def advantages(
     bound_name: str = "bound ρα",
 ) -> Figure:
     """Return a figure of measured advantages with their intervals against theory."""
-    with page_style():
-        figure, axes = new_axes()
+    with panels() as (figure, (axes,)):
         tops = [0.05]
         for position, point in enumerate(measured):
             colour = (BLUE, GREEN, PURPLE)[position % 3]
@@ -240,9 +237,8 @@ def guarantee(
     rho_beta: float,
 ) -> Figure:
     """Return a figure of epsilon by every accountant, and how sure an adversary gets."""
-    with page_style():
-        figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
-        axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
+    beside, width = (2, 1.5) if curve else (1, 1.0)
+    with panels(1, beside, WIDTH * width) as (figure, (axes, *others)):
         # What is drawn first is widest, so that of lines that lie on each other all are seen.
         widths = np.linspace(3.6, 1.2, len(epsilons))
         for at, name in enumerate(sorted(epsilons, key=lambda name: float(epsilons[name][-1]))):
@@ -351,8 +347,7 @@ def success(
 
     measured: baseline, measured success and the ends of its interval.
     """
-    with page_style():
-        figure, axes = new_axes()
+    with panels() as (figure, (axes,)):
         for place, (name, pairs) in enumerate(curves.items()):
             baselines, largest = np.array(sorted(pairs)).T
             colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
@@ -371,11 +366,9 @@ def success(
 
 def trade_offs(curves: Mapping[str, TradeOff]) -> Figure:
     """Return a panel for each measured trade-off curve, with its band and the curve of theory."""
-    with page_style():
-        count = len(curves)
-        figure = Figure(figsize=(max(WIDTH, 3.4 * count), HEIGHT), layout="constrained")
-        panels = figure.subplots(1, count, squeeze=False, sharey=True)[0]
-        for axes, (name, curve) in zip(panels, curves.items(), strict=True):
+    count = len(curves)
+    with panels(1, count, max(WIDTH, 3.4 * count), sharey=True) as (figure, beside):
+        for axes, (name, curve) in zip(beside, curves.items(), strict=True):
             # At a rate, the limits of the next milder and of the next stricter threshold hold.
             milder = np.searchsorted(curve.false_low, curve.rates, side="left")
             stricter = np.searchsorted(curve.false_high, curve.rates, side="right")
@@ -386,6 +379,6 @@ def trade_offs(curves: Mapping[str, TradeOff]) -> Figure:
             axes.plot(curve.rates, curve.allowed, color=INK, linewidth=1.2, label="theory allows")
             axes.plot([0, 1], [0, 1], color=MUTED, linestyle="--", label="guessing")
             axes.set(title=name, xlabel="false positives", aspect="equal")
-        panels[0].set_ylabel("true positives")
-        panels[-1].legend(loc="lower right")
+        beside[0].set_ylabel("true positives")
+        beside[-1].legend(loc="lower right")
     return figure

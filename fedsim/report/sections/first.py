@@ -73,6 +73,9 @@ def first(report: Report, about: About) -> FirstScreen:
     own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
     one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
     guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
+    version = "their version is not stated, as a digest of private records could give one away"
+    if about.data_sha256:
+        version = f"their version: SHA-256 {about.data_sha256[:16]}…"
     return FirstScreen(
         answer=[answers, answer.verdict(report), *([titles] if titles else [])],
         alarming=is_alarming(report),
@@ -85,12 +88,15 @@ def first(report: Report, about: About) -> FirstScreen:
             f"({confidence_of(report)}intervals).",
             share(own[0]) if own else None,
         ),
-        table=_table(report),
+        table=Table(
+            (*HEADINGS, f"ε at most (δ = {report.bounds.delta:.3g})"),
+            [Group("", [_line(report, each) for each in report.verdicts])],
+        ),
         checks=[*checks(report), *_own_limits(report)],
         steps=_steps(report),
         sign_off=first_screen.sign_off(
             purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
-            data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
+            data=f"{report.data.name}, {report.data.records} records; {version}",
             author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
             limits=(
@@ -119,11 +125,6 @@ def bar(
         limit,
         remark,
     )
-
-
-def _table(report: Report) -> Table:
-    headings = (*HEADINGS, f"ε at most (δ = {report.bounds.delta:.3g})")
-    return Table(headings, [Group("", [_line(report, each) for each in report.verdicts])])
 
 
 def _line(report: Report, verdict: VantageVerdict) -> Line:
@@ -242,9 +243,3 @@ def _no_guarantee(report: Report) -> str:
             "noise."
         )
     return "This run gives no DP guarantee."
-
-
-def _version(about: About) -> str:
-    if about.data_sha256:
-        return f"their version: SHA-256 {about.data_sha256[:16]}…"
-    return "their version is not stated, as a digest of private records could give one away"

@@ -226,9 +226,4 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
         )
 
 
-SECTION = Section(
-    "Empirical ε′",
-    _words,
-    lambda report, transcript: [*_figures(report, transcript)],
-    specialist=True,
-)
+SECTION = Section("Empirical ε′", _words, _figures, specialist=True)

@@ -14,7 +14,7 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import Check
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config.objects import Scheme
+from fedsim.config import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import blocks as shown
@@ -53,15 +53,11 @@ class ReconstructionReport:
         mechanism: whose trade-off curve bounds the success.
     """
 
-    name: str
-    data: str
-    scheme: Scheme
+    config: Config
     column: str | None
     prior: str
     noise_multiplier: float
     mechanism: Mechanism
-    confidence: float
-    seed: int
     candidates: Candidates
     played: Played
     seconds: float
@@ -81,7 +77,7 @@ class ReconstructionReport:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        interval = clopper_pearson(self.right, self.trials, self.confidence)
+        interval = clopper_pearson(self.right, self.trials, self.config.audit.confidence)
         return interval.low, interval.high
 
     @cached_property
@@ -121,11 +117,11 @@ class ReconstructionReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values."""
-        scheme, candidates = self.scheme, self.candidates
+        config, scheme, candidates = self.config, self.config.scheme, self.candidates
         report = {
             "kind": "reconstruction",
-            "name": self.name,
-            "data": self.data,
+            "name": config.run.name,
+            "data": config.data.name,
             "records": scheme.records,
             "column": self.column,
             "question": candidates.question,
@@ -158,8 +154,8 @@ class ReconstructionReport:
             "trust": scheme.federation.trust.value,
             "vantage": scheme.federation.vantage.value,
             "clients": scheme.federation.clients,
-            "confidence": self.confidence,
-            "seed": self.seed,
+            "confidence": config.audit.confidence,
+            "seed": config.run.seed,
             "seconds": self.seconds,
             "versions": {"fedsim": fedsim.__version__},
         }
@@ -200,7 +196,7 @@ def answer(report: ReconstructionReport) -> list[str]:
 
 def table(report: ReconstructionReport) -> shown.Table:
     """Return baseline, measurement, prediction and bound."""
-    between = f"{100 * report.confidence:g}% interval {span(report.interval, percent)}"
+    between = f"{100 * report.config.audit.confidence:g}% interval {span(report.interval, percent)}"
     error = f"standard error {percent(report.standard_error)}"
     baseline = percent(report.candidates.baseline)
     rows = [
@@ -231,13 +227,13 @@ def render_html(report: ReconstructionReport) -> str:
     )
     mark = report.candidates.baseline, report.success, *report.interval
     drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
-    values = report.as_json()
+    config, values = report.config, report.as_json()
     kind = "Reconstruction" if report.column is None else "Attribute inference"
     return render(
         Document(
-            title=f"{kind} on {report.name}",
+            title=f"{kind} on {config.run.name}",
             kind=kind,
-            heading=report.name,
+            heading=config.run.name,
             first=FirstScreen(
                 answer=answer(report),
                 alarming=bool(report.contradictions),
@@ -245,7 +241,7 @@ def render_html(report: ReconstructionReport) -> str:
                 checks=_shown_checks(report),
                 steps=_steps(report),
                 sign_off=first_screen.sign_off(
-                    data=f"{report.data}, {report.scheme.records} records",
+                    data=f"{config.data.name}, {config.data.records} records",
                     date=first_screen.today(),
                     limits="One target, one set of candidates; other candidates are easier or "
                     "harder to tell apart.",
