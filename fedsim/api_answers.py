@@ -277,7 +277,6 @@ def reconstruct(
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
-    from fedsim.studies.reconstruction.candidates import of_column, of_records  # noqa: PLC0415
 
     if column is not None and candidates is not None:
         raise InputError(
@@ -294,9 +293,9 @@ def reconstruct(
     loaded, record = federation.load(chosen), challenge.choose(chosen).record
     assert record is not None  # the target is a record
     if column is None:
-        these = of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
+        these = candidate_game.of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
     else:
-        these = of_column(loaded, record, column, prior)
+        these = candidate_game.of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen.scheme)
     noise = candidate_game.Noise.of(chosen.scheme, nominal)
     batch = plan.fit_batch(chosen).trials.batch
@@ -362,17 +361,19 @@ def reproduce(
     Raises:
         InputError: the source, an item or the folder does not exist.
     """
-    from fedsim.studies.reproduction import making, page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, page  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means, Scale  # noqa: PLC0415
 
-    chosen, shown = session.chosen(source, items), console(progress)
+    chosen, shown = making.chosen(source, items), console(progress)
     means = Means(
         scale=Scale(scale),
         folder=Path(out).expanduser().absolute(),
-        data_root=session.folder(None if data_root is None else Path(data_root), "data_root"),
+        data_root=making.existing_folder(
+            None if data_root is None else Path(data_root), "data_root"
+        ),
         say=partial(shown.print, highlight=False),
     )
-    skipped = session.skipped(chosen, means, named=bool(items))
+    skipped = making.skipped(chosen, means, named=bool(items))
     kept = list(making.publish(chosen, means, skipped, workers))[-1]
     wanted = {(item.source, item.name) for item in chosen}
     made = tuple(each for each in kept if (each.source, each.name) in wanted)

@@ -138,7 +138,7 @@ PANELS: dict[str, tuple[Command | Group, ...]] = {
         Command("tune", "experiments.settings:tune"),
         Command("train", "experiments.train:train"),
         Command("rehearse", "experiments.train:rehearse"),
-        Command("predict", "experiments.predict:predict"),
+        Command("predict", "experiments.train:predict"),
         Command("pac", "theory.pac:pac"),
     ),
     "Look": (

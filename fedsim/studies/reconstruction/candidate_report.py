@@ -24,8 +24,7 @@ from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import percent, plain, span
 from fedsim.report.figures import run_figures
-from fedsim.studies.reconstruction.candidate_game import Played
-from fedsim.studies.reconstruction.candidates import Candidates
+from fedsim.studies.reconstruction.candidate_game import Candidates, Played
 
 PREDICTION = (
     "Monte Carlo at the models of the trials: candidate, coins and noise drawn anew in every round"
