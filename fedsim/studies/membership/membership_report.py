@@ -22,6 +22,7 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.blocks import (
     Bar,
@@ -42,6 +43,7 @@ from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, s
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
+from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import Bools, Floats, Game, most_true_positives
 
@@ -80,7 +82,7 @@ class Attacked:
         return _ends(self.measured.advantage.interval)
 
     @cached_property
-    def roc(self) -> tuple[list[float], list[float]]:
+    def roc(self) -> Rates:
         """False positive rates, and the true positive rate at each."""
         curve = self.measured.curve
         least = curve.false_positive[curve.false_positive > 0][0]
@@ -88,49 +90,52 @@ class Attacked:
         return false.tolist(), [curve.true_positive_at(rate) for rate in false]
 
 
+@dataclass(frozen=True)
+class Limits:
+    """The limits of theory; true positive rates are at each of `DRAWN`, and by each of `RATES`."""
+
+    epsilon: float
+    advantage: float
+    true_positive: list[float]
+    allowed_at: Mapping[float, float]
+
+    @classmethod
+    def of(cls, described: Mechanism, delta: float) -> "Limits":
+        drawn, at = (most_true_positives(described, np.array(rates)) for rates in (DRAWN, RATES))
+        allowed_at = dict(zip(RATES, at.tolist(), strict=True))
+        epsilon, advantage = PLD.epsilon(described, delta), PLD.delta(described, 0.0)
+        return cls(epsilon, advantage, drawn.tolist(), allowed_at)
+
+
 @dataclass(frozen=True, eq=False)
 class MembershipReport:
-    """The results of all attacks on the models of a game."""
+    """The results of all attacks on the models of a game.
+
+    Attributes:
+        inclusion: which records each attacked model was trained on, [G, n].
+        limits: None without clipping.
+    """
 
     config: Config
     game: Game
+    inclusion: Bools
+    limits: Limits | None
     attacks: Mapping[str, Attacked]
     seconds: float
 
     @property
     def shadow_models(self) -> int:
-        return int(membership_game.of_shadows(len(self.game.observations.losses)).sum())
+        return len(self.game.observations.losses) - len(self.inclusion)
 
     @property
-    def inclusion(self) -> Bools:
-        """Which records each attacked model was trained on, [G, n]."""
-        inside = self.game.observations.inclusion
-        return inside[~membership_game.of_shadows(len(inside))]
-
-    @cached_property
     def most(self) -> float | None:
         """The largest advantage that theory allows; None without a limit."""
-        return None if self.game.mechanism is None else PLD.delta(self.game.mechanism, 0.0)
+        return None if self.limits is None else self.limits.advantage
 
-    @cached_property
-    def epsilon(self) -> float | None:
-        described = self.game.mechanism
-        return None if described is None else PLD.epsilon(described, self.config.privacy.delta)
-
-    @cached_property
-    def roc(self) -> tuple[list[float], list[float]] | None:
-        """False positive rates and the true positive rates that theory allows; None: no limit."""
-        if self.game.mechanism is None:
-            return None
-        return DRAWN.tolist(), most_true_positives(self.game.mechanism, DRAWN).tolist()
-
-    @cached_property
-    def allowed_at(self) -> dict[float, float]:
-        """The largest true positive rate at each of `RATES`; empty without a limit."""
-        if self.game.mechanism is None:
-            return {}
-        rates = most_true_positives(self.game.mechanism, np.array(RATES))
-        return dict(zip(RATES, rates.tolist(), strict=True))
+    @property
+    def allowed(self) -> Rates | None:
+        """The true positive rates that theory allows; None without a limit."""
+        return None if self.limits is None else (DRAWN.tolist(), self.limits.true_positive)
 
     @property
     def alarms(self) -> list[str]:
@@ -177,9 +182,9 @@ class MembershipReport:
             "trajectory_rounds": game.rounds,
             "bounds": {
                 "delta": config.privacy.delta,
-                "epsilon": self.epsilon,
+                "epsilon": self.limits and self.limits.epsilon,
                 "advantage": self.most,
-                "roc": _curve(self.roc),
+                "roc": _curve(self.allowed),
             },
             "attacks": {name: self._attack(each) for name, each in self.attacks.items()},
             "alarms": self.alarms,
@@ -189,6 +194,7 @@ class MembershipReport:
         return strict_json(report)
 
     def _attack(self, attacked: Attacked) -> dict[str, Any]:
+        allowed_at = {} if self.limits is None else self.limits.allowed_at
         return {
             "title": attacked.attack.title,
             "source": attacked.attack.source,
@@ -197,8 +203,7 @@ class MembershipReport:
             "threshold": attacked.threshold,
             "area": _estimate(attacked.measured.area),
             "true_positive_at": [
-                {"false_positive_rate": rate, "allowed": self.allowed_at.get(rate)}
-                | _estimate(estimate)
+                {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
                 for rate, estimate in attacked.measured.true_positive.items()
             ],
             "roc": _curve(attacked.roc),
@@ -222,7 +227,9 @@ def assemble(
             threshold_is = "fixed in advance"
         measured = performance(scores, members, confidence, RATES, generator, threshold)
         results[name] = Attacked(attack, threshold_is, measured)
-    return MembershipReport(config, game, results, seconds)
+    protects = game.mechanism
+    limits = None if protects is None else Limits.of(protects, config.privacy.delta)
+    return MembershipReport(config, game, members, limits, results, seconds)
 
 
 def _ends(interval: Interval | None) -> tuple[float, float] | None:
@@ -233,7 +240,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {"point": estimate.point, "interval": _ends(estimate.interval)}
 
 
-def _curve(rates: tuple[list[float], list[float]] | None) -> dict[str, list[float]] | None:
+def _curve(rates: Rates | None) -> dict[str, Sequence[float]] | None:
     return None if rates is None else {"false_positive": rates[0], "true_positive": rates[1]}
 
 
@@ -247,12 +254,12 @@ def verdict(report: MembershipReport) -> list[str]:
         f"{_with(best.advantage, best.interval, number)}{chance}. It was selected on the same "
         "models, which flatters it.",
     ]
-    if report.most is None:
+    if (limits := report.limits) is None:
         return [*sentences, "Gradients are not clipped: differential privacy sets no limit."]
     sentences.append(
-        f"Differential privacy (ε = {number(report.epsilon)} at δ = "
+        f"Differential privacy (ε = {number(limits.epsilon)} at δ = "
         f"{report.config.privacy.delta:g}, one record added or removed) allows an advantage of "
-        f"{number(report.most)}."
+        f"{number(limits.advantage)}."
     )
     if above := [report.attacks[name].attack.title for name in report.alarms]:
         sentences.append(
@@ -298,11 +305,11 @@ def rows(report: MembershipReport, attacks: Sequence[Attacked] = ()) -> list[lis
         ]
         for each in attacks or report.attacks.values()
     ]
-    if report.most is None or not report.attacks:
+    if (limits := report.limits) is None or not report.attacks:
         return cells
     first = next(iter(report.attacks.values()))
-    allowed = [percent(report.allowed_at[rate]) for rate in first.measured.true_positive]
-    return [*cells, ["allowed", number(report.most), DASH, *allowed]]
+    allowed = [percent(limits.allowed_at[rate]) for rate in first.measured.true_positive]
+    return [*cells, ["allowed", number(limits.advantage), DASH, *allowed]]
 
 
 def _with(value: float, interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
@@ -368,7 +375,7 @@ def roc(report: MembershipReport) -> list[Drawing]:
     size = training_figures.MOST_CURVES
     starts = range(0, max(1, len(curves)), size)
     return [
-        training_figures.roc(dict(curves[start : start + size]), report.roc) for start in starts
+        training_figures.roc(dict(curves[start : start + size]), report.allowed) for start in starts
     ]
 
 
