@@ -23,22 +23,8 @@ from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Check,
-    Document,
-    Figure,
-    FirstScreen,
-    Heading,
-    Label,
-    Listing,
-    Mark,
-    Part,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
@@ -317,8 +303,8 @@ def _with(value: float, interval: tuple[float, float] | None, wording: Callable[
 
 
 def summary(report: MembershipReport) -> RenderableType:
-    table = terminal.table(tabulated(headings(report), rows(report)), dense=True)
-    return terminal.shown(*map(Prose, verdict(report)), table, Prose(LABEL))
+    table = terminal.table(doc.tabulated(headings(report), rows(report)), dense=True)
+    return terminal.shown(*map(doc.Prose, verdict(report)), table, doc.Prose(LABEL))
 
 
 def write(report: MembershipReport, directory: Path) -> Path:
@@ -344,26 +330,27 @@ def render_html(report: MembershipReport) -> str:
     )
     best, *more = roc(report)
     others = [
-        Figure(f"roc-{place}", drawing, "", caption) for place, drawing in enumerate(more, start=2)
+        doc.Figure(f"roc-{place}", drawing, "", caption)
+        for place, drawing in enumerate(more, start=2)
     ]
     return render(
-        Document(
+        doc.Document(
             title=f"Membership inference on {report.config.run.name}",
             kind="Membership inference",
             heading=report.config.run.name,
             first=first(report),
             blocks=[
-                Label("An attack, not a guarantee.", LABEL),
-                Heading("Results of the attacks"),
-                tabulated(headings(report), rows(report)),
-                Prose(how, small=True),
-                Figure("roc", best, "", caption),
-                *([Part("The curves of all other attacks", others, folded=True, heads=False)])
+                doc.Label("An attack, not a guarantee.", LABEL),
+                doc.Heading("Results of the attacks"),
+                doc.tabulated(headings(report), rows(report)),
+                doc.Prose(how, small=True),
+                doc.Figure("roc", best, "", caption),
+                *([doc.Part("The curves of all other attacks", others, folded=True, heads=False)])
                 * bool(others),
-                Heading("The attacks"),
-                Listing(sources, several=True),
-                Heading("Settings"),
-                Listing(_settings(report), several=True),
+                doc.Heading("The attacks"),
+                doc.Listing(sources, several=True),
+                doc.Heading("Settings"),
+                doc.Listing(_settings(report), several=True),
             ],
         )
     )
@@ -383,19 +370,21 @@ MOST = 4
 """Number of attacks on the first screen, those with the largest advantage."""
 
 
-def first(report: MembershipReport) -> FirstScreen:
+def first(report: MembershipReport) -> doc.FirstScreen:
     """Return the first screen of the page: the strongest attacks beside the limit of theory."""
     best, config = report.best_first[:MOST], report.config
     words = _state(report, best[0])
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=verdict(report),
         alarming=bool(report.alarms),
-        figure=Bars(
+        figure=doc.Bars(
             [_bar(report, each) for each in best],
             "How often an attack is right about whether a record was used "
             f"({percent(config.audit.confidence)} intervals).",
         ),
-        table=tabulated(("Attack", "Advantage", "AUC"), [row[:3] for row in rows(report, best)]),
+        table=doc.tabulated(
+            ("Attack", "Advantage", "AUC"), [row[:3] for row in rows(report, best)]
+        ),
         checks=_checks(report, best[0]),
         steps=[f"{words.advice.capitalize()}."],
         sign_off=first_screen.sign_off(
@@ -418,24 +407,24 @@ def _state(report: MembershipReport, attacked: Attacked) -> StateWords:
     return words_of(state, over=alarmed, measured=True, unlimited=unlimited)
 
 
-def _bar(report: MembershipReport, attacked: Attacked) -> Bar:
+def _bar(report: MembershipReport, attacked: Attacked) -> doc.Bar:
     words, most = _state(report, attacked), report.most
     limit = 1.0 if most is None else share(most)
-    mark, ends = Mark(words.kind, words.text), shares(attacked.interval)
-    return Bar(attacked.attack.title, mark, share(attacked.advantage), ends, limit)
+    mark, ends = doc.Mark(words.kind, words.text), shares(attacked.interval)
+    return doc.Bar(attacked.attack.title, mark, share(attacked.advantage), ends, limit)
 
 
-def _checks(report: MembershipReport, best: Attacked) -> list[Check]:
+def _checks(report: MembershipReport, best: Attacked) -> list[doc.Check]:
     allowed = settled(
         not report.alarms,
         "No attack has more advantage than differential privacy allows.",
         "An attack has more advantage than differential privacy allows.",
     )
     if report.most is None:
-        return [allowed, Check(FAILED, "Gradients are not clipped: nothing limits an attack.")]
+        return [allowed, doc.Check(FAILED, "Gradients are not clipped: nothing limits an attack.")]
     below = best.interval is not None and best.interval[1] < report.most
     text = "The interval of the strongest attack lies below the limit."
-    return [allowed, Check(PASSED if below else OPEN, text)]
+    return [allowed, doc.Check(PASSED if below else OPEN, text)]
 
 
 def _settings(report: MembershipReport) -> list[tuple[str, str]]:
