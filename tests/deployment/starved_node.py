@@ -44,14 +44,14 @@ server = ServerApp()
 
 @server.main()
 def main(grid, context):
-    ahead = range(context.run_config["ahead"])
-    for _ in range(context.run_config["rounds"]):
+    ahead = range(context.run_config["trials.count"] // 2)
+    for _ in range(context.run_config["training.rounds"]):
         begun = time.time()
         nodes = [node for node in grid.get_node_ids() for _ in ahead]
         sent = [Message(RecordDict(), node, "query.identify") for node in nodes]
         replies = list(grid.send_and_receive(sent))
         errors = [reply.error.reason for reply in replies if reply.has_error()]
-        with open(context.run_config["out"], "a") as file:
+        with open(context.run_config["run.out"], "a") as file:
             said = {"errors": errors, "seconds": round(time.time() - begun, 1)}
             file.write(json.dumps(said) + chr(10))
 """
@@ -141,7 +141,12 @@ def submitted(folder: Path, rounds: int, ahead: int) -> Path:
     app.mkdir()
     (app / "echo.py").write_text(APP)
     components = {"serverapp": "echo:server", "clientapp": "echo:client"}
-    config = {"rounds": rounds, "ahead": ahead, "out": str(out)}
+    # The nodes refuse settings that fedsim does not have.
+    config = {
+        "training": {"rounds": rounds},
+        "trials": {"count": 2 * ahead},
+        "run": {"out": str(out)},
+    }
     flower = {"publisher": "fedsim", "components": components, "config": config}
     # A node answers for an app of this name and version alone.
     named = {"name": fedsim.DISTRIBUTION, "version": fedsim.__version__}
