@@ -36,22 +36,23 @@ class Answer:
     Attributes:
         report: as in the command's --json.
         page: path of the page; None if none was written.
+        blocks: the result as text and tables.
     """
 
     report: Mapping[str, Any] = field(repr=False)
     page: Path | None = None
-    _blocks: Sequence["Block"] = field(default=(), repr=False)
+    blocks: Sequence["Block"] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         from fedsim.report.document import terminal  # noqa: PLC0415
 
         page = "" if self.page is None else f"\nPage: {self.page}"
-        return terminal.text(self._blocks) + page
+        return terminal.text(self.blocks) + page
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
 
-        return html.fragment(self._blocks)
+        return html.fragment(self.blocks)
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,9 @@ def data(
     directory = None if out is None else Path(out)
     if directory is not None:
         report_directory.check_new(directory)
-    report, page = pages.assemble(configured(config, overrides or {}, None).experiment), None
-    if directory is not None:
-        with report_directory.refusing(directory):
-            page = pages.write(report, directory)
-    return Answer(report, page, pages.blocks(report))
+    report = pages.assemble(configured(config, overrides or {}, None).experiment)
+    page = None if directory is None else pages.write(report, directory)
+    return Answer(report.as_json(), page, pages.blocks(report))
 
 
 def sensitivity(
@@ -139,12 +138,10 @@ def sensitivity(
     sensitivity_study.check(chosen.experiment, top, trials)
     batch = plan.fit_batch(chosen).trials.batch
     study = sensitivity_study.study(chosen.experiment, chosen.audit.confidence, batch, top, trials)
-    report = sensitivity_report.assemble(study)
-    with report_directory.refusing(Path(out)):
-        page = sensitivity_report.write(study, report, Path(out))
-    table = tabulated(sensitivity_report.headings(report), sensitivity_report.rows(report))
-    verdict = map(Prose, sensitivity_report.verdict(report))
-    return Answer(report, page, [*verdict, table])
+    page = sensitivity_report.write(study, Path(out))
+    table = tabulated(sensitivity_report.headings(study), sensitivity_report.rows(study))
+    verdict = map(Prose, sensitivity_report.verdict(study))
+    return Answer(sensitivity_report.as_json(study), page, [*verdict, table])
 
 
 def pac(
@@ -286,7 +283,6 @@ def reconstruct(
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
-    from fedsim.studies.reconstruction.candidates import of_column, of_records  # noqa: PLC0415
 
     if column is not None and candidates is not None:
         raise InputError(
@@ -303,31 +299,26 @@ def reconstruct(
     loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:
-        these = of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
+        these = candidate_game.of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
     else:
-        these = of_column(loaded, record, column, prior)
+        these = candidate_game.of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen.scheme)
     noise = candidate_game.Noise.of(chosen.scheme, nominal)
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "training") as bar:
         played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)
-    setting = candidate_report.Setting(
-        chosen.run.name,
-        chosen.data.name,
+    report = candidate_report.ReconstructionReport(
+        chosen,
         column,
         prior,
         nominal,
         candidate_game.mechanism(chosen.scheme, nominal),
-        chosen.audit.confidence,
-        chosen.run.seed,
+        these,
+        played,
+        time.perf_counter() - start,
     )
-    seconds = time.perf_counter() - start
-    report = candidate_report.assemble(setting, chosen.scheme, these, played, seconds)
-    page = None
-    if out is not None:
-        with report_directory.refusing(Path(out)):
-            page = candidate_report.write(report, Path(out))
-    return Answer(report, page, candidate_report.blocks(report))
+    page = None if out is None else candidate_report.write(report, Path(out))
+    return Answer(report.as_json(), page, candidate_report.blocks(report))
 
 
 def one_run(
@@ -413,17 +404,19 @@ def reproduce(
     Raises:
         InputError: the source, an item or the folder does not exist.
     """
-    from fedsim.studies.reproduction import making, page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, page  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means, Scale  # noqa: PLC0415
 
-    chosen, shown = session.chosen(source, items), console(progress)
+    chosen, shown = making.chosen(source, items), console(progress)
     means = Means(
         scale=Scale(scale),
         folder=Path(out).expanduser().absolute(),
-        data_root=session.folder(None if data_root is None else Path(data_root), "data_root"),
+        data_root=making.existing_folder(
+            None if data_root is None else Path(data_root), "data_root"
+        ),
         say=partial(shown.print, highlight=False),
     )
-    skipped = session.skipped(chosen, means, named=bool(items))
+    skipped = making.skipped(chosen, means, named=bool(items))
     kept = list(making.publish(chosen, means, skipped, workers))[-1]
     wanted = {(item.source, item.name) for item in chosen}
     made = tuple(each for each in kept if (each.source, each.name) in wanted)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.report.evidence.verification import Verification
     from fedsim.studies.choose.grid import Outcome
     from fedsim.studies.choose.tune import Tuning
+    from fedsim.studies.membership.membership_report import MembershipReport
 
 Given = Path | str | Config | Mapping[str, Any]
 Overrides = Mapping[str, Any] | None
@@ -85,19 +86,20 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Membership:
-    """The results of membership inference attacks.
+    """The results of membership inference attacks."""
 
-    Attributes:
-        report: as in `fedsim membership --json`.
-    """
+    _result: "MembershipReport" = field(repr=False)
 
-    report: Mapping[str, Any] = field(repr=False)
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """The report, as in `fedsim membership --json`."""
+        return self._result.as_json()
 
     def figures(self) -> dict[str, "Figure"]:
         """Return the ROC curves of all attacks, beside the limit by theory."""
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
-        best, *others = page.roc(self.report)
+        best, *others = page.roc(self._result)
         return {"roc": best, **{f"roc-{at}": each for at, each in enumerate(others, start=2)}}
 
     def _repr_html_(self) -> str:
@@ -105,8 +107,8 @@ class Membership:
         from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
-        table = tabulated(page.headings(self.report), page.rows(self.report))
-        return html.fragment([*map(Prose, page.verdict(self.report)), table, Prose(page.LABEL)])
+        table = tabulated(page.headings(self._result), page.rows(self._result))
+        return html.fragment([*map(Prose, page.verdict(self._result)), table, Prose(page.LABEL)])
 
 
 def train(
@@ -344,7 +346,7 @@ def membership(
     Raises:
         InputError: there is no attack, or the configuration cannot be run.
     """
-    return attacked(config, models, overrides or {}, console(progress), workers)
+    return Membership(attacked(config, models, overrides or {}, console(progress), workers))
 
 
 def attacked(
@@ -353,7 +355,7 @@ def attacked(
     overrides: Mapping[str, Any],
     shown: "Console",
     workers: "Workers | None" = None,
-) -> Membership:
+) -> "MembershipReport":
     """Do the same as `membership`, with progress on a console."""
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
@@ -368,11 +370,8 @@ def attacked(
     with measuring(shown, "training") as bar:
         game = membership_game.play(chosen, models, bar, workers, say)
     seconds = time.perf_counter() - start
-    return Membership(
-        membership_report.assemble(
-            chosen.experiment, chosen.audit.confidence, game, attacks, seconds
-        )
-    )
+    confidence = chosen.audit.confidence
+    return membership_report.assemble(chosen.experiment, confidence, game, attacks, seconds)
 
 
 def predict(

@@ -1,8 +1,11 @@
-"""`fedsim data`: the data sets, and the distribution of an experiment's data over the clients."""
+"""`fedsim data` and `fedsim schema`: the records of an experiment, and of each client."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 from rich.table import Table
 
@@ -12,6 +15,9 @@ from fedsim.cli.options import CONFIG, AsJson, SetOption, bundled
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.learning.data import dataset_cards
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.learning.data.schema_proposal import Proposal
 
 
 def data(
@@ -60,12 +66,11 @@ def data(
     report = distribution_report.assemble(config.experiment)
     console = Terminal(highlight=False)
     if json_:
-        print_json(report)
+        print_json(report.as_json())
     else:
         console.print(distribution_report.summary(report))
     if out is not None:
-        with report_directory.refusing(out):
-            page = distribution_report.write(report, out)
+        page = distribution_report.write(report, out)
         Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
@@ -83,3 +88,78 @@ def _list(as_json: bool) -> None:
         "Data of an experiment: fedsim data CONFIG [--set data.name=NAME --set data.root=PATH]",
         soft_wrap=True,
     )
+
+
+ANSWERS = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the publicly known range"
+
+
+def schema(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table: CSV, Parquet or .npz.")],
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the labels.")] = "label",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Path of the new schema.")] = Path(
+        "schema.toml"
+    ),
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing and keep every proposal.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the schema.")] = False,
+) -> None:
+    """Propose the public schema of a table, column by column, on its owner's machine.
+
+    It detects numbers, dates, values and identifiers, and states how missing values are treated. It
+    marks lines that would disclose something about the records. Replace them by public knowledge
+    before you share the schema.
+
+    Example: fedsim schema patients.csv --label readmitted
+    """
+    from fedsim.learning.data import schema as schemas  # noqa: PLC0415
+    from fedsim.learning.data import schema_proposal  # noqa: PLC0415
+
+    if out.exists() and not force:
+        raise InputError(f"'{out}' exists; name another file with --out, or give --force")
+    console = Terminal(stderr=True, highlight=False)
+    classes, proposals = schema_proposal.propose(str(file), label)
+    if not yes:
+        console.print(ANSWERS, markup=False)
+        proposals = [_ask(each, console) for each in proposals]
+    text = schema_proposal.written(label, classes, proposals)
+    agreed = schemas.parse(text)
+    schema_proposal.write(out, text, force)
+    marked = sum(bool(each.discloses and each.rule) for each in proposals) + 1
+    names = [each.name for each in proposals if each.kind == "identifier"]
+    console.print(
+        f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, "
+        f"{len(classes)} classes. Identifiers, never features: {', '.join(names) or 'none'}.\n"
+        f"{marked} lines are marked FROM RECORDS: replace them by public knowledge before you "
+        f'share the file.\nNext: fedsim deploy check, or data.public-schema = "{out}"',
+        markup=False,
+    )
+
+
+def _ask(proposal: "Proposal", console: Terminal) -> "Proposal":
+    """Return a proposal as the owner of the records confirms or changes it."""
+    console.print(f"{proposal.name}: {proposal.description}", markup=False)
+    while True:
+        words = f"  {proposal.rule or proposal.kind}"
+        try:
+            answer = typer.prompt(words, "", show_default=False, err=True)
+        except click.Abort as error:
+            if not isinstance(error.__context__, EOFError):
+                raise KeyboardInterrupt from None
+            raise InputError(
+                f"the input ended before the answer for {proposal.name}; answer at a terminal, or "
+                "keep every proposal with --yes"
+            ) from None
+        if not sys.stdin.isatty():
+            console.print(answer, markup=False)  # a terminal echoes the answer, a file does not
+        if not answer:
+            return proposal
+        if answer in ("s", "i"):
+            return replace(proposal, kind={"s": "ignored", "i": "identifier"}[answer], rule="")
+        ends = answer.split(",")
+        if proposal.kind == "numbers" and len(ends) == 2:
+            try:
+                return proposal.with_range(*map(float, ends))
+            except ValueError:
+                pass
+        console.print(f"  {ANSWERS}", markup=False)

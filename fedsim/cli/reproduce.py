@@ -75,25 +75,25 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.studies.reproduction import making, notes, page, session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making, notes, page  # noqa: PLC0415
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
-    chosen = session.chosen(source, items or [])
+    chosen = making.chosen(source, items or [])
     placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
     console = Terminal(stderr=True, quiet=json_)
     if markdown is not None:
-        session.folder(markdown.absolute().parent, "--markdown")
+        making.existing_folder(markdown.absolute().parent, "--markdown")
     means = Means(
         scale=scale,
         folder=out.expanduser().absolute(),
-        data_root=session.folder(data_root, "--data-root"),
+        data_root=making.existing_folder(data_root, "--data-root"),
         download=download,
         say=lambda what: console.print(f"  {what}", highlight=False),
     )
     if list_:
         _list(chosen, means, json_)
         return
-    skipped = session.skipped(chosen, means, named=bool(items))
+    skipped = making.skipped(chosen, means, named=bool(items))
     possible = [item for item in chosen if item.title not in skipped]
     _announce(console, possible, skipped, means)
     made = list(making.publish(possible, means, skipped, placed))[-1]
@@ -141,11 +141,11 @@ def _announce(
     console: Terminal, items: "list[Item]", skipped: dict[str, str], means: "Means"
 ) -> None:
     """Print the cost of the items, and which items are skipped."""
-    from fedsim.studies.reproduction import session  # noqa: PLC0415
+    from fedsim.studies.reproduction import making  # noqa: PLC0415
 
     for title, why in skipped.items():
         console.print(f"Skipped: {title}: {why}", highlight=False)
-    left = [item for item in items if session.read(item, means) is None]
+    left = [item for item in items if making.read(item, means) is None]
     cost = "seconds each" if means.smoke else f"about {sum(i.minutes for i in left):.0f} minutes"
     console.print(
         f"{len(left)} of {len(items)} items to make, {cost} on two cores; kept in {means.folder}",

@@ -98,12 +98,12 @@ def refusing(directory: Path) -> Iterator[None]:
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page.
 
-    Raises InputError if the directory is a link.
-    Raises OSError if it cannot be written.
+    Raises InputError if the directory is a link or cannot be written.
     Raises ValueError for a number that is NaN or infinite.
     """
-    private_files.make_directory(directory)
-    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    private_files.write(directory / "report.json", f"{text}\n".encode())
-    private_files.write(directory / "report.html", page.encode())
+    with refusing(directory):
+        private_files.make_directory(directory)
+        text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
+        private_files.write(directory / "report.json", f"{text}\n".encode())
+        private_files.write(directory / "report.html", page.encode())
     return directory / "report.html"

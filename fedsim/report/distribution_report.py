@@ -1,6 +1,7 @@
 """Data distribution of a configuration's federation: as JSON, on the terminal, and as a page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import numpy.typing as npt
 from rich.console import RenderableType
 
 from fedsim.common import report_directory
+from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Experiment
-from fedsim.learning.data import Split, distribution
-from fedsim.learning.data.distribution import DataDistribution, cautions
+from fedsim.learning.data import Records, Split, distribution
+from fedsim.learning.data.distribution import DataDistribution, Ints, cautions
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import settled
 
-Report = Mapping[str, Any]
 SHOWN_CLIENTS = 20
 TOP = 3
 COUNTED_CLASSES = 10
@@ -24,7 +25,110 @@ LARGEST = "most records"
 BAR = 12
 
 
-def assemble(experiment: Experiment) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class DistributionReport:
+    """The records of a federation.
+
+    Attributes:
+        cautions: sentences about columns of the data that need a second look.
+        client_of: client of each record of D, int64 [n].
+        keys: key of each record of D, [n], which the partition does not split; None without one.
+        seed: of the data.
+    """
+
+    name: str
+    federation: FederationConfig
+    split: Split
+    cautions: list[str]
+    held: DataDistribution
+    client_of: Ints
+    keys: npt.NDArray[Any] | None
+    seed: int
+
+    @property
+    def key_values(self) -> int | None:
+        return None if self.keys is None else len(np.unique(self.keys))
+
+    @property
+    def dirichlet_alpha(self) -> float | None:
+        """The concentration; None for a partition without one."""
+        drawn = self.federation.partition in ("dirichlet", "quantity")
+        return self.federation.dirichlet_alpha if drawn else None
+
+    @property
+    def test_records(self) -> int:
+        test = self.split.dataset.test
+        return 0 if test is None else len(test)
+
+    def largest_keys(self, client: int) -> tuple[int, dict[str, int]]:
+        """Return the number of a client's keys, and the records of its `TOP` largest ones."""
+        assert self.keys is not None
+        values, records = np.unique(self.keys[self.client_of == client], return_counts=True)
+        largest = np.argsort(-records, kind="stable")[:TOP]
+        return len(values), {str(values[i]): int(records[i]) for i in largest}
+
+    def as_json(self) -> dict[str, Any]:
+        dataset, held = self.split.dataset, self.held
+        return {
+            "kind": "distribution",
+            "name": self.name,
+            "dataset": {
+                "name": dataset.name,
+                "kind": dataset.kind,
+                "records": len(dataset.train),
+                "test_records": self.test_records,
+                "shape": list(dataset.train.features.shape[1:]),
+                "classes": dataset.classes,
+                "columns": list(distribution.columns_of(dataset)),
+                "cautions": self.cautions,
+            },
+            "parts": {
+                name: {"records": len(part), "labels": self.labels(part).tolist()}
+                for name, part in (
+                    ("members", self.split.members_records),
+                    ("held_out", self.split.held_out_records),
+                    ("pool", self.split.pool_records),
+                )
+            },
+            "partition": {
+                "scheme": self.federation.partition,
+                "key": self.federation.partition_key or None,
+                "key_values": self.key_values,
+                "dirichlet_alpha": self.dirichlet_alpha,
+                "seed": self.seed,
+            },
+            "sizes": {
+                "min": int(held.sizes.min()),
+                "median": float(np.median(held.sizes)),
+                "max": int(held.sizes.max()),
+            },
+            "label_skew": held.mean(held.label_skew),
+            "chance_skew": held.mean(held.chance_skew),
+            "clients": [self._client(client) for client in range(len(held.counts))],
+        }
+
+    def labels(self, part: Records) -> Ints:
+        """Return the number of records of each label, int64 [classes]."""
+        return np.bincount(part.labels, minlength=self.split.dataset.classes)
+
+    def _client(self, client: int) -> dict[str, Any]:
+        held = self.held
+        row = {
+            "client": client,
+            "records": int(held.sizes[client]),
+            "share": float(held.sizes[client] / held.sizes.sum()),
+            "labels": held.counts[client].tolist(),
+            "classes": int(held.classes[client]),
+            "effective_classes": float(held.effective_classes[client]),
+            "label_skew": float(held.label_skew[client]),
+            "chance_skew": float(held.chance_skew[client]),
+        }
+        if self.keys is not None:
+            row["key_values"], row["largest_key_values"] = self.largest_keys(client)
+        return row
+
+
+def assemble(experiment: Experiment) -> DistributionReport:
     data, federation = experiment.data, experiment.game.scheme.federation
     split, client_of = distribution.held(
         data,
@@ -33,68 +137,39 @@ def assemble(experiment: Experiment) -> dict[str, Any]:
         every_client=True,
         rehearsed=experiment.run.job == "rehearsal",
     )
-    dataset = split.dataset
-    held = distribution.hold(split, client_of, federation.clients)
-    keys = distribution.keys(federation, split)
-    return {
-        "kind": "distribution",
-        "name": experiment.run.name,
-        "dataset": {
-            "name": dataset.name,
-            "kind": dataset.kind,
-            "records": len(dataset.train),
-            "test_records": 0 if dataset.test is None else len(dataset.test),
-            "shape": list(dataset.train.features.shape[1:]),
-            "classes": dataset.classes,
-            "columns": list(distribution.columns_of(dataset)),
-            "cautions": cautions(dataset),
-        },
-        "parts": _parts(split),
-        "partition": {
-            "scheme": federation.partition,
-            "key": federation.partition_key or None,
-            "key_values": None if keys is None else len(np.unique(keys)),
-            "dirichlet_alpha": federation.dirichlet_alpha
-            if federation.partition in ("dirichlet", "quantity")
-            else None,
-            "seed": data.seed,
-        },
-        "sizes": {
-            "min": int(held.sizes.min()),
-            "median": float(np.median(held.sizes)),
-            "max": int(held.sizes.max()),
-        },
-        "label_skew": held.mean(held.label_skew),
-        "chance_skew": held.mean(held.chance_skew),
-        "clients": _clients(held, client_of, keys),
-    }
-
-
-def write(report: Report, directory: Path) -> Path:
-    return report_directory.write_report(directory, report, render_html(report))
-
-
-def _verdict(report: Report) -> str:
-    sizes, partition = report["sizes"], report["partition"]
-    by_key = (
-        f" No value of '{partition['key']}' ({partition['key_values']} in D) is split."
-        if partition["key"]
-        else ""
+    return DistributionReport(
+        experiment.run.name,
+        federation,
+        split,
+        cautions(split.dataset),
+        distribution.hold(split, client_of, federation.clients),
+        client_of,
+        distribution.keys(federation, split),
+        data.seed,
     )
+
+
+def write(report: DistributionReport, directory: Path) -> Path:
+    return report_directory.write_report(directory, report.as_json(), render_html(report))
+
+
+def _verdict(report: DistributionReport) -> str:
+    held, key = report.held, report.federation.partition_key
+    by_key = f" No value of '{key}' ({report.key_values} in D) is split." if key else ""
     return (
-        f"{len(report['clients'])} clients hold {sizes['min']} to {sizes['max']} records "
-        f"(median {sizes['median']:g}). On average, {report['label_skew']:.1%} of a client's "
-        "records would need another label to have the label mix of D. With a random partition into "
-        f"the same sizes, {report['chance_skew']:.1%} would.{by_key}"
+        f"{len(held.sizes)} clients hold {held.sizes.min()} to {held.sizes.max()} records "
+        f"(median {np.median(held.sizes):g}). On average, {held.mean(held.label_skew):.1%} of a "
+        "client's records would need another label to have the label mix of D. With a random "
+        f"partition into the same sizes, {held.mean(held.chance_skew):.1%} would.{by_key}"
     )
 
 
-def summary(report: Report) -> RenderableType:
+def summary(report: DistributionReport) -> RenderableType:
     (title, headings, body), *others = _tables(report)
-    most = report["sizes"]["max"]
+    sizes = report.held.sizes
     barred = [
-        [*cells, "█" * max(1, round(BAR * client["records"] / most))]
-        for cells, client in zip(body, report["clients"], strict=True)
+        [*cells, "█" * max(1, round(BAR * size / sizes.max()))]
+        for cells, size in zip(body, sizes, strict=True)
     ]
     tables = [
         terminal.table(doc.tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
@@ -111,31 +186,31 @@ def summary(report: Report) -> RenderableType:
     )
 
 
-def blocks(report: Report) -> list[doc.Block]:
+def blocks(report: DistributionReport) -> list[doc.Block]:
     return [doc.Listing(_rows(report)), doc.Prose(_verdict(report)), *_explained_tables(report)]
 
 
-def _explained_tables(report: Report) -> Iterator[doc.Block]:
+def _explained_tables(report: DistributionReport) -> Iterator[doc.Block]:
     for title, headings, body in _tables(report):
         yield doc.Heading(title[0].upper() + title[1:])
         yield doc.tabulated(headings, body)
     yield doc.Prose(EXPLAINED)
 
 
-def render_html(report: Report) -> str:
+def render_html(report: DistributionReport) -> str:
     from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
     from fedsim.report.figures import training_figures  # noqa: PLC0415
 
-    counts = np.array([client["labels"] for client in report["clients"]])
+    figure = training_figures.distribution(report.held.counts)
     caption = "Records of every client, by label."
     return render(
         doc.Document(
-            title=f"Data distribution: {report['name']}",
+            title=f"Data distribution: {report.name}",
             kind="Data distribution",
-            heading=report["name"],
+            heading=report.name,
             first=_first(report),
             blocks=[
-                doc.Figure("distribution", training_figures.distribution(counts), "", caption),
+                doc.Figure("distribution", figure, "", caption),
                 *_explained_tables(report),
                 doc.Heading("The data"),
                 doc.Listing(_rows(report), several=True),
@@ -147,46 +222,44 @@ def render_html(report: Report) -> str:
 MOST = 5
 
 
-def _first(report: Report) -> doc.FirstScreen:
-    dataset, clients = report["dataset"], report["clients"]
-    largest = sorted(clients, key=lambda one: -int(one["records"]))[:MOST]
-    rows = [[f"client {one['client']}", str(one["records"]), *_skews(one)] for one in largest]
+def _first(report: DistributionReport) -> doc.FirstScreen:
+    dataset, sizes = report.split.dataset, report.held.sizes
+    largest = np.argsort(-sizes, kind="stable")[:MOST]
+    rows = [[f"client {one}", str(sizes[one]), *_skews(report.held, one)] for one in largest]
     steps = ["Read the tables of clients below, then run fedsim run with the same file."]
     return doc.FirstScreen(
         answer=[_verdict(report)],
         table=doc.tabulated(("Most records", "Records", "Skew", "By chance"), rows),
         checks=_checks(report),
-        steps=[*(f"{each[:1].upper()}{each[1:]}." for each in dataset["cautions"]), *steps],
+        steps=[*(f"{each[:1].upper()}{each[1:]}." for each in report.cautions), *steps],
         sign_off=first_screen.sign_off(
-            data=f"{dataset['name']}, {dataset['records']} records",
+            data=f"{dataset.name}, {len(dataset.train)} records",
             date=first_screen.today(),
             limits="This page describes the data. No model was trained, and no attack was run.",
         ),
     )
 
 
-def _skews(client: Report) -> list[str]:
-    return [f"{client['label_skew']:.2f}", f"{client['chance_skew']:.2f}"]
+def _skews(held: DataDistribution, client: int) -> list[str]:
+    return [f"{held.label_skew[client]:.2f}", f"{held.chance_skew[client]:.2f}"]
 
 
-def _checks(report: Report) -> list[doc.Check]:
-    clients, cautions = report["clients"], report["dataset"]["cautions"]
+def _checks(report: DistributionReport) -> list[doc.Check]:
+    held, split = report.held, report.split
     return [
         settled(
-            not cautions,
+            not report.cautions,
             "No column of the data needs a second look.",
             "Columns of the data need a second look: see the next steps.",
         ),
+        settled(held.sizes.min() > 0, "Every client has records.", "A client has no records."),
         settled(
-            report["sizes"]["min"] > 0, "Every client has records.", "A client has no records."
-        ),
-        settled(
-            all(one["classes"] > 1 for one in clients) or report["dataset"]["classes"] < 2,
+            held.classes.min() > 1 or split.dataset.classes < 2,
             "Every client has records of two classes or more.",
             "A client has records of one class alone.",
         ),
         settled(
-            report["parts"]["held_out"]["records"] > 0,
+            len(split.held_out_records) > 0,
             "Records are held out to measure the model on.",
             "No records are held out to measure the model on.",
         ),
@@ -200,100 +273,62 @@ EXPLAINED = (
 )
 
 
-def _parts(split: Split) -> dict[str, Any]:
-    parts = {
-        "members": split.members_records,
-        "held_out": split.held_out_records,
-        "pool": split.pool_records,
-    }
-    classes = split.dataset.classes
-    return {
-        name: {"records": len(each), "labels": np.bincount(each.labels, minlength=classes).tolist()}
-        for name, each in parts.items()
-    }
-
-
-def _clients(
-    held: DataDistribution, client_of: distribution.Ints, keys: npt.NDArray[Any] | None
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for client, counts in enumerate(held.counts):
-        row = {
-            "client": client,
-            "records": int(held.sizes[client]),
-            "share": float(held.sizes[client] / held.sizes.sum()),
-            "labels": counts.tolist(),
-            "classes": int(held.classes[client]),
-            "effective_classes": float(held.effective_classes[client]),
-            "label_skew": float(held.label_skew[client]),
-            "chance_skew": float(held.chance_skew[client]),
-        }
-        if keys is not None:
-            values, records = np.unique(keys[client_of == client], return_counts=True)
-            largest = np.argsort(-records, kind="stable")[:TOP]
-            row["key_values"] = len(values)
-            row["largest_key_values"] = {str(values[i]): int(records[i]) for i in largest}
-        rows.append(row)
-    return rows
-
-
-def _rows(report: Report) -> list[tuple[str, str]]:
-    dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
-    test = f", and {dataset['test_records']} for tests" if dataset["test_records"] else ""
-    shape = "x".join(map(str, dataset["shape"]))
-    scheme = partition["scheme"]
-    if partition["dirichlet_alpha"] is not None:
-        scheme += f", concentration {partition['dirichlet_alpha']:g}"
-    if partition["key"]:
-        scheme += f" '{partition['key']}', {partition['key_values']} values in D"
+def _rows(report: DistributionReport) -> list[tuple[str, str]]:
+    dataset, federation, split = report.split.dataset, report.federation, report.split
+    test = f", and {report.test_records} for tests" if report.test_records else ""
+    shape = "x".join(map(str, dataset.train.features.shape[1:]))
+    scheme = federation.partition
+    if report.dirichlet_alpha is not None:
+        scheme += f", concentration {report.dirichlet_alpha:g}"
+    if federation.partition_key:
+        scheme += f" '{federation.partition_key}', {report.key_values} values in D"
     return [
-        ("data", f"{dataset['name']} ({dataset['kind']})"),
-        ("records", f"{dataset['records']}{test}"),
-        ("features", f"{shape}, {dataset['classes']} classes"),
-        ("columns", distribution.named(dataset["columns"])),
-        *(("check this", caution) for caution in dataset["cautions"]),
-        ("D, trained on", _part(parts["members"])),
-        ("held out", _part(parts["held_out"])),
-        ("pool", _part(parts["pool"])),
-        ("partition", f"{scheme}, seed {partition['seed']}"),
+        ("data", f"{dataset.name} ({dataset.kind})"),
+        ("records", f"{len(dataset.train)}{test}"),
+        ("features", f"{shape}, {dataset.classes} classes"),
+        ("columns", distribution.named(distribution.columns_of(dataset))),
+        *(("check this", caution) for caution in report.cautions),
+        ("D, trained on", _part(report.labels(split.members_records))),
+        ("held out", _part(report.labels(split.held_out_records))),
+        ("pool", _part(report.labels(split.pool_records))),
+        ("partition", f"{scheme}, seed {report.seed}"),
     ]
 
 
-def _part(part: Report) -> str:
-    labels = np.array(part["labels"])
-    if not part["records"]:
+def _part(labels: Ints) -> str:
+    records = labels.sum()
+    if not records:
         return "0"
-    rarest, commonest = labels.min() / labels.sum(), labels.max() / labels.sum()
-    return f"{part['records']}; a label is {rarest:.1%} to {commonest:.1%} of them"
+    rarest, commonest = labels.min() / records, labels.max() / records
+    return f"{records}; a label is {rarest:.1%} to {commonest:.1%} of them"
 
 
-def _tables(report: Report) -> list[tuple[str, list[str], list[list[str]]]]:
-    classes, key = report["dataset"]["classes"], report["partition"]["key"]
+def _tables(report: DistributionReport) -> list[tuple[str, list[str], list[list[str]]]]:
+    classes, key, held = report.split.dataset.classes, report.federation.partition_key, report.held
     counted = classes <= COUNTED_CLASSES
     headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
     rows: list[list[str]] = []
     counts: list[list[str]] = []
     values: list[list[str]] = []
-    for client in report["clients"]:
-        name, labels = str(client["client"]), client["labels"]
-        most = np.argsort(-np.array(labels), kind="stable")[:TOP]
+    for client, labels in enumerate(held.counts):
+        name, most = str(client), np.argsort(-labels, kind="stable")[:TOP]
         rows.append(
             [
                 name,
-                str(client["records"]),
-                f"{client['share']:.1%}",
-                *_skews(client),
-                str(client["classes"]),
-                f"{client['effective_classes']:.1f}",
+                str(held.sizes[client]),
+                f"{held.sizes[client] / held.sizes.sum():.1%}",
+                *_skews(held, client),
+                str(held.classes[client]),
+                f"{held.effective_classes[client]:.1f}",
                 *([] if counted else [", ".join(str(label) for label in most if labels[label])]),
             ]
         )
         counts.append([name, *map(str, labels)])
         if key:
-            largest = client["largest_key_values"]
+            several, largest = report.largest_keys(client)
             shown = [f"{value}: {n}" for value, n in largest.items()]
-            shown += ["…"] * (client["key_values"] > len(largest))
-            values.append([name, str(client["key_values"]), ", ".join(shown)])
+            shown += ["…"] * (several > len(largest))
+            values.append([name, str(several), ", ".join(shown)])
     tables = [("data distribution", headings if counted else [*headings, "most of"], rows)]
     if counted:
         tables.append(("records by label", ["client", *map(str, range(classes))], counts))

@@ -95,7 +95,7 @@ class Pictures:
     @cached_property
     def drawn(self) -> Mapping[Section, Sequence[doc.Figure]]:
         transcript = Transcript.of(self._transcript)
-        return {section: section.figures(self._report, transcript) for section in self.sections}
+        return {section: [*section.figures(self._report, transcript)] for section in self.sections}
 
     @property
     def figures(self) -> dict[str, doc.Figure]:

@@ -39,10 +39,10 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             chosen.experiment, chosen.audit.confidence, game, ATTACKS, 0.0
         )
         yield Table(
-            f"{setting}: accuracy {100 * report['accuracy']:.0f} % on held-out records",
+            f"{setting}: accuracy {100 * game.accuracy.mean():.0f} % on held-out records",
             tuple(membership_report.headings(report)),
             [tuple(row) for row in membership_report.rows(report)],
             "Intervals of 95 %, over attacked models. Allowed: at most, for one record."
-            if report["bounds"]["advantage"] is not None
+            if report.most is not None
             else "Intervals of 95 %, over attacked models.",
         )

@@ -82,8 +82,7 @@ def _conclude(
         from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415  (jinja2)
 
         page = render_html(outcome, rows)
-        with report_directory.refusing(every.out):
-            written = report_directory.write_report(every.out, audit.report, page)
+        written = report_directory.write_report(every.out, audit.report, page)
         if not every.as_json:
             console = Terminal(stderr=True)
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)

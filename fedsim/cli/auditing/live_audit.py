@@ -100,8 +100,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
                     show(transcript_report.summary(auditor.report(every.options)))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, every.options)
-    with report_directory.refusing(directory):
-        page = transcript_report.write(report, directory)
+    page = transcript_report.write(report, directory)
     if every.as_json:
         print_json(report_json(report.as_json()))
     else:

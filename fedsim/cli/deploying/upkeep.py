@@ -121,7 +121,7 @@ def report(
     assembled = assemble(node, others, model)
     written = client_page.write(assembled, directory / "report" if out is None else out)
     if json_:
-        print_json(report_json(assembled))
+        print_json(report_json(assembled.as_json()))
     console = Terminal(stderr=True)
     console.print(client_page.summary(assembled))
     console.print(f"Report: {written}", soft_wrap=True, highlight=False)

@@ -46,8 +46,7 @@ def compare(
     if out is None:
         return
     report_directory.create(out)
-    with report_directory.refusing(out):
-        written = comparison.write(rows, out)
+    written = comparison.write(rows, out)
     Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 

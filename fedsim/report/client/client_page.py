@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from rich.console import RenderableType
 
 from fedsim.audits.results import verdicts
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.identifiability import advantage_of_epsilon
-from fedsim.report.client.report import Report, shares
+from fedsim.report.client.report import ClientReport, Exposure, Signal, Training
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import OPEN, settled, share
@@ -34,138 +33,141 @@ EXPOSED = (
 Rows = list[list[str]]
 
 
-def write(report: Report, directory: Path) -> Path:
+def write(report: ClientReport, directory: Path) -> Path:
     report_directory.create(directory)
-    with report_directory.refusing(directory):
-        page = render_html(report)
-        return report_directory.write_report(directory, report_json(report), page)
+    page = render_html(report)
+    return report_directory.write_report(directory, report_json(report.as_json()), page)
 
 
-def verdict(report: Report) -> str:
-    budget, runs = report["budget"], len(report["runs"])
+def verdict(report: ClientReport) -> str:
+    budget, runs = report.budget, len(report.runs)
     return (
-        f"In {runs} run{'s' * (runs != 1)}, this client answered {budget['answers']} "
-        f"message{'s' * (budget['answers'] != 1)}. This cost each of its records epsilon "
-        f"{number(budget['epsilon'])} of {number(budget['epsilon_limit'])} at delta "
-        f"{budget['delta']:g}."
+        f"In {runs} run{'s' * (runs != 1)}, this client answered {budget.answers} "
+        f"message{'s' * (budget.answers != 1)}. This cost each of its records epsilon "
+        f"{number(budget.epsilon)} of {number(budget.epsilon_limit)} at delta "
+        f"{budget.delta:g}."
     )
 
 
-def summary(report: Report) -> RenderableType:
+def summary(report: ClientReport) -> RenderableType:
     parts: list[doc.Block | RenderableType] = [
         doc.Prose(verdict(report)),
         doc.tabulated(RUNS, _run_rows(report)),
     ]
-    for training in report["trainings"]:
-        if rows := _exposures(training):
-            parts.append(terminal.table(doc.tabulated(["", *HOW], rows), training["name"]))
+    for training in report.trainings:
+        if exposure := _exposure(training):
+            table = doc.tabulated(["", *HOW], _exposures(exposure))
+            parts.append(terminal.table(table, training.name))
         parts += map(doc.Prose, _said(training))
     return terminal.shown(*parts, doc.Label(CONFIDENTIAL))
 
 
-def render_html(report: Report) -> str:
+def render_html(report: ClientReport) -> str:
     blocks: list[doc.Block] = [
         doc.Label("", CONFIDENTIAL, alarming=True),
         doc.Heading("Releases"),
         doc.tabulated(RUNS, _run_rows(report)),
     ]
-    for training in report["trainings"]:
-        blocks.append(doc.Heading(f"{training['name']}: exposure of single records"))
-        if rows := _exposures(training):
-            each = [
-                [str(one["record"]), *_how(one)] for one in training["exposure"]["most_exposed"]
-            ]
-            blocks += [doc.Prose(EXPOSED), doc.tabulated(["", *HOW], rows)]
-            blocks.append(doc.tabulated(["record", *HOW], each))
-        if (picture := training.get("shown")) is not None:
-            record = f"Record {training['exposure']['most_exposed'][0]['record']}, the most exposed"
-            blocks += target.record(picture, record, "This page is for its owner alone.")
+    for training in report.trainings:
+        blocks.append(doc.Heading(f"{training.name}: exposure of single records"))
+        if exposure := _exposure(training):
+            most = [[str(place), *_how(one)] for place, one in exposure.most_exposed.items()]
+            blocks += [doc.Prose(EXPOSED), doc.tabulated(["", *HOW], _exposures(exposure))]
+            blocks.append(doc.tabulated(["record", *HOW], most))
+            if training.measured and training.measured.shown is not None:
+                record = f"Record {most[0][0]}, the most exposed"
+                why = "This page is for its owner alone."
+                blocks += target.record(training.measured.shown, record, why)
         blocks += map(doc.Prose, _said(training))
-    for name, rounds, cut in shares(report):
-        caption = f"{name}: share of this client's gradients that were clipped, by round."
-        figure = training_figures.clipped_share(rounds, cut)
-        blocks.append(doc.Figure("clipped", figure, "", caption))
+    for training in report.trainings:
+        if exposure := _exposure(training):
+            caption = (
+                f"{training.name}: share of this client's gradients that were clipped, by round."
+            )
+            figure = training_figures.clipped_share(exposure.rounds, exposure.clipped)
+            blocks.append(doc.Figure("clipped", figure, "", caption))
     return render(
         doc.Document(
-            title=f"Client {report['client']}: exposure of its records",
+            title=f"Client {report.client}: exposure of its records",
             kind="Client's own report",
-            heading=f"Client {report['client']}",
+            heading=f"Client {report.client}",
             first=_first(report),
             blocks=blocks,
         )
     )
 
 
+def _exposure(training: Training) -> Exposure | None:
+    return None if training.measured is None else training.measured.exposure
+
+
 MOST = 5
 
 
-def _first(report: Report) -> doc.FirstScreen:
-    budget = report["budget"]
-    limit = advantage_of_epsilon(budget["epsilon_limit"], budget["delta"])
+def _first(report: ClientReport) -> doc.FirstScreen:
+    budget = report.budget
+    limit = advantage_of_epsilon(budget.epsilon_limit, budget.delta)
     runs = [
-        [f"{run['name']} ({run['run']})", number(run["epsilon"]), number(run["epsilon_after"])]
-        for run in report["runs"][-MOST:]
+        [f"{run.name} ({run.run})", number(run.epsilon), number(run.epsilon_after)]
+        for run in report.runs[-MOST:]
     ]
-    bars = [bar for training in report["trainings"][-MOST:] for bar in _bars(training)]
+    bars = [bar for training in report.trainings[-MOST:] for bar in _bars(training)]
     caption = "Largest share of right answers about one of this client's records."
     return doc.FirstScreen(
         answer=[verdict(report)],
-        alarming=budget["epsilon"] > budget["epsilon_limit"],
+        alarming=budget.epsilon > budget.epsilon_limit,
         figure=doc.Bars(bars, caption, share(limit)) if bars else None,
         table=doc.tabulated(("Run", "ε of it", "ε after it"), runs) if runs else None,
         checks=_checks(report),
         steps=_steps(report),
         sign_off=first_screen.sign_off(
-            data=f"the records of client {report['client']}",
-            date=report["created"][:10],
+            data=f"the records of client {report.client}",
+            date=report.created[:10],
             limits="This page is about what left this machine. It is not a guarantee.",
         ),
     )
 
 
-def _bars(training: Report) -> Iterator[doc.Bar]:
-    if training["gone"]:
+def _bars(training: Training) -> Iterator[doc.Bar]:
+    measured = training.measured
+    if measured is None:
         return
-    bound, exposure, attack = (training[name] for name in ("advantage_bound", "exposure", "attack"))
-    limit = None if bound is None else share(bound)
-    if exposure is not None:
-        right, words = share(exposure["highest"]["advantage"]), verdicts.NOT_MEASURED
+    limit = None if measured.advantage_bound is None else share(measured.advantage_bound)
+    if measured.exposure is not None:
+        right, words = share(measured.exposure.highest.advantage), verdicts.NOT_MEASURED
         mark, how = doc.Mark(words.kind, words.text), "its gradients allow"
-        yield doc.Bar(f"{training['name']}: most exposed record", mark, right, None, limit, how=how)
-    if attack is not None:
-        right, words = share(attack["advantage"]), verdicts.CANNOT_TELL
+        yield doc.Bar(f"{training.name}: most exposed record", mark, right, None, limit, how=how)
+    if measured.attack is not None:
+        right, words = share(measured.attack.advantage), verdicts.CANNOT_TELL
         mark = doc.Mark(words.kind, words.text)
-        yield doc.Bar(f"{training['name']}: attack by losses", mark, right, None, limit)
+        yield doc.Bar(f"{training.name}: attack by losses", mark, right, None, limit)
 
 
-def _checks(report: Report) -> list[doc.Check]:
-    budget = report["budget"]
+def _checks(report: ClientReport) -> list[doc.Check]:
     checks = [
         settled(
-            budget["epsilon"] <= budget["epsilon_limit"],
+            report.budget.epsilon <= report.budget.epsilon_limit,
             "What was released is within the client's budget.",
             "What was released exceeds the client's budget.",
         )
     ]
-    for training in report["trainings"]:
-        if training["gone"]:
+    for training in report.trainings:
+        if training.measured is None:
             text = "the records that took part are gone, so nothing was measured."
-        elif training.get("attack") is None:
+        elif training.measured.attack is None:
             text = "no attack on the model was played."
         else:  # a best threshold, chosen afterwards, has no interval
             text = "whether the attack by losses stays below the limit."
-        checks.append(doc.Check(OPEN, f"{training['name']}: {text}"))
+        checks.append(doc.Check(OPEN, f"{training.name}: {text}"))
     return checks
 
 
-def _steps(report: Report) -> list[str]:
-    budget = report["budget"]
-    left = budget["epsilon_limit"] - budget["epsilon"]
+def _steps(report: ClientReport) -> list[str]:
+    left = report.budget.epsilon_limit - report.budget.epsilon
     budget_left = f"About ε = {number(left)} of the budget is left for further trainings."
     if left <= 0:
         budget_left = "The budget is spent: join no further training, or agree to a larger budget."
-    trainings = [each for each in report["trainings"] if not each["gone"]]
-    if any(each["attack"] is None for each in trainings):
+    if any(each.measured and each.measured.attack is None for each in report.trainings):
         return [budget_left, "Give --others, records that took no part, to run an attack."]
     return [budget_left]
 
@@ -174,44 +176,44 @@ RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of i
 HOW = ["μ", "ε", "advantage"]
 
 
-def _run_rows(report: Report) -> Rows:
+def _run_rows(report: ClientReport) -> Rows:
     return [
         [
-            f"{run['name']} ({run['run']})",
-            run["first"],
-            run["last"],
-            str(run["rounds"]),
-            str(run["trials"]),
-            number(run["noise_multiplier"]),
-            number(run["epsilon"]) if run["charged"] else "not charged",
-            number(run["epsilon_after"]),
+            f"{run.name} ({run.run})",
+            run.first,
+            run.last,
+            str(run.rounds),
+            str(run.trials),
+            number(run.noise_multiplier),
+            number(run.epsilon) if run.charged else "not charged",
+            number(run.epsilon_after),
         ]
-        for run in report["runs"]
+        for run in report.runs
     ]
 
 
-def _exposures(training: Report) -> Rows:
-    exposure = training.get("exposure")
-    if exposure is None:
-        return []
-    names = {"median": "half of the records, at most", "highest": "the most exposed record"}
-    names["allowed"] = "allowed"
-    return [[words, *_how(exposure[name])] for name, words in names.items()]
+def _exposures(exposure: Exposure) -> Rows:
+    return [
+        ["half of the records, at most", *_how(exposure.median)],
+        ["the most exposed record", *_how(exposure.highest)],
+        ["allowed", *_how(exposure.allowed)],
+    ]
 
 
-def _how(one: Report) -> list[str]:
-    return [number(one["mu"]), number(one["epsilon"]), number(one["advantage"])]
+def _how(one: Signal) -> list[str]:
+    return [number(one.mu), number(one.epsilon), number(one.advantage)]
 
 
-def _said(training: Report) -> Iterator[str]:
-    if training["gone"]:
+def _said(training: Training) -> Iterator[str]:
+    measured = training.measured
+    if measured is None:
         yield (
-            f"{training['name']}: data-path no longer holds the records that took part, so their "
+            f"{training.name}: data-path no longer holds the records that took part, so their "
             "exposure is not measured."
         )
         return
-    exposure, attack = training["exposure"], training["attack"]
-    if sentence := risk_section.sentence({"any other party": training["risks"]}):
+    exposure, attack = measured.exposure, measured.attack
+    if sentence := risk_section.sentence({"any other party": measured.risks}):
         yield f"{sentence} This holds for each record, by the noise that was charged."
     if exposure is None:
         yield (
@@ -219,12 +221,12 @@ def _said(training: Report) -> Iterator[str]:
             "records is not measured."
         )
     else:
-        share = np.mean(exposure["clipped_share"])
         yield (
-            f"Of the gradients of {training['records']} records in "
-            f"{len(exposure['rounds'])} rounds, {percent(float(share))} were clipped."
+            f"Of the gradients of {measured.records} records in "
+            f"{len(exposure.rounds)} rounds, {percent(float(exposure.clipped.mean()))} were "
+            "clipped."
         )
-        if training["sampling_rate"] < 1:
+        if measured.sampling_rate < 1:
             yield (
                 "Records took part at random. These numbers assume a record that took part in "
                 "every round, so they are upper limits."
@@ -236,8 +238,8 @@ def _said(training: Report) -> Iterator[str]:
         )
     else:
         yield (
-            f"An attack by losses of {attack['model']} separates {attack['members']} own records "
-            f"from {attack['others']} others: area under the curve {number(attack['area'])}, "
-            f"advantage {number(attack['advantage'])} at the best threshold (chosen afterwards). "
-            f"The noise allows {number(training['advantage_bound'])}."
+            f"An attack by losses of {attack.model} separates {attack.members} own records "
+            f"from {attack.others} others: area under the curve {number(attack.area)}, "
+            f"advantage {number(attack.advantage)} at the best threshold (chosen afterwards). "
+            f"The noise allows {number(measured.advantage_bound)}."
         )

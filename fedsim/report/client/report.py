@@ -5,8 +5,9 @@ It must not leave the machine: its numbers about single records have no noise.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ SHOWN = 10
 NEEDED = 20
 
 
+@dataclass(frozen=True)
+class Signal:
+    """The signal mu of a record, and what it means."""
+
+    mu: float
+    epsilon: float
+    advantage: float
+
+
 @dataclass(frozen=True, eq=False)
 class Exposure:
     """Exposure of a client's n records by a training.
@@ -53,12 +63,154 @@ class Exposure:
         clipped: share of the records whose gradients were clipped, float64 [k].
         mu: signal of every record, float64 [n].
         everybody: mu of a record that is clipped in every one of these rounds.
+        delta: at which epsilon is stated.
     """
 
     rounds: npt.NDArray[np.int64]
     clipped: Floats
     mu: Floats
     everybody: float
+    delta: float
+
+    def signal(self, mu: float) -> Signal:
+        return Signal(mu, gaussian.epsilon(mu, self.delta), gaussian.advantage(mu))
+
+    @property
+    def median(self) -> Signal:
+        return self.signal(float(np.median(self.mu)))
+
+    @property
+    def highest(self) -> Signal:
+        return next(iter(self.most_exposed.values()))
+
+    @property
+    def allowed(self) -> Signal:
+        return self.signal(self.everybody)
+
+    @cached_property
+    def most_exposed(self) -> dict[int, Signal]:
+        """The signals of the `SHOWN` most exposed records, by record, the highest first."""
+        # Many gradients may be clipped, and then have equal lengths up to rounding.
+        order = np.argsort(-np.round(self.mu, 9), kind="stable")
+        return {int(place): self.signal(float(self.mu[place])) for place in order[:SHOWN]}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rounds": self.rounds.tolist(),
+            "clipped_share": self.clipped.tolist(),
+            "median": asdict(self.median),
+            "highest": asdict(self.highest),
+            "allowed": asdict(self.allowed),
+            "most_exposed": [
+                {"record": record, **asdict(signal)} for record, signal in self.most_exposed.items()
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class LossAttack:
+    """How well the losses of a model separate own records from others.
+
+    Attributes:
+        area: under the curve.
+        advantage: at the best threshold; one model gives no interval.
+    """
+
+    model: str
+    members: int
+    others: int
+    area: float
+    advantage: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured on the records that took part in a training.
+
+    Attributes:
+        advantage_bound: largest advantage by the charged noise; None if nothing was charged.
+        risks: success of an attack without the model, and its largest success with it.
+        exposure: None if the noise protects the client as a whole.
+        shown: the most exposed record; None unless the data are the client's own.
+        attack: None without enough records that took no part.
+    """
+
+    records: int
+    sampling_rate: float
+    advantage_bound: float | None
+    risks: Sequence[tuple[float, float]]
+    exposure: Exposure | None
+    shown: Mapping[str, Any] | None
+    attack: LossAttack | None
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A training of the client; measured: None if the records that took part are gone."""
+
+    run: str
+    name: str
+    measured: Measured | None
+
+    def as_json(self) -> dict[str, Any]:
+        measured = self.measured
+        written = {"run": self.run, "name": self.name, "gone": measured is None}
+        if measured is not None:
+            written |= vars(measured) | {
+                "exposure": None if measured.exposure is None else measured.exposure.as_json(),
+                "attack": None if measured.attack is None else asdict(measured.attack),
+            }
+        return written
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all answers cost each record, and the client's limits."""
+
+    epsilon: float
+    epsilon_limit: float
+    delta: float
+    answers: int
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """The answers of a client in one run; epsilon_after: of this run and all before it."""
+
+    run: str
+    name: str
+    first: str
+    last: str
+    rounds: int
+    trials: int
+    noise_multiplier: float
+    unit: str
+    records: str
+    charged: bool
+    epsilon: float
+    epsilon_after: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClientReport:
+    """A client's own report; created: time in UTC, as ISO 8601."""
+
+    created: str
+    client: int
+    budget: Budget
+    runs: Sequence[RunCost]
+    trainings: Sequence[Training]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report for JSON, but with infinite floats."""
+        return {
+            "kind": KIND,
+            "created": self.created,
+            "client": self.client,
+            "budget": asdict(self.budget),
+            "runs": [asdict(run) for run in self.runs],
+            "trainings": [training.as_json() for training in self.trainings],
+        }
 
 
 def measurable(scheme: Scheme) -> bool:
@@ -68,7 +220,11 @@ def measurable(scheme: Scheme) -> bool:
 
 
 def measure(
-    training: SeenTraining, data: Federation, partition: int, noise_multiplier: float
+    training: SeenTraining,
+    data: Federation,
+    partition: int,
+    noise_multiplier: float,
+    delta: float,
 ) -> Exposure:
     """Return the exposure towards the adversary who sees most of the client's messages."""
     config = training.config
@@ -85,48 +241,22 @@ def measure(
         clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
     rounds = np.array(list(training.models), dtype=np.int64)
     everybody = math.sqrt(len(rounds)) * clipping_norm / std
-    return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody)
+    return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody, delta)
 
 
-def as_json(exposure: Exposure, delta: float) -> dict[str, Any]:
-    # Many gradients may be clipped, and then have equal lengths up to rounding.
-    order = np.argsort(-np.round(exposure.mu, 9), kind="stable")
-
-    def stated(mu: float) -> dict[str, float]:
-        epsilon, advantage = gaussian.epsilon(mu, delta), gaussian.advantage(mu)
-        return {"mu": mu, "epsilon": epsilon, "advantage": advantage}
-
-    return {
-        "rounds": exposure.rounds.tolist(),
-        "clipped_share": exposure.clipped.tolist(),
-        "median": stated(float(np.median(exposure.mu))),
-        "highest": stated(float(exposure.mu[order[0]])),
-        "allowed": stated(exposure.everybody),
-        "most_exposed": [
-            {"record": int(place), **stated(float(exposure.mu[place]))} for place in order[:SHOWN]
-        ],
-    }
-
-
-def attacked(own: Floats, others: Floats) -> dict[str, Any] | None:
+def attacked(own: Floats, others: Floats, model: str) -> LossAttack | None:
     """Return how well losses separate own records [n] from others [h]; None with too few records.
 
-    The advantage is that of the best threshold; one model gives no interval. Source: Yeom et al.,
-    "Privacy risk in machine learning", 2018.
+    Source: Yeom et al., "Privacy risk in machine learning", 2018.
     """
     if min(own.size, others.size) < NEEDED:
         return None
     scores = -np.concatenate([own, others])
     curve = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
-    return {
-        "members": own.size,
-        "others": others.size,
-        "area": curve.area,
-        "advantage": float((curve.true_positive - curve.false_positive).max()),
-    }
+    advantage = float((curve.true_positive - curve.false_positive).max())
+    return LossAttack(model, own.size, others.size, curve.area, advantage)
 
 
-Report = dict[str, Any]
 KIND = "client's own report"
 
 
@@ -160,83 +290,69 @@ class Node:
         return cls(absolute, replace(terms, state=state), partition, data, code)
 
 
-def assemble(node: Node, others: str = "", model: Path | None = None) -> Report:
+def assemble(node: Node, others: str = "", model: Path | None = None) -> ClientReport:
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
     trainings = seen_models.read(node.terms.state)
-    spent = client_ledger.epsilon(answers, node.terms.delta_limit)
-    measured: list[Report] = []
+    measured: list[Training] = []
     for training in trainings:
-        last = training is trainings[-1]
-        measured += _measured(node, training, answers, others, model if last else None)
-    return {
-        "kind": KIND,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "client": node.partition,
-        "budget": {
-            "epsilon": spent,
-            "epsilon_limit": node.terms.epsilon_limit,
-            "delta": node.terms.delta_limit,
-            "answers": len(answers),
-        },
-        "runs": list(_runs(answers, node.terms.delta_limit)),
-        "trainings": measured,
-    }
+        mine = [answer for answer in answers if answer.run == training.run]
+        if mine and training.models:
+            used = model if training is trainings[-1] else None
+            result = _measured(node, training, mine, others, used)
+            measured.append(Training(training.run, training.config.run.name, result))
+    limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
+    budget = Budget(client_ledger.epsilon(answers, delta), limit, delta, len(answers))
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return ClientReport(created, node.partition, budget, list(_runs(answers, delta)), measured)
 
 
-def _runs(answers: Sequence[Answer], delta: float) -> Iterator[Report]:
+def _runs(answers: Sequence[Answer], delta: float) -> Iterator[RunCost]:
     earlier: list[Answer] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
         earlier += mine
-        yield {
-            "run": run,
-            "name": mine[0].name,
-            "first": mine[0].time,
-            "last": mine[-1].time,
-            "rounds": len({answer.round for answer in mine if not answer.measured}),
-            "trials": len({trial for answer in mine for trial in answer.trial_numbers}),
-            "noise_multiplier": mine[0].noise_multiplier,
-            "unit": mine[0].unit,
-            "records": mine[-1].records,
-            "charged": any(answer.charged or answer.measured for answer in mine),
-            "epsilon": client_ledger.epsilon(mine, delta),
-            "epsilon_after": client_ledger.epsilon(earlier, delta),
-        }
+        yield RunCost(
+            run,
+            mine[0].name,
+            mine[0].time,
+            mine[-1].time,
+            rounds=len({answer.round for answer in mine if not answer.measured}),
+            trials=len({trial for answer in mine for trial in answer.trial_numbers}),
+            noise_multiplier=mine[0].noise_multiplier,
+            unit=mine[0].unit,
+            records=mine[-1].records,
+            charged=any(answer.charged or answer.measured for answer in mine),
+            epsilon=client_ledger.epsilon(mine, delta),
+            epsilon_after=client_ledger.epsilon(earlier, delta),
+        )
 
 
 def _measured(
-    node: Node, training: SeenTraining, answers: Sequence[Answer], others: str, model: Path | None
-) -> Iterator[Report]:
-    mine = [answer for answer in answers if answer.run == training.run]
-    if not mine or not training.models:
-        return
+    node: Node, training: SeenTraining, mine: Sequence[Answer], others: str, model: Path | None
+) -> Measured | None:
     config, data = training.config, _records_of(node, training, mine[-1].records)
     if data is None:
-        yield {"run": training.run, "name": config.run.name, "gone": True}
-        return
+        return None
     charged = [answer.charged for answer in mine if answer.charged is not None]
     records = data.owned_by(node.partition)
-    exposed = shown = None
+    exposure = shown = None
     if measurable(config.scheme):
-        exposure = measure(training, data, node.partition, mine[0].noise_multiplier)
-        exposed = as_json(exposure, node.terms.delta_limit)
+        noise_multiplier, delta = mine[0].noise_multiplier, node.terms.delta_limit
+        exposure = measure(training, data, node.partition, noise_multiplier, delta)
         if data.split.dataset.name == OWN:
-            most = exposed["most_exposed"][0]["record"]
+            most = next(iter(exposure.most_exposed))
             shown = record_display.shown(data.split, int(records[most]))
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
-    yield {
-        "run": training.run,
-        "name": config.run.name,
-        "gone": False,
-        "records": len(records),
-        "sampling_rate": config.training.sampling_rate,
-        "advantage_bound": identifiability.rho_alpha(mechanism) if charged else None,
-        "risks": risks.success_by_baseline(mechanism) if charged else [],
-        "exposure": exposed,
-        "shown": shown,
-        "attack": _attack(node, training, data, others, model),
-    }
+    return Measured(
+        len(records),
+        config.training.sampling_rate,
+        identifiability.rho_alpha(mechanism) if charged else None,
+        risks.success_by_baseline(mechanism) if charged else (),
+        exposure,
+        shown,
+        _attack(node, training, data, others, model),
+    )
 
 
 def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation | None:
@@ -258,7 +374,7 @@ def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation |
 
 def _attack(
     node: Node, training: SeenTraining, data: Federation, others: str, model: Path | None
-) -> Report | None:
+) -> LossAttack | None:
     config = training.config
     features, labels = data.members(data.owned_by(node.partition))
     if others and config.data.name == OWN:
@@ -280,18 +396,9 @@ def _attack(
     else:
         module = saved_model.load(model)
         own, other = (_losses(module, *records) for records in ((features, labels), apart))
-    result = attacked(*(each.double().cpu().numpy() for each in (own, other)))
-    return None if result is None else {"model": of, **result}
+    return attacked(own.double().cpu().numpy(), other.double().cpu().numpy(), of)
 
 
 @torch.no_grad()
 def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return task_of(module).loss(module(features.cpu()), labels.cpu())
-
-
-def shares(report: Report) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield the name of each training, its rounds [k], and the share of clipped gradients [k]."""
-    for training in report["trainings"]:
-        if (exposure := training.get("exposure")) is not None:
-            rounds, clipped = exposure["rounds"], exposure["clipped_share"]
-            yield training["name"], np.array(rounds), np.array(clipped)

@@ -38,28 +38,21 @@ def outlined(page: str) -> str:
         if region := piece["region"]:
             counts[region] += 1
             where = f": {_text(headings[-1].title)}" if headings else ""
-            return _region(region, f"{NAMES[region]} {counts[region]}{where}")
-        title = piece["title"]
+            label = escape(f"{NAMES[region]} {counts[region]}{where}")
+            return f'<div class="{region}" role="region" tabindex="0" aria-label="{label}">'
+        tag, title = piece["level"], piece["title"]
         anchor = piece["id"] or _anchor(title, taken)
-        headings.append(_Heading(int(piece["level"][1]), anchor, title))
+        headings.append(_Heading(int(tag[1]), anchor, title))
         # A link in a summary would take the click that unfolds it.
         if piece["summary"]:
-            return f'<summary><{piece["level"]} id="{anchor}">{title}</{piece["level"]}>'
-        return _heading(headings[-1])
+            return f'<summary><{tag} id="{anchor}">{title}</{tag}>'
+        link = Markup(' <a class="anchor" href="#{}" aria-label="Link to “{}”">#</a>').format(
+            anchor, _text(title)
+        )
+        return f'<{tag} id="{anchor}">{title}{link}</{tag}>'
 
     body = PIECE.sub(finish, page)
     return body.replace("<!-- contents -->", _contents(headings), 1)
-
-
-def _region(kind: str, name: str) -> str:
-    return f'<div class="{kind}" role="region" tabindex="0" aria-label="{escape(name)}">'
-
-
-def _heading(heading: _Heading) -> str:
-    tag, to = f"h{heading.level}", f"Link to “{_text(heading.title)}”"
-    return Markup('<{} id="{}">{} <a class="anchor" href="#{}" aria-label="{}">#</a></{}>').format(
-        tag, heading.anchor, Markup(heading.title), heading.anchor, to, tag
-    )
 
 
 def _contents(headings: list[_Heading]) -> str:

@@ -287,16 +287,24 @@ def page_style() -> AbstractContextManager[None]:
     return style.context(["default", STYLE])
 
 
-def new_axes() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    return figure, figure.subplots()
+@contextmanager
+def panels(
+    rows: int = 1,
+    columns: int = 1,
+    width: float = WIDTH,
+    height: float = HEIGHT,
+    sharey: bool = False,
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Yield a figure and its panels to draw on, row by row; width and height are in inches."""
+    with page_style():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, [*figure.subplots(rows, columns, squeeze=False, sharey=sharey).flat]
 
 
 @contextmanager
 def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure and its axes to draw on; then name the axes and put the legend above them."""
-    with page_style():
-        figure, axes = new_axes()
+    with panels() as (figure, (axes,)):
         yield figure, axes
         if across:
             axes.set_xlabel(across)

@@ -1,4 +1,4 @@
-"""Figures of the adversary's log-odds and beliefs, by round and at the end."""
+"""Figures of log-odds and beliefs, by round and at the end, and of the success of attacks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from matplotlib.ticker import PercentFormatter
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from fedsim.audits.results.measured import TradeOff
 from fedsim.privacy.identifiability import BeliefCurve
 from fedsim.report.figures.canvas import (
     BLUE,
     GREEN,
-    HEIGHT,
     INK,
     MUTED,
     PURPLE,
@@ -29,11 +29,10 @@ from fedsim.report.figures.canvas import (
     filled_stairs,
     level_line,
     levels_in_margin,
-    new_axes,
     note,
     one_among_others,
-    page_style,
     panel,
+    panels,
     percent_axis,
     quantile_band,
     rounds_axis,
@@ -184,8 +183,7 @@ def advantages(
     bound_name: str = "bound ρα",
 ) -> Figure:
     """Return a figure of measured advantages with their intervals against theory."""
-    with page_style():
-        figure, axes = new_axes()
+    with panels() as (figure, (axes,)):
         tops = [0.05]
         for position, point in enumerate(measured):
             colour = (BLUE, GREEN, PURPLE)[position % 3]
@@ -239,9 +237,8 @@ def guarantee(
     rho_beta: float,
 ) -> Figure:
     """Return a figure of epsilon by every accountant, and how sure an adversary gets."""
-    with page_style():
-        figure = Figure(figsize=(WIDTH * (1.5 if curve else 1.0), HEIGHT), layout="constrained")
-        axes, *others = figure.subplots(1, 2 if curve else 1, squeeze=False)[0]
+    beside, width = (2, 1.5) if curve else (1, 1.0)
+    with panels(1, beside, WIDTH * width) as (figure, (axes, *others)):
         # What is drawn first is widest, so that of lines that lie on each other all are seen.
         widths = np.linspace(3.6, 1.2, len(epsilons))
         for at, name in enumerate(sorted(epsilons, key=lambda name: float(epsilons[name][-1]))):
@@ -339,4 +336,49 @@ def privacy_profile(
         axes.plot(epsilons, theory, "--", color=INK, label="by theory")
         axes.set_xlim(epsilons[0], epsilons[-1])
         axes.set_ylim(0, None)
+    return figure
+
+
+def success(
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    measured: tuple[float, float, float, float] | None = None,
+) -> Figure:
+    """Return a figure of the largest success by baseline, both on logarithmic axes.
+
+    measured: baseline, measured success and the ends of its interval.
+    """
+    with panels() as (figure, (axes,)):
+        for place, (name, pairs) in enumerate(curves.items()):
+            baselines, largest = np.array(sorted(pairs)).T
+            colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
+            axes.plot(baselines, largest, color=colour, marker=marker, markersize=4, label=name)
+        ends = np.array([baselines[0], baselines[-1]])
+        axes.plot(ends, ends, color=MUTED, linestyle="--", label="without the training")
+        if measured is not None:
+            at, point, low, high = measured
+            reach = [[point - low], [high - point]]
+            axes.errorbar([at], [point], reach, color=INK, marker="D", capsize=3, label="measured")
+        axes.set(xscale="log", yscale="log")
+        axes.set(xlabel="success without the training", ylabel="success with it, at most")
+        axes.legend()
+    return figure
+
+
+def trade_offs(curves: Mapping[str, TradeOff]) -> Figure:
+    """Return a panel for each measured trade-off curve, with its band and the curve of theory."""
+    count = len(curves)
+    with panels(1, count, max(WIDTH, 3.4 * count), sharey=True) as (figure, beside):
+        for axes, (name, curve) in zip(beside, curves.items(), strict=True):
+            # At a rate, the limits of the next milder and of the next stricter threshold hold.
+            milder = np.searchsorted(curve.false_low, curve.rates, side="left")
+            stricter = np.searchsorted(curve.false_high, curve.rates, side="right")
+            upper = np.array([*curve.true_high, 1.0])[milder]
+            lower = np.array([0.0, *curve.true_low])[stricter]
+            axes.fill_between(curve.rates, lower, upper, color=BLUE, alpha=0.14, label="band")
+            axes.plot([0, *curve.false], [0, *curve.true], color=BLUE, label="measured")
+            axes.plot(curve.rates, curve.allowed, color=INK, linewidth=1.2, label="theory allows")
+            axes.plot([0, 1], [0, 1], color=MUTED, linestyle="--", label="guessing")
+            axes.set(title=name, xlabel="false positives", aspect="equal")
+        beside[0].set_ylabel("true positives")
+        beside[-1].legend(loc="lower right")
     return figure

@@ -23,16 +23,14 @@ from fedsim.report.figures.canvas import (
     PURPLE,
     QUANTILES,
     VERMILION,
-    WIDTH,
     Floats,
     Pixels,
     from_zero,
     legend_above,
     level_line,
-    new_axes,
     one_among_others,
-    page_style,
     panel,
+    panels,
     percent_axis,
     quantile_band,
     rounds_axis,
@@ -44,9 +42,7 @@ def utility(
     accuracy: Mapping[str, Sequence[float | None]],
     loss: Mapping[str, Sequence[float | None]],
 ) -> Figure:
-    with page_style():
-        figure = Figure(figsize=(WIDTH, HEIGHT * 0.8), layout="constrained")
-        left, right = figure.subplots(1, 2)
+    with panels(1, 2, height=HEIGHT * 0.8) as (figure, (left, right)):
         for axes, series, title, colour in (
             (left, accuracy, "Accuracy", GREEN),
             (right, loss, "Loss", PURPLE),
@@ -138,8 +134,7 @@ def distribution(counts: npt.NDArray[np.int64]) -> Figure:
     Many labels share a colour bar instead of a legend.
     """
     clients, classes = counts.shape
-    with page_style():
-        figure, axes = new_axes()
+    with panels() as (figure, (axes,)):
         axes.grid(False, axis="x")
         colours = colormaps["viridis"](np.linspace(0, 1, classes))
         below = np.cumsum(counts, axis=1) - counts
@@ -164,15 +159,13 @@ def record_pairs(titles: Sequence[str], pairs: Sequence[tuple[Pixels, Pixels | N
     across = 6  # pairs beside one another
     replaced = pairs[0][1] is not None
     deep = -(-len(pairs) // across) * (1 + replaced)
-    with page_style():
-        figure = Figure(figsize=(WIDTH, 0.3 + 1.25 * deep), layout="constrained")
-        grid = figure.subplots(deep, across, squeeze=False)
-        for axes in grid.flat:
+    with panels(deep, across, height=0.3 + 1.25 * deep) as (figure, grid):
+        for axes in grid:
             axes.set_axis_off()
         for i, (title, pair) in enumerate(zip(titles, pairs, strict=True)):
             below, right = divmod(i, across)
             for j, image in enumerate(image for image in pair if image is not None):
-                axes = grid[below * (1 + replaced) + j, right]
+                axes = grid[(below * (1 + replaced) + j) * across + right]
                 drawn = axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="none")
                 drawn.set_gid(f"picture-{i}-{j}")  # the same picture may be in several pairs
                 if not j:
@@ -254,9 +247,7 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     Rates that stand for fewer than ten pairs are not drawn. Below the shaded area's edge an attack
     is no better than guessing.
     """
-    with page_style():
-        figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
-        axes = figure.subplots()
+    with panels(height=4.6) as (figure, (axes,)):
         least = min((rate for false, _ in curves.values() for rate in false if rate), default=1e-3)
         low = max(LEAST, FEWEST_FALSE * least)
         for (name, (false, true)), (colour, line) in zip(curves.items(), CURVES, strict=False):
@@ -328,13 +319,11 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
 
 def over_training(relations: Sequence[Relation]) -> Figure:
     """Return a figure of the median and 5-95 % band by round, beside what clipping allows."""
-    with page_style():
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        panels = figure.subplots(1, len(relations), squeeze=False, sharey=True)[0]
+    with panels(1, len(relations), sharey=True) as (figure, beside):
         highest = max(
             max(relation.bound, float(relation.sensitivities.max())) for relation in relations
         )
-        for axes, relation in zip(panels, relations, strict=True):
+        for axes, relation in zip(beside, relations, strict=True):
             rounds = np.arange(1, relation.sensitivities.shape[1] + 1)
             band = np.quantile(relation.sensitivities, QUANTILES, axis=0)
             quantile_band(axes, rounds, band, BLUE, "median, 5–95%")
@@ -346,5 +335,5 @@ def over_training(relations: Sequence[Relation]) -> Figure:
             axes.set_ylim(0, 1.1 * highest)
             rounds_axis(axes, rounds)
             legend_above(axes)
-        panels[0].set_ylabel("local sensitivity LS")
+        beside[0].set_ylabel("local sensitivity LS")
     return figure

@@ -8,20 +8,8 @@ from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.privacy.identifiability import advantage_of_epsilon
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Check,
-    Document,
-    FirstScreen,
-    Heading,
-    Listing,
-    Mark,
-    Prose,
-    tabulated,
-)
 from fedsim.report.document.first_screen import check, power, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent
@@ -59,7 +47,7 @@ LIMITS = (
 )
 
 
-def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScreen:
+def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> doc.FirstScreen:
     verdict, report = outcome.verdict, outcome.as_json()
     mends = [finding.mend for finding in outcome.findings if finding.mend][:MOST_MENDED]
     data = outcome.data if isinstance(outcome, LoopAudit) else "the data of the app"
@@ -70,32 +58,32 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> FirstScree
         ["by the attack, at least", number(outcome.lower_bound.epsilon)],
         [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
     ]
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=[f"{verdict.value.capitalize()}: {meaning}."],
         alarming=verdict is Verdict.CONVICTED,
-        figure=Bars(
+        figure=doc.Bars(
             _bars(outcome),
             f"How often the attack is right about {unit} ({percent(outcome.confidence)} interval).",
         ),
-        table=tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows),
+        table=doc.tabulated(("Epsilon", f"at δ = {outcome.delta:g}"), rows),
         checks=_checks(outcome, report),
         steps=[*(f"{mend[:1].upper()}{mend[1:]}." for mend in mends), ADVICE[verdict]],
         sign_off=first_screen.sign_off(data=str(data), date=first_screen.today(), limits=LIMITS),
     )
 
 
-def _bars(outcome: AppAudit | LoopAudit) -> list[Bar]:
+def _bars(outcome: AppAudit | LoopAudit) -> list[doc.Bar]:
     verdict, measured, claim = outcome.verdict, outcome.advantage, outcome.claim
     ends = shares((measured.interval.low, measured.interval.high))
     by, epsilon = "theory", outcome.epsilon
     if claim is not None:
         by, epsilon = "the claim", claim.epsilon
     limit = None if epsilon is None else share(advantage_of_epsilon(epsilon, outcome.delta))
-    mark = Mark(MARKS[verdict], verdict.value.capitalize())
-    return [Bar("Attack", mark, share(measured.point), ends, limit, by=by)]
+    mark = doc.Mark(MARKS[verdict], verdict.value.capitalize())
+    return [doc.Bar("Attack", mark, share(measured.point), ends, limit, by=by)]
 
 
-def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Check]:
+def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[doc.Check]:
     text, failed = "No rule finds the guarantee broken.", "A rule finds the guarantee broken."
     checks = [check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
@@ -135,24 +123,24 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
     verdict = outcome.verdict
     # A claim that is not judged says itself why.
     meaning = "; ".join(outcome.reasons) or MEANINGS[verdict]
-    objections: Block = Prose("No rule has an objection.")
+    objections: doc.Block = doc.Prose("No rule has an objection.")
     if outcome.findings:
         rows = [
             (finding.rule, "yes" if finding.breaks else "no", finding.why, finding.mend)
             for finding in outcome.findings
         ]
-        objections = tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
+        objections = doc.tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
     return render(
-        Document(
+        doc.Document(
             title=f"{name} – audit of {words}",
             kind=f"Audit of {words}",
             heading=name,
             note=f"The unit of privacy is {unit}.",
             first=_first(outcome, meaning, unit),
             blocks=[
-                Heading("Evidence"),
-                Listing(list(results), several=True),
-                Heading("Findings"),
+                doc.Heading("Evidence"),
+                doc.Listing(list(results), several=True),
+                doc.Heading("Findings"),
                 objections,
             ],
         )

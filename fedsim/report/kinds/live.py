@@ -62,12 +62,14 @@ def verdict(report: Report) -> str:
     if report.claim is not None:
         sentences.append(str(report.claim))
     if bounds is not None and belief is not None:
+        tail = bounds.tail_probability
+        but_for = f", except in up to {percent(tail)} of trainings" if tail else ""
         what = "a client's data were" if report.unit == "client" else "the target record was"
         sentences.append(
             f"After {report.rounds} rounds, the auditor's belief that {what} used is "
             f"{percent(belief.mean)} in the mean of {report.trials} trials, and "
             f"{percent(belief.highest)} at most. The noise keeps this belief at "
-            f"{percent(bounds.rho_beta)} or less{_but_for(bounds)}; ε is "
+            f"{percent(bounds.rho_beta)} or less{but_for}; ε is "
             f"{number(bounds.epsilon)} at δ = {report.delta:.3g}."
         )
     if canaries is not None and canaries.reason is not None:
@@ -343,10 +345,9 @@ def _rows(report: Report) -> list[tuple[str, str]]:
             )
         )
     if report.noise is not None:
-        rows += [
-            (f"noise of {_whose(name)}", f"at most {number(limit)} times the claimed")
-            for name, limit in report.noise.at_most.items()
-        ]
+        for name, limit in report.noise.at_most.items():
+            whose = "the sums" if name == SUM else f"{name}'s messages"
+            rows.append((f"noise of {whose}", f"at most {number(limit)} times the claimed"))
     if (canaries := report.canaries) is not None and canaries.reason is None:
         rows += _canary_rows(canaries, bounds, report)
     if report.texts is not None:
@@ -417,10 +418,6 @@ def _text_rows(texts: TextFindings, confidence: float) -> list[tuple[str, str]]:
     return rows
 
 
-def _whose(series: str) -> str:
-    return "the sums" if series == SUM else f"{series}'s messages"
-
-
 def _drawn_looks(looks: Sequence[Look]) -> list[doc.Block]:
     if not looks:
         return []
@@ -441,8 +438,3 @@ def _drawn_looks(looks: Sequence[Look]) -> list[doc.Block]:
         figure = run_figures.client_beliefs(rounds, {"mean of all canaries": beliefs})
         drawn.append(doc.Figure("canaries", figure, "", caption))
     return drawn
-
-
-def _but_for(bounds: LiveBounds) -> str:
-    tail = bounds.tail_probability
-    return f", except in up to {percent(tail)} of trainings" if tail else ""

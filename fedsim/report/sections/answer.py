@@ -128,13 +128,15 @@ VAGUE = 0.5
 
 def verdict(report: Report) -> str:
     if report.trials == 1:
+        bounds, tail = report.bounds, ""
+        if math.isfinite(bounds.epsilon):
+            tail = f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
         sentences = [
             ONE_TRAINING,
             released(report),
             "This one adversary came to believe with "
             f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
-            f"{challenge_of(report)} was used; the noise allows {percent(report.bounds.rho_beta)}"
-            f"{_but_for_a_tail(report)}.",
+            f"{challenge_of(report)} was used; the noise allows {percent(bounds.rho_beta)}{tail}.",
         ]
         return " ".join(filter(None, sentences)) + _canaries_prove(report)
     limit = advantage_limit(report)
@@ -143,7 +145,10 @@ def verdict(report: Report) -> str:
         whose = _crafted(report) or "one person's record"
         question = f"whether {whose} was in the data"
     if is_pac(report):
-        allowed = _pac_allows(report)
+        allowed = (
+            f"PAC privacy allows at most {percent(report.pac.success_bound)} on average over "
+            "its stated prior; differential privacy sets no limit here."
+        )
     elif limit >= 1:
         allowed = "Theory sets no limit below 100%: the adversary may always be right."
     else:
@@ -172,13 +177,6 @@ def _knew(report: Report) -> str:
     if report.audit_mode not in INFORMED:
         return f"This was “{report.audit_mode}”, which knew at most {else_ or 'everything else'}."
     return f"{PLACE[report.vantage]} and knew {else_ or 'everything else'}."
-
-
-def _but_for_a_tail(report: Report) -> str:
-    bounds = report.bounds
-    if not math.isfinite(bounds.epsilon):
-        return ""
-    return f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
 
 
 def _secret(report: Report) -> str:
@@ -236,13 +234,6 @@ def _canaries_prove(report: Report) -> str:
         f" The canaries of one trial prove {at_least(bound.epsilon)} with "
         f"{percent(bound.confidence)} confidence ({name}); the claim is "
         f"ε = {number(report.one_run.claimed_epsilon)}."
-    )
-
-
-def _pac_allows(report: Report) -> str:
-    return (
-        f"PAC privacy allows at most {percent(report.pac.success_bound)} on average over "
-        "its stated prior; differential privacy sets no limit here."
     )
 
 

@@ -12,18 +12,7 @@ from fedsim.audits.results.canaries import OneRun
 from fedsim.audits.results.measured import LowerBound, MembershipAttack
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
-from fedsim.report.document.blocks import (
-    Block,
-    Cell,
-    Entries,
-    Figure,
-    Group,
-    Line,
-    Listing,
-    Place,
-    Prose,
-    Table,
-)
+from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import Section, Transcript, at_delta, is_client
@@ -52,15 +41,15 @@ def _title(report: Report) -> str:
     return "Copies of one record" if copied else "What was put into D to be noticed"
 
 
-def _crafted(report: Report) -> list[Block]:
+def _crafted(report: Report) -> list[doc.Block]:
     crafted = report.crafted
     if crafted is None:
         return []
     copies, delta = crafted.copies, at_delta(crafted.delta)
     return [
-        *([Prose(MADE)] if crafted.kind != "record" else []),
-        *([Prose(COPIED)] if crafted.copies != 1 else []),
-        Listing(
+        *([doc.Prose(MADE)] if crafted.kind != "record" else []),
+        *([doc.Prose(COPIED)] if crafted.copies != 1 else []),
+        doc.Listing(
             [
                 ("Target", f"{copies} × {crafted.description}"),
                 *([] if crafted.label is None else [("Its label", str(crafted.label))]),
@@ -77,17 +66,17 @@ def _crafted(report: Report) -> list[Block]:
                 ),
             ]
         ),
-        Place("poison"),
+        doc.Place("poison"),
     ]
 
 
-def _crafted_figures(report: Report, transcript: Transcript) -> list[Figure]:
+def _crafted_figures(report: Report, transcript: Transcript) -> list[doc.Figure]:
     if report.crafted is None or transcript.poison_scores is None:
         return []
     details = report.crafted.lower_bounds["released_model"].details
     threshold = details.get("threshold", math.inf)
     return [
-        Figure(
+        doc.Figure(
             "poison",
             run_figures.poison_scores(
                 transcript.worlds,
@@ -112,7 +101,7 @@ def headline_name(run: OneRun) -> str:
     return f"one-run {NAMES[leading(run.kind)]}"
 
 
-def summary(run: OneRun) -> Entries:
+def summary(run: OneRun) -> doc.Entries:
     values = {name: number(bound.epsilon) for name, bound in run.bounds.items()}
     values["estimate"] = DASH if run.estimate.reason else number(run.estimate.epsilon)
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
@@ -148,7 +137,7 @@ def _reading(run: OneRun) -> list[str]:
     ]
 
 
-def _one_run(report: Report) -> list[Block]:
+def _one_run(report: Report) -> list[doc.Block]:
     run = report.one_run
     if run is None:
         return []
@@ -170,16 +159,16 @@ def _one_run(report: Report) -> list[Block]:
         between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
         scores = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
         rows.append((f"Over {run.trials} trials, {NAMES[name]}", scores))
-    return [*map(Prose, _reading(run)), Listing(rows), Place("one-run")]
+    return [*map(doc.Prose, _reading(run)), doc.Listing(rows), doc.Place("one-run")]
 
 
-def _one_run_figures(report: Report, _: Transcript) -> list[Figure]:
+def _one_run_figures(report: Report, _: Transcript) -> list[doc.Figure]:
     run = report.one_run
     if run is None:
         return []
     scores = run.scores
     return [
-        Figure(
+        doc.Figure(
             "one-run",
             run_figures.canary_scores(
                 np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
@@ -235,30 +224,30 @@ def names(name: str, client: bool) -> tuple[str, str]:
     return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the challenge"))
 
 
-def _line(report: Report, name: str, attack: MembershipAttack) -> Line:
+def _line(report: Report, name: str, attack: MembershipAttack) -> doc.Line:
     detail = span(attack.advantage_interval, number)
-    return Line(
-        Cell(names(name, is_client(report))[1]),
+    return doc.Line(
+        doc.Cell(names(name, is_client(report))[1]),
         [
-            Cell(number(attack.advantage), detail, style="value"),
+            doc.Cell(number(attack.advantage), detail, style="value"),
             # What goes by no threshold has no rates, and what gives no scores no area.
-            Cell(percent(attack.tpr)),
-            Cell(percent(attack.fpr)),
-            Cell(number(attack.area)),
+            doc.Cell(percent(attack.tpr)),
+            doc.Cell(percent(attack.fpr)),
+            doc.Cell(number(attack.area)),
         ],
     )
 
 
-def _membership(report: Report) -> list[Block]:
-    blocks: list[Block] = []
+def _membership(report: Report) -> list[doc.Block]:
+    blocks: list[doc.Block] = []
     if report.membership_inference:
         lines = [
             _line(report, name, attack) for name, attack in report.membership_inference.items()
         ]
         headings = "Attack", "Advantage", "True positives", "False positives", "AUC"
-        blocks = [Prose(MEANING), Table(headings, [Group("", lines)])]
+        blocks = [doc.Prose(MEANING), doc.Table(headings, [doc.Group("", lines)])]
     if report.membership_missing is not None:
-        blocks.append(Prose(report.membership_missing, small=True))
+        blocks.append(doc.Prose(report.membership_missing, small=True))
     return blocks
 
 

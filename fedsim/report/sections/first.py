@@ -5,21 +5,8 @@ from dataclasses import dataclass
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import NOT_CONTRADICTED, VantageVerdict
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Cell,
-    Check,
-    Code,
-    FirstScreen,
-    Group,
-    Line,
-    Link,
-    Mark,
-    Table,
-    Words,
-)
 from fedsim.report.document.first_screen import (
     FAILED,
     NOT_STATED,
@@ -65,18 +52,21 @@ class About:
     target: Shown | None = None
 
 
-def first(report: Report, about: About) -> FirstScreen:
-    answers: list[str | Mark] = []
+def first(report: Report, about: About) -> doc.FirstScreen:
+    answers: list[str | doc.Mark] = []
     for name, mark in states(report):
         answers += [f"{name.capitalize()}: ", mark, " "]
     titles = " ".join(label.title for label in labels(report))
     own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
     one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
     guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
-    return FirstScreen(
+    version = "their version is not stated, as a digest of private records could give one away"
+    if about.data_sha256:
+        version = f"their version: SHA-256 {about.data_sha256[:16]}…"
+    return doc.FirstScreen(
         answer=[answers, answer.verdict(report), *([titles] if titles else [])],
         alarming=is_alarming(report),
-        figure=Bars(
+        figure=doc.Bars(
             [
                 bar(NAMES[each.vantage].capitalize(), report, each, share(each.allowed.advantage))
                 for each in report.verdicts
@@ -85,12 +75,15 @@ def first(report: Report, about: About) -> FirstScreen:
             f"({confidence_of(report)}intervals).",
             share(own[0]) if own else None,
         ),
-        table=_table(report),
+        table=doc.Table(
+            (*HEADINGS, f"ε at most (δ = {report.bounds.delta:.3g})"),
+            [doc.Group("", [_line(report, each) for each in report.verdicts])],
+        ),
         checks=[*checks(report), *_own_limits(report)],
         steps=_steps(report),
         sign_off=first_screen.sign_off(
             purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
-            data=f"{report.data.name}, {report.data.records} records; {_version(about)}",
+            data=f"{report.data.name}, {report.data.records} records; {version}",
             author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
             limits=(
@@ -101,7 +94,7 @@ def first(report: Report, about: About) -> FirstScreen:
     )
 
 
-def states(report: Report) -> list[tuple[str, Mark]]:
+def states(report: Report) -> list[tuple[str, doc.Mark]]:
     return [
         (NAMES[verdict.vantage], vantage_words.mark(report, verdict)) for verdict in report.verdicts
     ]
@@ -109,9 +102,9 @@ def states(report: Report) -> list[tuple[str, Mark]]:
 
 def bar(
     name: str, report: Report, verdict: VantageVerdict, limit: float | None, remark: str = ""
-) -> Bar:
+) -> doc.Bar:
     measured = verdict.measured
-    return Bar(
+    return doc.Bar(
         name,
         vantage_words.mark(report, verdict),
         None if measured is None or measured.advantage is None else share(measured.advantage),
@@ -121,26 +114,21 @@ def bar(
     )
 
 
-def _table(report: Report) -> Table:
-    headings = (*HEADINGS, f"ε at most (δ = {report.bounds.delta:.3g})")
-    return Table(headings, [Group("", [_line(report, each) for each in report.verdicts])])
-
-
-def _line(report: Report, verdict: VantageVerdict) -> Line:
+def _line(report: Report, verdict: VantageVerdict) -> doc.Line:
     allowed = verdict.allowed
     finite = allowed.passed < 1
     tail = f"except in up to {percent(allowed.passed)} of trainings" if finite else ""
-    return Line(
-        Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
+    return doc.Line(
+        doc.Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
-            Cell("no limit" if allowed.kind == "none" else percent(share(allowed.advantage))),
-            Cell(percent(allowed.rho_beta) if finite else "no limit", tail),
-            Cell(number(allowed.epsilon)),
+            doc.Cell("no limit" if allowed.kind == "none" else percent(share(allowed.advantage))),
+            doc.Cell(percent(allowed.rho_beta) if finite else "no limit", tail),
+            doc.Cell(number(allowed.epsilon)),
         ],
     )
 
 
-def checks(report: Report) -> list[Check]:
+def checks(report: Report) -> list[doc.Check]:
     values, place = (
         encode(report),
         [verdict.vantage for verdict in report.verdicts].index(report.vantage),
@@ -200,7 +188,7 @@ KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}
 ALLOWED = {"advantage": "advantage", "belief": "rho_beta"}
 
 
-def _own_limits(report: Report) -> list[Check]:
+def _own_limits(report: Report) -> list[doc.Check]:
     limits = []
     for place, verdict in enumerate(report.verdicts):
         for limit in verdict.limits:
@@ -210,11 +198,11 @@ def _own_limits(report: Report) -> list[Check]:
                 f"{NAMES[verdict.vantage]}: {mark.text}."
             )
             condition = f"verdicts.{place}.allowed.{ALLOWED[limit.of]} > {limit.limit:.12g}"
-            limits.append(Check(KINDS[mark.kind], text, condition))
+            limits.append(doc.Check(KINDS[mark.kind], text, condition))
     return limits
 
 
-def _steps(report: Report) -> list[Words]:
+def _steps(report: Report) -> list[doc.Words]:
     kinds: dict[str, list[str]] = {}
     for verdict in report.verdicts:
         words = vantage_words.state_words(report, verdict)
@@ -222,15 +210,15 @@ def _steps(report: Report) -> list[Words]:
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = f"{would_have_noticed(verdict.seen_below)} More trials notice smaller losses."
         kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
-    steps: list[Words] = [
+    steps: list[doc.Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()
     ]
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
-        to = Link("What would lower it", "#what-would-lower-it")
+        to = doc.Link("What would lower it", "#what-would-lower-it")
         finds = "” lists settings. This command finds the least noise that meets a limit: "
-        steps.append(["The section “", to, finds, Code(command)])
+        steps.append(["The section “", to, finds, doc.Code(command)])
     return steps
 
 
@@ -242,9 +230,3 @@ def _no_guarantee(report: Report) -> str:
             "noise."
         )
     return "This run gives no DP guarantee."
-
-
-def _version(about: About) -> str:
-    if about.data_sha256:
-        return f"their version: SHA-256 {about.data_sha256[:16]}…"
-    return "their version is not stated, as a digest of private records could give one away"

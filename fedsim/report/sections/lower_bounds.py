@@ -5,18 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from fedsim.audits.results.report import Report
-from fedsim.report.document.blocks import (
-    Block,
-    Figure,
-    Group,
-    Line,
-    Mark,
-    Place,
-    Prose,
-    Row,
-    Table,
-    of_row,
-)
+from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import DASH, number, percent
 from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
@@ -34,14 +23,14 @@ from fedsim.report.sections.section import (
 
 def beside_theory(
     report: Report, alarm: str, value: float, limit: float, chance: float | None = None
-) -> Mark:
+) -> doc.Mark:
     """Return how a lower bound on epsilon stands to the limit."""
     if alarm in report.contradictions:
-        return Mark("alarm", "Above theory")
+        return doc.Mark("alarm", "Above theory")
     if value > limit:
         often = "" if chance is None else f" (p = {chance:.2g})"
-        return Mark("caution", f"Above theory, within chance{often}")
-    return Mark("good", "Consistent")
+        return doc.Mark("caution", f"Above theory, within chance{often}")
+    return doc.Mark("good", "Consistent")
 
 
 MEASURED, TRUSTING = "Without trusting the claimed noise", "Trusting the claimed noise"
@@ -55,7 +44,7 @@ MEANING = (
 )
 
 
-def rows(report: Report) -> dict[str, Row]:
+def rows(report: Report) -> dict[str, doc.Row]:
     limit, bounds = report.bounds.tight_epsilon, {}
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
@@ -67,7 +56,7 @@ def rows(report: Report) -> dict[str, Row]:
             f"No bound here: {bound.reason}." if bound.reason else "",
             f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed noise.",
         ]
-        bounds[name] = Row(
+        bounds[name] = doc.Row(
             TITLES[name],
             DASH if bound.reason else number(bound.epsilon),
             number(limit),
@@ -82,31 +71,31 @@ def assumed(report: Report) -> str:
     return "only independent trials" if assumes == "independent trials" else assumes
 
 
-def estimates(report: Report) -> list[Row]:
+def estimates(report: Report) -> list[doc.Row]:
     epsilon, measured = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
-        Row(
+        doc.Row(
             "from sensitivities, exact",
             _estimated(report, measured.sensitivity_exact),
             number(report.bounds.tight_epsilon),
             _worth_of_sensitivities(report),
         ),
-        Row(
+        doc.Row(
             "from sensitivities, classic RDP",
             _estimated(report, measured.sensitivity),
             epsilon if comparable else DASH,
             "The same in the paper's looser accounting. Comparable only with an ε of the "
             f"accountant {CLASSIC}.",
         ),
-        Row(
+        doc.Row(
             "from belief",
             _estimated(report, measured.belief),
             epsilon,
             "The largest log-odds of any trial (the paper's estimator). As an extreme value it "
             f"grows with the number of trials and may exceed ε.{score_caution(report)}",
         ),
-        Row(
+        doc.Row(
             "from advantage",
             _estimated(report, measured.advantage),
             epsilon,
@@ -171,31 +160,32 @@ def agreement(report: Report) -> str:
     return f"{' '.join(sentences)} Each at {percent(comparisons[0].confidence)} confidence."
 
 
-def _words(report: Report) -> list[Block]:
+def _words(report: Report) -> list[doc.Block]:
     agreed = agreement(report)
-    apart: dict[str, list[Line]] = {MEASURED: [], TRUSTING: []}
+    apart: dict[str, list[doc.Line]] = {MEASURED: [], TRUSTING: []}
     for name, row in rows(report).items():
         trusts = report.empirical.lower_bounds[name].trusts_noise
-        apart[TRUSTING if trusts else MEASURED].append(of_row(row))
+        apart[TRUSTING if trusts else MEASURED].append(doc.of_row(row))
     return [
-        Prose(MEANING),
-        Table(
-            ("Estimates", "ε′", "Theory", "Worth"), [Group("", [*map(of_row, estimates(report))])]
+        doc.Prose(MEANING),
+        doc.Table(
+            ("Estimates", "ε′", "Theory", "Worth"),
+            [doc.Group("", [*map(doc.of_row, estimates(report))])],
         ),
-        Table(
+        doc.Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
                 *("ε′ at least", "Theory", "Worth"),
             ),
-            [Group(title, lines) for title, lines in apart.items() if lines],
+            [doc.Group(title, lines) for title, lines in apart.items() if lines],
         ),
-        *([Prose(agreed)] if agreed else []),
-        Place("lower-bounds"),
-        Place("privacy-profile"),
+        *([doc.Prose(agreed)] if agreed else []),
+        doc.Place("lower-bounds"),
+        doc.Place("privacy-profile"),
     ]
 
 
-def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
+def _figures(report: Report, _: Transcript) -> Iterator[doc.Figure]:
     limit, leads = report.bounds.tight_epsilon, report.empirical.headline.name
     points = [
         (TITLES[name], bound.epsilon, bound.trusts_noise, name == leads)
@@ -203,7 +193,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
         if not bound.reason and math.isfinite(bound.epsilon)
     ]
     if points:
-        yield Figure(
+        yield doc.Figure(
             "lower-bounds",
             run_figures.lower_bounds(
                 points, limit if math.isfinite(limit) else None, confidence_of(report)
@@ -213,7 +203,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
             "leading bound: the largest of several would claim too much.",
         )
     if profile := report.empirical.privacy_profile:
-        yield Figure(
+        yield doc.Figure(
             "privacy-profile",
             run_figures.privacy_profile(
                 profile.epsilon,
@@ -226,9 +216,4 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
         )
 
 
-SECTION = Section(
-    "Empirical ε′",
-    _words,
-    lambda report, transcript: [*_figures(report, transcript)],
-    specialist=True,
-)
+SECTION = Section("Empirical ε′", _words, _figures, specialist=True)

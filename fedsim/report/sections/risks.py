@@ -7,6 +7,7 @@ from fedsim.audits.results.theory import VantageBounds
 from fedsim.privacy.risks import BASELINE
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
+from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import Section, Transcript, confidence_of, is_pac
 from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
@@ -155,8 +156,6 @@ def _curves(report: Report) -> list[Block]:
 
 
 def _figures(report: Report, _: Transcript) -> list[Figure]:
-    from fedsim.report.figures import risk_figures  # noqa: PLC0415  (matplotlib is slow to import)
-
     figures = []
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
     if rows:
@@ -164,7 +163,7 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
             "Largest success of any attack with what the training discloses, against its success "
             "without. The dashed line is an attack that learns nothing from the training."
         )
-        drawing = risk_figures.success(_by_name(rows))
+        drawing = run_figures.success(_by_name(rows))
         figures.append(Figure("risks", drawing, "Success of any attack.", caption))
     if _limited(report) and report.trade_offs:
         curves = {
@@ -174,7 +173,7 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
             "True positives against false positives of the played game. The pale area is the band; "
             "a lower edge above the curve of theory would disprove the claimed noise."
         )
-        drawing = risk_figures.trade_offs(curves)
+        drawing = run_figures.trade_offs(curves)
         figures.append(Figure("trade-offs", drawing, "Measured trade-off curve.", caption))
     return figures
 

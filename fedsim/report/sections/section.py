@@ -1,7 +1,7 @@
 """Sections of a run's page: what they are, what their figures are drawn from, and facts for all."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Section:
 
     title: str | Callable[[Report], str]
     words: Callable[[Report], Sequence[Block]] = lambda report: ()
-    figures: Callable[[Report, Transcript], Sequence[Figure]] = lambda report, seen: ()
+    figures: Callable[[Report, Transcript], Iterable[Figure]] = lambda report, seen: ()
     specialist: bool = False
 
     def heading(self, report: Report) -> str:

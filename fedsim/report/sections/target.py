@@ -10,17 +10,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from fedsim.audits.results.report import Report
-from fedsim.report.document.blocks import (
-    Block,
-    Cell,
-    Group,
-    Line,
-    Mark,
-    Part,
-    Picture,
-    Prose,
-    Table,
-)
+from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import percent
 from fedsim.report.sections.section import is_client
 from fedsim.report.sections.vantage_words import holds_for
@@ -57,11 +47,11 @@ def target(report: Report) -> str:
     )
 
 
-def part(report: Report, picture: Shown | None) -> Part:
-    blocks: Sequence[Block] = [Prose(_why_not(report), small=True)]
+def part(report: Report, picture: Shown | None) -> doc.Part:
+    blocks: Sequence[doc.Block] = [doc.Prose(_why_not(report), small=True)]
     if picture is not None:
         blocks = record(picture, f"Record {report.challenge.record} of D", "The data are public.")
-    return Part("Whom this is about", [Prose(target(report)), *blocks])
+    return doc.Part("Whom this is about", [doc.Prose(target(report)), *blocks])
 
 
 def _why_not(report: Report) -> str:
@@ -75,24 +65,24 @@ def _why_not(report: Report) -> str:
     )
 
 
-def record(picture: Shown, name: str, why: str) -> list[Block]:
+def record(picture: Shown, name: str, why: str) -> list[doc.Block]:
     """Return a record as blocks: a picture, or its most unusual columns."""
     if picture.get("pixels") is not None:
         pixels = np.array(picture["pixels"], dtype=np.uint8)
         what = f"{name}, a picture labelled {picture['label']}"
         image = IMAGE.format(_png(pixels), f"{what}, {pixels.shape[0]} by {pixels.shape[1]} pixels")
-        return [Picture("target", image, "", f"{what}. {why}")]
+        return [doc.Picture("target", image, "", f"{what}. {why}")]
     lines = [
-        Line(
-            Cell(one["name"]),
+        doc.Line(
+            doc.Cell(one["name"]),
             [
-                Cell(
+                doc.Cell(
                     one["value"],
-                    mark=Mark("caution", "Unusual") if one["share"] <= UNUSUAL else None,
+                    mark=doc.Mark("caution", "Unusual") if one["share"] <= UNUSUAL else None,
                     style="value",
                 ),
-                Cell(one["other"]),
-                Cell(percent(one["share"])),
+                doc.Cell(one["other"]),
+                doc.Cell(percent(one["share"])),
             ],
         )
         for one in picture["attributes"]
@@ -102,7 +92,7 @@ def record(picture: Shown, name: str, why: str) -> list[Block]:
         f"{name}, labelled {picture['label']}: the columns that differ most from typical values. "
         f"{why}"
     )
-    return [Prose(entries), Table(headings, [Group("", lines)])]
+    return [doc.Prose(entries), doc.Table(headings, [doc.Group("", lines)])]
 
 
 def _png(pixels: np.ndarray) -> str:

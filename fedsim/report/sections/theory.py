@@ -154,9 +154,7 @@ def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
     )
 
 
-SECTION = Section(
-    "The bounds from theory", _words, lambda report, transcript: [*_figures(report, transcript)]
-)
+SECTION = Section("The bounds from theory", _words, _figures)
 FURTHER = Section(
     "Further bounds from theory", lambda report: [Listing(_further(report))], specialist=True
 )
@@ -262,7 +260,8 @@ MEANING = (
 
 def _pac_entries(report: Report) -> Entries:
     pac = report.pac
-    realised = pac.realised_information
+    realised, released = pac.realised_information, pac.released_information
+    together = f"Released by all {report.trials} trials together"
     return [
         ("Stated prior", f"{pac.prior_description}: right in 50% by guessing"),
         (
@@ -270,7 +269,7 @@ def _pac_entries(report: Report) -> Entries:
             f"{number(pac.mutual_information)} nats over all rounds"
             + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
         ),
-        *_released_by_all(report),
+        *([] if released is None else [(together, f"at most {number(released)} nats")]),
         ("Success of any guess at most", percent(pac.success_bound)),
         *_candidate(report),
         ("Success measured", percent(pac.success)),
@@ -284,15 +283,6 @@ def _pac_entries(report: Report) -> Entries:
             f"{number(pac.equivalent_epsilon)} at δ = {plain(pac.delta)}: the ε whose bound on "
             "success is the same",
         ),
-    ]
-
-
-def _released_by_all(report: Report) -> Entries:
-    information = report.pac.released_information
-    if information is None:
-        return []
-    return [
-        (f"Released by all {report.trials} trials together", f"at most {number(information)} nats")
     ]
 
 

@@ -207,15 +207,12 @@ def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
         if measured.interval is None:
             return "the trials give no interval for it"
         return f"measured {number(measured.advantage)} ({span(measured.interval, number)})"
-    proven = f"ε ≥ {number(measured.epsilon)} is proven, the limit is ε = {number(_odds(limit))}"
+    odds = math.log(limit.limit) - math.log1p(-limit.limit)
+    proven = f"ε ≥ {number(measured.epsilon)} is proven, the limit is ε = {number(odds)}"
     if measured.passed_limit is None:
         return proven
     passed = percent(measured.passed_limit)
     return f"the belief exceeded the limit in {passed} of the trials on D, and {proven}"
-
-
-def _odds(limit: OwnLimit) -> float:
-    return math.log(limit.limit) - math.log1p(-limit.limit)
 
 
 def _advantage(verdict: VantageVerdict) -> Said:

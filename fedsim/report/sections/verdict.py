@@ -177,16 +177,17 @@ def _vantage_line(report: Report, bounds: VantageBounds) -> Line:
     )
 
 
-def _to_whom(report: Report) -> list[Block]:
-    return [Prose(f"The same noise protects differently depending on who looks. {trust(report)}")]
-
-
 def _numbers(report: Report) -> list[Block]:
     rows = [_vantage_line(report, bounds) for bounds in report.bounds.vantages]
     return [Table(NUMBER_HEADINGS, [Group("", rows)], style="stacked vantages")]
 
 
-TO_WHOM = Section("To whom", _to_whom)
+TO_WHOM = Section(
+    "To whom",
+    lambda report: [
+        Prose(f"The same noise protects differently depending on who looks. {trust(report)}")
+    ],
+)
 NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)
 
 

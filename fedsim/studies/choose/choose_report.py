@@ -14,20 +14,8 @@ from fedsim.common.foreign_text import shown
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.learning.data import distribution
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import terminal
-from fedsim.report.document.blocks import (
-    Block,
-    Bullets,
-    Check,
-    Code,
-    Document,
-    Figure,
-    Heading,
-    Part,
-    Prose,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, span
@@ -55,13 +43,16 @@ def table(result: Result) -> RenderableType:
     cells = [[row[place] for place in IN_SHORT] for row in _cells(result)]
     title = f"Settings; the limit: {choose_words.limit(result)}"
     caption = f"{choose_words.caption_of_accuracy(result)} The page has all columns."
-    settings = tabulated([HEADINGS[place] for place in IN_SHORT], cells)
+    settings = doc.tabulated([HEADINGS[place] for place in IN_SHORT], cells)
     return terminal.table(settings, title, caption, dense=True)
 
 
-def summary(result: Result) -> list[Block]:
+def summary(result: Result) -> list[doc.Block]:
     """Return the answer and the settings, for a notebook."""
-    return [*map(Prose, choose_words.sentences(result)), tabulated(HEADINGS, _cells(result))]
+    return [
+        *map(doc.Prose, choose_words.sentences(result)),
+        doc.tabulated(HEADINGS, _cells(result)),
+    ]
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -138,34 +129,34 @@ def write(result: Result, directory: Path) -> Path:
         "Accuracy of the model against the limit on how often the adversary is right. Each point "
         f"is a setting. Vertical lines are intervals of the mean accuracy. {_caption(result)}"
     )
-    blocks: list[Block] = [Heading("Accuracy against the adversary")]
+    blocks: list[doc.Block] = [doc.Heading("Accuracy against the adversary")]
     if figure:
-        blocks.append(Figure("frontier", figure, "", caption))
+        blocks.append(doc.Figure("frontier", figure, "", caption))
     blocks += [
-        Heading("The settings"),
-        tabulated(HEADINGS, _cells(result)),
+        doc.Heading("The settings"),
+        doc.tabulated(HEADINGS, _cells(result)),
         sweep.runs(result.outcomes),
-        Heading("What the search itself costs in privacy"),
-        Prose(choose_words.NO_GUARANTEE),
-        tabulated(("How", "ε", "What it assumes"), choose_words.cost(result)),
-        Heading("What this does not say"),
-        Bullets(list(choose_words.limits_of_the_page(result))),
+        doc.Heading("What the search itself costs in privacy"),
+        doc.Prose(choose_words.NO_GUARANTEE),
+        doc.tabulated(("How", "ε", "What it assumes"), choose_words.cost(result)),
+        doc.Heading("What this does not say"),
+        doc.Bullets(list(choose_words.limits_of_the_page(result))),
     ]
     sentences = choose_words.sentences(result)
     left_out = [each for each in sentences if each.startswith("Left out: ")]
     if left_out:
-        blocks.append(Part("Settings that were left out", [Bullets(left_out)], folded=True))
+        blocks.append(doc.Part("Settings that were left out", [doc.Bullets(left_out)], folded=True))
     answer = [each for each in sentences if each not in left_out]
     first = recommendation.first(result.outcomes, answer, result.config.data.name)
     mark = {"chosen": PASSED, "cannot tell": OPEN}.get(result.choice.state, FAILED)
     meets = f"A setting that meets the limit can be chosen: {choose_words.limit(result)}."
-    steps: list[Words] = [
-        (f"{what}: ", Code(command)) for what, command in commands(result, directory)
+    steps: list[doc.Words] = [
+        (f"{what}: ", doc.Code(command)) for what, command in commands(result, directory)
     ]
     if result.choice.chosen is None:
         steps = ["Try more noise, more rounds or more trials. The table below shows all settings."]
-    first = replace(first, checks=[Check(mark, meets), *first.checks], steps=steps)
-    page = render(Document(f"Choosing ε for {name}", "Choice of noise", name, first, blocks))
+    first = replace(first, checks=[doc.Check(mark, meets), *first.checks], steps=steps)
+    page = render(doc.Document(f"Choosing ε for {name}", "Choice of noise", name, first, blocks))
     files = {SUMMARY: sweep.as_csv(made["settings"])}
     if figure:
         files |= {"figures/frontier.svg": canvas.to_svg(figure)}

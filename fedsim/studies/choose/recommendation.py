@@ -4,17 +4,8 @@ from collections.abc import Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.blocks import (
-    Bar,
-    Bars,
-    Check,
-    FirstScreen,
-    Mark,
-    Table,
-    Words,
-    tabulated,
-)
 from fedsim.report.document.first_screen import GUESSING, OPEN, PASSED, settled, share
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections.first import bar
@@ -77,7 +68,7 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     return answer
 
 
-def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> FirstScreen:
+def first(outcomes: Sequence[Outcome], answer: Sequence[doc.Words], data: str) -> doc.FirstScreen:
     """Return the first screen of a page about several settings.
 
     Args:
@@ -85,10 +76,10 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[Words], data: str) -> Fi
         data: the data set, in words.
     """
     done = sorted((one for one in outcomes if one.report is not None), key=_right_at_most)
-    return FirstScreen(
+    return doc.FirstScreen(
         answer=answer,
         alarming=any(map(_contradicts, done)),
-        figure=Bars(
+        figure=doc.Bars(
             [_bar(one) for one in done[:MOST_BARS]],
             "How often the adversary is right, for each setting, the strictest first.",
         )
@@ -161,10 +152,10 @@ def _ends(one: Outcome, settings: int) -> str:
     return "" if between is None else f" ({span(between, percent)})"
 
 
-def _bar(one: Outcome) -> Bar:
+def _bar(one: Outcome) -> doc.Bar:
     name = values(one.point.values)
     if one.report is None:
-        return Bar(name, Mark("open", "Not measured"))
+        return doc.Bar(name, doc.Mark("open", "Not measured"))
     verdict = next(each for each in one.report.verdicts if each.vantage == one.report.vantage)
     limit, remark = _right_at_most(one), f"accuracy {percent(one.accuracy)}"
     drawn = bar(name, one.report, verdict, limit, remark)
@@ -172,11 +163,11 @@ def _bar(one: Outcome) -> Bar:
     if between and between[0] <= GUESSING and between[1] >= limit and not _contradicts(one):
         # Such an interval says nothing, and its line across the figure looks as if it did.
         remark += f"; {one.report.trials} trials are too few to measure the adversary"
-        return Bar(name, Mark("open", "Limit by theory"), limit=limit, remark=remark)
+        return doc.Bar(name, doc.Mark("open", "Limit by theory"), limit=limit, remark=remark)
     return drawn
 
 
-def _table(done: Sequence[Outcome], settings: int) -> Table:
+def _table(done: Sequence[Outcome], settings: int) -> doc.Table:
     rows = [
         [
             values(one.point.values),
@@ -186,10 +177,10 @@ def _table(done: Sequence[Outcome], settings: int) -> Table:
         ]
         for one in done
     ]
-    return tabulated(("Setting", "Right in at most", "ε", "Accuracy (joint intervals)"), rows)
+    return doc.tabulated(("Setting", "Right in at most", "ε", "Accuracy (joint intervals)"), rows)
 
 
-def _checks(outcomes: Sequence[Outcome]) -> list[Check]:
+def _checks(outcomes: Sequence[Outcome]) -> list[doc.Check]:
     failures = sum(bool(one.failure) for one in outcomes)
     contradicted = [values(one.point.values) for one in outcomes if _contradicts(one)]
     taken = recommended(outcomes)
@@ -204,7 +195,7 @@ def _checks(outcomes: Sequence[Outcome]) -> list[Check]:
             "No measurement contradicts theory.",
             f"Measurements contradict theory: {'; '.join(contradicted)}.",
         ),
-        Check(
+        doc.Check(
             OPEN if taken is None else PASSED,
             "A setting is shown to be right more often than the most frequent class.",
         ),

@@ -14,16 +14,8 @@ from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.report import comparison
+from fedsim.report.document import blocks as doc
 from fedsim.report.document import terminal
-from fedsim.report.document.blocks import (
-    Block,
-    Bullets,
-    Document,
-    Figure,
-    Heading,
-    Link,
-    tabulated,
-)
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.section import TITLES
@@ -137,7 +129,7 @@ def table(outcomes: Sequence[Outcome]) -> RenderableType:
     notes.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
         notes.append(comparison.ADD_UP)
-    block = tabulated(
+    block = doc.tabulated(
         [*headings(outcomes)[:-own], "ε′"],
         [[*row[:-own], "\n".join(row[-own:])] for row in cells(outcomes)],
     )
@@ -198,7 +190,7 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
     summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": made})
     places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
     document = {**summary, "vantages": strict_json(places)}
-    drawn: list[Block] = []
+    drawn: list[doc.Block] = []
     files: dict[str, str] = {}
     for key, figure in figures(outcomes).items():
         file = key.replace(".", "-")
@@ -207,25 +199,25 @@ def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
             f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
             "paper's estimates of each run, beside the limits that its noise sets."
         )
-        drawn.append(Figure(file, figure, "", caption))
+        drawn.append(doc.Figure(file, figure, "", caption))
     files[SUMMARY] = as_csv(made)
     data = {one.report.data.name for one in outcomes if one.report}
     first = recommendation.first(
         outcomes, recommendation.sentences(outcomes), ", ".join(sorted(data))
     )
-    blocks: list[Block] = [Heading("Accuracy against the adversary")]
+    blocks: list[doc.Block] = [doc.Heading("Accuracy against the adversary")]
     if (frontier := recommendation.frontier(outcomes)) is not None:
         files["figures/frontier.svg"] = canvas.to_svg(frontier)
-        blocks.append(Figure("frontier", frontier, "", FRONTIER))
+        blocks.append(doc.Figure("frontier", frontier, "", FRONTIER))
     blocks += [
-        Heading("The runs"),
-        tabulated(headings(outcomes), cells(outcomes)),
+        doc.Heading("The runs"),
+        doc.tabulated(headings(outcomes), cells(outcomes)),
         runs(outcomes),
         *drawn,
-        Heading("To whom the person is identifiable"),
-        tabulated(PLACES, map(_place, places)),
+        doc.Heading("To whom the person is identifiable"),
+        doc.tabulated(PLACES, map(_place, places)),
     ]
-    page = render(Document(f"Sweep of {name}", "Sweep", name, first, blocks))
+    page = render(doc.Document(f"Sweep of {name}", "Sweep", name, first, blocks))
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
         private_files.write(directory / path, content.encode())
@@ -251,13 +243,13 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, "Drawing"]:
     return {key: figure for key, figure in drawn.items() if figure is not None}
 
 
-def runs(outcomes: Sequence[Outcome]) -> Bullets:
+def runs(outcomes: Sequence[Outcome]) -> doc.Bullets:
     """Return a link to the page of each run, or why it failed."""
-    return Bullets(
+    return doc.Bullets(
         [
             f"{one.point.name}: {one.failure}"
             if one.failure
-            else Link(one.point.name, f"{one.point.name}/report.html")
+            else doc.Link(one.point.name, f"{one.point.name}/report.html")
             for one in outcomes
         ]
     )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, WIDTH
+from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
@@ -42,10 +42,8 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
     values = sorted({float(row[key]) for row, _ in finished})
     if len(values) < FEWEST:
         return None
-    with canvas.page_style():
-        figure = Figure(figsize=(WIDTH, 1.7 * HEIGHT), layout="constrained")
-        panels = figure.subplots(2, 2)
-        advantage, accuracy, proven, estimated = panels.flat
+    with canvas.panels(2, 2, height=1.7 * HEIGHT) as (figure, panels):
+        advantage, accuracy, proven, estimated = panels
         for index, other in enumerate(dict.fromkeys(other for _, other in finished)):
             series = sorted(
                 (row for row, each in finished if each == other), key=lambda row: float(row[key])
@@ -60,7 +58,7 @@ def along(key: str, rows: Rows, others: Sequence[str], bounds: Mapping[str, str]
         for axes in (proven, estimated):
             axes.set_ylabel("ε")
             axes.set_ylim(bottom=0)
-        for axes in panels.flat:
+        for axes in panels:
             axes.set_xlabel(key)
             if values[0] > 0 and values[-1] / values[0] > LARGEST_RATIO:
                 axes.set_xscale("log")

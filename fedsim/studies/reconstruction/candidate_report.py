@@ -1,7 +1,8 @@
 """The report of `fedsim reconstruct`: JSON, terminal, and a page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import Check
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config.objects import Scheme
+from fedsim.config import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import blocks as shown
@@ -22,11 +23,8 @@ from fedsim.report.document.blocks import Block, Document, Figure, FirstScreen, 
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import percent, plain, span
-from fedsim.report.figures import risk_figures
-from fedsim.studies.reconstruction.candidate_game import Played
-from fedsim.studies.reconstruction.candidates import Candidates
-
-Report = Mapping[str, Any]
+from fedsim.report.figures import run_figures
+from fedsim.studies.reconstruction.candidate_game import Candidates, Played
 
 PREDICTION = (
     "Monte Carlo at the models of the trials: candidate, coins and noise drawn anew in every round"
@@ -44,9 +42,9 @@ LARGE_BASELINES = (0.3, 0.6)
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The facts of a game that its report states.
+@dataclass(frozen=True, eq=False)
+class ReconstructionReport:
+    """The outcome of a game.
 
     Attributes:
         column: the guessed column; None where records are guessed.
@@ -54,89 +52,126 @@ class Setting:
         mechanism: whose trade-off curve bounds the success.
     """
 
-    name: str
-    data: str
+    config: Config
     column: str | None
     prior: str
     noise_multiplier: float
     mechanism: Mechanism
-    confidence: float
-    seed: int
+    candidates: Candidates
+    played: Played
+    seconds: float
+
+    @property
+    def trials(self) -> int:
+        return len(self.played.right)
+
+    @property
+    def right(self) -> int:
+        """The number of trials in which the adversary is right."""
+        return int(self.played.right.sum())
+
+    @property
+    def success(self) -> float:
+        return self.right / self.trials
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        interval = clopper_pearson(self.right, self.trials, self.config.audit.confidence)
+        return interval.low, interval.high
+
+    @cached_property
+    def surely_at_least(self) -> float:
+        return clopper_pearson(self.right, self.trials, ALARM_CONFIDENCE).low
+
+    @cached_property
+    def bound(self) -> float:
+        return risks.success(self.mechanism, self.candidates.baseline)
+
+    @property
+    def predicted(self) -> float:
+        return float(self.played.predicted.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the prediction."""
+        return float(self.played.predicted.std() / self.trials**0.5)
+
+    @property
+    def believed(self) -> float:
+        return float(self.played.certainty.mean())
+
+    @property
+    def surprise(self) -> float:
+        """The sum of the trials' scores as a standard normal deviate."""
+        return float(self.played.scores.sum() / self.trials**0.5)
+
+    @cached_property
+    def contradictions(self) -> dict[str, str]:
+        return verdicts.alarms(list(_checks(self)))
+
+    @cached_property
+    def success_by_baseline(self) -> tuple[tuple[float, float], ...]:
+        baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, self.candidates.baseline})
+        return risks.success_by_baseline(self.mechanism, baselines)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as strict JSON values."""
+        config, scheme, candidates = self.config, self.config.scheme, self.candidates
+        report = {
+            "kind": "reconstruction",
+            "name": config.run.name,
+            "data": config.data.name,
+            "records": scheme.records,
+            "column": self.column,
+            "question": candidates.question,
+            "candidates": len(candidates),
+            "values": list(candidates.values),
+            "prior": self.prior,
+            "baseline": candidates.baseline,
+            "bound": self.bound,
+            "prediction": {
+                "success": self.predicted,
+                "standard_error": self.standard_error,
+                "method": PREDICTION,
+            },
+            "measured": {
+                "success": self.success,
+                "right": self.right,
+                "interval": self.interval,
+                "surely_at_least": self.surely_at_least,
+                "believed": self.believed,
+                "surprise": self.surprise,
+            },
+            "contradictions": self.contradictions,
+            "alarms": len(self.contradictions),
+            "chance_alarms": verdicts.chance_alarms(list(_checks(self))),
+            "success_by_baseline": self.success_by_baseline,
+            "trials": self.trials,
+            "rounds": scheme.training.rounds,
+            "sampling_rate": scheme.participation.rate,
+            "noise_multiplier": self.noise_multiplier,
+            "trust": scheme.federation.trust.value,
+            "vantage": scheme.federation.vantage.value,
+            "clients": scheme.federation.clients,
+            "confidence": config.audit.confidence,
+            "seed": config.run.seed,
+            "seconds": self.seconds,
+            "versions": {"fedsim": fedsim.__version__},
+        }
+        return strict_json(report)
 
 
-def assemble(
-    setting: Setting, scheme: Scheme, candidates: Candidates, played: Played, seconds: float
-) -> dict[str, Any]:
-    """Return the report as strict JSON values."""
-    right, trials = int(played.right.sum()), len(played.right)
-    interval = clopper_pearson(right, trials, setting.confidence)
-    bound = risks.success(setting.mechanism, candidates.baseline)
-    checks = list(_checks(played, bound))
-    raised = verdicts.alarms(checks)
-    baselines = sorted({*risks.BASELINES, *LARGE_BASELINES, candidates.baseline})
-    largest = risks.true_positives(setting.mechanism, baselines).tolist()
-    report = {
-        "kind": "reconstruction",
-        "name": setting.name,
-        "data": setting.data,
-        "records": scheme.records,
-        "column": setting.column,
-        "question": candidates.question,
-        "candidates": len(candidates),
-        "values": list(candidates.values),
-        "prior": setting.prior,
-        "baseline": candidates.baseline,
-        "bound": bound,
-        "prediction": {
-            "success": float(played.predicted.mean()),
-            "standard_error": float(played.predicted.std() / trials**0.5),
-            "method": PREDICTION,
-        },
-        "measured": {
-            "success": right / trials,
-            "right": right,
-            "interval": [interval.low, interval.high],
-            "surely_at_least": clopper_pearson(right, trials, ALARM_CONFIDENCE).low,
-            "believed": float(played.certainty.mean()),
-            "surprise": _surprise(played),
-        },
-        "contradictions": raised,
-        "alarms": len(raised),
-        "chance_alarms": verdicts.chance_alarms(checks),
-        "success_by_baseline": list(zip(baselines, largest, strict=True)),
-        "trials": trials,
-        "rounds": scheme.training.rounds,
-        "sampling_rate": scheme.participation.rate,
-        "noise_multiplier": setting.noise_multiplier,
-        "trust": scheme.federation.trust.value,
-        "vantage": scheme.federation.vantage.value,
-        "clients": scheme.federation.clients,
-        "confidence": setting.confidence,
-        "seed": setting.seed,
-        "seconds": seconds,
-        "versions": {"fedsim": fedsim.__version__},
-    }
-    return strict_json(report)
-
-
-def _surprise(played: Played) -> float:
-    """Return the sum of the scores as a standard normal deviate."""
-    return float(played.scores.sum() / len(played.scores) ** 0.5)
-
-
-def _checks(played: Played, bound: float) -> Iterator[Check]:
+def _checks(report: ReconstructionReport) -> Iterator[Check]:
     """Yield the checks of the success against its bound, and of the posterior against the truth."""
-    right, trials = int(played.right.sum()), len(played.right)
-    low = clopper_pearson(right, trials, ALARM_CONFIDENCE).low
     alarm = None
-    if low > bound:
+    if report.surely_at_least > report.bound:
         alarm = (
-            f"The success is above its bound: it is at least {percent(low)} {SURE}, but theory "
-            f"allows {percent(bound)}. The noise is not the noise that was accounted for, or a "
-            "clipped gradient exceeds the sensitivity."
+            f"The success is above its bound: it is at least {percent(report.surely_at_least)} "
+            f"{SURE}, but theory allows {percent(report.bound)}. The noise is not the noise that "
+            "was accounted for, or a clipped gradient exceeds the sensitivity."
         )
     yield Check("success", alarm)
-    deviate, alarm = _surprise(played), None
+    deviate, alarm = report.surprise, None
     if abs(deviate) > ndtri((1 + ALARM_CONFIDENCE) / 2):
         rank, noise = ("more", "smaller") if deviate < 0 else ("less", "larger")
         alarm = (
@@ -147,69 +182,65 @@ def _checks(played: Played, bound: float) -> Iterator[Check]:
     yield Check("posterior", alarm)
 
 
-def answer(report: Report) -> list[str]:
+def answer(report: ReconstructionReport) -> list[str]:
     """Return the result and the alarms as sentences."""
-    measured = report["measured"]
     said = (
-        f"The adversary guesses {report['question']}. It is right in "
-        f"{percent(measured['success'])} of {report['trials']:,} trials "
-        f"({span(measured['interval'], percent)}). Without the training it is right in "
-        f"{percent(report['baseline'])}, and theory allows {percent(report['bound'])}."
+        f"The adversary guesses {report.candidates.question}. It is right in "
+        f"{percent(report.success)} of {report.trials:,} trials "
+        f"({span(report.interval, percent)}). Without the training it is right in "
+        f"{percent(report.candidates.baseline)}, and theory allows {percent(report.bound)}."
     )
-    return [said, *(f"ALARM: {text}" for text in report["contradictions"].values())]
+    return [said, *(f"ALARM: {text}" for text in report.contradictions.values())]
 
 
-def table(report: Report) -> shown.Table:
+def table(report: ReconstructionReport) -> shown.Table:
     """Return baseline, measurement, prediction and bound."""
-    measured, predicted = report["measured"], report["prediction"]
-    between = f"{100 * report['confidence']:g}% interval {span(measured['interval'], percent)}"
+    between = f"{100 * report.config.audit.confidence:g}% interval {span(report.interval, percent)}"
+    error = f"standard error {percent(report.standard_error)}"
+    baseline = percent(report.candidates.baseline)
     rows = [
-        ("without the training", percent(report["baseline"]), "the most frequent candidate"),
-        ("measured", percent(measured["success"]), between),
-        (
-            "predicted",
-            percent(predicted["success"]),
-            f"standard error {percent(predicted['standard_error'])}",
-        ),
-        ("by the adversary's own belief", percent(measured["believed"]), "mean of its certainty"),
-        ("at most, by theory", percent(report["bound"]), "any attack"),
+        ("without the training", baseline, "the most frequent candidate"),
+        ("measured", percent(report.success), between),
+        ("predicted", percent(report.predicted), error),
+        ("by the adversary's own belief", percent(report.believed), "mean of its certainty"),
+        ("at most, by theory", percent(report.bound), "any attack"),
     ]
     return shown.tabulated(("Right guesses", "share", "remark"), rows)
 
 
-def blocks(report: Report) -> list[Block]:
+def blocks(report: ReconstructionReport) -> list[Block]:
     """Return the answer and the table, for a terminal or a notebook."""
     return [*map(Prose, answer(report)), table(report), Prose(NOTE, small=True)]
 
 
-def write(report: Report, directory: Path) -> Path:
+def write(report: ReconstructionReport, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the path of the page."""
-    return report_directory.write_report(directory, report, render_html(report))
+    return report_directory.write_report(directory, report.as_json(), render_html(report))
 
 
-def render_html(report: Report) -> str:
+def render_html(report: ReconstructionReport) -> str:
     """Return the page, which needs no other file, script or network."""
     caption = (
         "Largest success of any attack, against its success without the training. The mark is the "
         "measured success with its interval; the dashed line is an attack that learns nothing."
     )
-    low, high = report["measured"]["interval"]
-    mark = report["baseline"], report["measured"]["success"], low, high
-    drawing = risk_figures.success({"any attack": report["success_by_baseline"]}, mark)
-    kind = "Reconstruction" if report["column"] is None else "Attribute inference"
+    mark = report.candidates.baseline, report.success, *report.interval
+    drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
+    config, values = report.config, report.as_json()
+    kind = "Reconstruction" if report.column is None else "Attribute inference"
     return render(
         Document(
-            title=f"{kind} on {report['name']}",
+            title=f"{kind} on {config.run.name}",
             kind=kind,
-            heading=report["name"],
+            heading=config.run.name,
             first=FirstScreen(
                 answer=answer(report),
-                alarming=bool(report["alarms"]),
+                alarming=bool(report.contradictions),
                 table=table(report),
                 checks=_shown_checks(report),
                 steps=_steps(report),
                 sign_off=first_screen.sign_off(
-                    data=f"{report['data']}, {report['records']} records",
+                    data=f"{config.data.name}, {config.data.records} records",
                     date=first_screen.today(),
                     limits="One target, one set of candidates; other candidates are easier or "
                     "harder to tell apart.",
@@ -219,9 +250,9 @@ def render_html(report: Report) -> str:
                 Figure("success", drawing, "Success of any attack.", caption),
                 Heading("How it was measured"),
                 Prose(NOTE),
-                Prose(f"Prediction: {report['prediction']['method']}."),
+                Prose(f"Prediction: {PREDICTION}."),
                 Heading("Settings"),
-                shown.Listing([(key.replace("_", " "), plain(report[key])) for key in SETTINGS]),
+                shown.Listing([(key.replace("_", " "), plain(values[key])) for key in SETTINGS]),
             ],
         )
     )
@@ -233,37 +264,34 @@ SETTINGS = (
 )
 
 
-def _steps(report: Report) -> list[shown.Words]:
-    if report["alarms"]:
+def _steps(report: ReconstructionReport) -> list[shown.Words]:
+    if report.contradictions:
         return ["Do not rely on the stated ε; the warnings say what contradicts it."]
-    baseline = f"--baseline-risk {report['baseline']:.3g}"
+    baseline = f"--baseline-risk {report.candidates.baseline:.3g}"
     return [
         "Rely on the bound, which holds for any attack and any candidates.",
         [
             "To lower it, choose the noise for a limit: ",
-            shown.Code(f"fedsim choose CONFIG --max-risk {0.9 * report['bound']:.2g} {baseline}"),
+            shown.Code(f"fedsim choose CONFIG --max-risk {0.9 * report.bound:.2g} {baseline}"),
         ],
     ]
 
 
-def _shown_checks(report: Report) -> list[shown.Check]:
-    contradictions = report["contradictions"]
-
-    def settled(name: str, text: str, failed: str) -> shown.Check:
-        return first_screen.settled(name not in contradictions, text, failed)
-
-    below = report["measured"]["interval"][1] <= report["bound"]
+def _shown_checks(report: ReconstructionReport) -> list[shown.Check]:
+    contradictions = report.contradictions
     return [
-        settled(
-            "success", "The success is not above its bound.", "The success is above its bound."
+        first_screen.settled(
+            "success" not in contradictions,
+            "The success is not above its bound.",
+            "The success is above its bound.",
         ),
-        settled(
-            "posterior",
+        first_screen.settled(
+            "posterior" not in contradictions,
             "The adversary's posterior agrees with the true candidates.",
             "The adversary's posterior does not agree with the true candidates.",
         ),
         shown.Check(PASSED, "The interval of the success lies below the bound.")
-        if below
+        if report.interval[1] <= report.bound
         else shown.Check(
             FAILED if "success" in contradictions else OPEN,
             "The interval of the success reaches above the bound.",

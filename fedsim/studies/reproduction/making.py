@@ -1,22 +1,121 @@
-"""The page with all items so far, which this process or workers make."""
+"""The choice of items, their making by this process or workers, and the page with all so far."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedsim.common import report_directory
+from pydantic import TypeAdapter, ValidationError
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.common import private_files, reading, report_directory
+from fedsim.common.device import one_thread
 from fedsim.config import Scalar, from_run_config
 from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Program, take_share
 from fedsim.federation.runtimes.places import Workers, opened
 from fedsim.federation.runtimes.spread import spread
 from fedsim.federation.runtimes.whole_runs import Files, read_files, write_files
-from fedsim.studies.reproduction import page, session
-from fedsim.studies.reproduction.findings import Item, Made, Means, Scale
-from fedsim.studies.reproduction.registry import ITEMS, SHARING
+from fedsim.studies.reproduction import page
+from fedsim.studies.reproduction.findings import DATA, Item, Made, Means, Scale
+from fedsim.studies.reproduction.registry import ITEMS, SHARING, SOURCES
+
+ITEM_FOLDER = "items"
+
+
+@cache
+def adapter() -> TypeAdapter[Made]:
+    return TypeAdapter(Made)
+
+
+def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
+    """Yield the items in their order; a kept item is not made again."""
+    private_files.make_directory(means.folder / ITEM_FOLDER)
+    for item in items:
+        if (kept := read(item, means)) is not None:
+            yield kept
+            continue
+        means.say(item.title)
+        begun = time.perf_counter()
+        with one_thread():  # the same bits on machines of any number of cores
+            finding = item.make(means)
+        if item.needs and means.smoke:
+            # The source's numbers are for other data and more trials.
+            numbers = [replace(one, references=()) for one in finding.numbers]
+            finding = replace(finding, numbers=numbers)
+        made = Made(
+            source=item.source,
+            name=item.name,
+            title=item.title,
+            scale=means.scale.value,
+            fedsim=fedsim.__version__,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=time.perf_counter() - begun,
+            command=command(item, means),
+            finding=finding,
+        )
+        content = adapter().dump_json(made, indent=1)
+        private_files.write(_place(item, means), content)
+        yield adapter().validate_json(content)  # what a later call reads
+
+
+def read(item: Item, means: Means) -> Made | None:
+    """Return a kept item; None if there is none of this version and scale."""
+    place = _place(item, means)
+    if not place.is_file():
+        return None
+    try:
+        made = adapter().validate_json(place.read_bytes())
+    except (*reading.DAMAGE, ValidationError):
+        return None  # it is made again
+    return made if made.fedsim == fedsim.__version__ else None
+
+
+def command(item: Item, means: Means) -> str:
+    data = " --data-root DIR" if item.needs and not means.smoke else ""
+    return f"fedsim reproduce {item.source} {item.name} --scale {means.scale.value}{data}"
+
+
+def _place(item: Item, means: Means) -> Path:
+    return means.folder / ITEM_FOLDER / f"{means.scale.value}-{item.source}-{item.name}.json"
+
+
+def chosen(source: str | None, names: Sequence[str]) -> list[Item]:
+    """Return the named items of a source, or all. Raises InputError for an unknown name."""
+    if source is None:
+        return list(ITEMS)
+    if source not in SOURCES:
+        raise InputError(f"unknown source '{source}'; give one of {', '.join(SOURCES)}")
+    of_source = {item.name: item for item in ITEMS if item.source == source}
+    if unknown := [name for name in names if name not in of_source]:
+        raise InputError(f"{source} has no item '{unknown[0]}'; its items: {', '.join(of_source)}")
+    return [item for name, item in of_source.items() if not names or name in names]
+
+
+def skipped(items: Sequence[Item], means: Means, named: bool) -> dict[str, str]:
+    """Return the titles of items that are not made, each with the reason and the remedy."""
+    reasons = {}
+    for item in items:
+        if missing := item.missing(means):
+            reasons[item.title] = "; ".join(DATA[name] for name in missing)
+        elif item.too_long(means) and not named and read(item, means) is None:
+            hours = f"takes about {item.minutes / 60:.0f} hours"
+            reasons[item.title] = f"{hours}: name it to make it"
+    return reasons
+
+
+def existing_folder(path: Path | None, option: str) -> Path | None:
+    """Return the absolute path of an option's folder. Raises InputError if it does not exist."""
+    absolute = None if path is None else path.expanduser().absolute()
+    if absolute is not None and not absolute.is_dir():
+        raise InputError(f"{option}: the folder '{absolute}' does not exist")
+    return absolute
+
 
 LEAVES = (
     "get the names of the items and the path of the data. They read the data themselves, and send "
@@ -40,7 +139,7 @@ def publish(
     report_directory.create(means.folder)
     yield _published(means, skip)
     left = [item for item in items if item.title not in skip]
-    for _ in session.make(left, means) if workers is None else _elsewhere(left, means, workers):
+    for _ in make(left, means) if workers is None else _elsewhere(left, means, workers):
         yield _published(means, skip)
 
 
@@ -78,18 +177,18 @@ def make_items(task: Task) -> Files:
         Program.here().check(task.program)
         take_share(from_run_config(task.own).run)
         folder = task.folder or Path(stack.enter_context(TemporaryDirectory()))
-        root = session.folder(task.data_root, "--data-root")
+        root = existing_folder(task.data_root, "--data-root")
         means = Means(Scale(task.scale), folder, root, task.download, lambda _: None)
-        for _ in session.make(session.chosen(task.source, task.names), means):
+        for _ in make(chosen(task.source, task.names), means):
             pass
-        return {} if task.folder else read_files(means.folder / session.FOLDER)
+        return {} if task.folder else read_files(means.folder / ITEM_FOLDER)
 
 
 def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterator[None]:
     """Make items with workers; yield after each group of items that share their runs."""
     groups: dict[str, list[Item]] = {}
     for item in items:
-        if session.read(item, means) is None:
+        if read(item, means) is None:
             groups.setdefault(_group(item), []).append(item)
     program = asdict(Program.here())
 
@@ -115,7 +214,7 @@ def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterato
 
         tasks = {group: partial(task, group) for group in groups}
         for _, future in spread(pool, make_items, tasks, repeated):
-            write_files(means.folder / session.FOLDER, future.result())
+            write_files(means.folder / ITEM_FOLDER, future.result())
             yield
 
 
@@ -126,6 +225,6 @@ def _group(item: Item) -> str:
 
 
 def _published(means: Means, skip: Mapping[str, str]) -> list[Made]:
-    made = [kept for item in ITEMS if (kept := session.read(item, means)) is not None]
+    made = [kept for item in ITEMS if (kept := read(item, means)) is not None]
     page.write(means.folder, made, skip)
     return made

@@ -1,6 +1,6 @@
 """The page and the terminal's report of `fedsim sensitivity`; the page shows the pairs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ import numpy as np
 from rich.console import RenderableType
 
 import fedsim
+from adversaries.neighbours.dataset_sensitivity import Pair
+from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.game import record_display
@@ -25,7 +27,7 @@ QUANTILES = (0.05, 0.5, 0.95)
 SHARES = (0.5, 0.9, 0.99, 0.999)
 
 
-def assemble(study: Study) -> dict[str, Any]:
+def as_json(study: Study) -> dict[str, Any]:
     """Return the report as strict JSON values; positions index D and the pool, from 0."""
     experiment, first = study.experiment, study.candidates[0]
     scheme = experiment.game.scheme
@@ -48,7 +50,7 @@ def assemble(study: Study) -> dict[str, Any]:
         "seed": experiment.run.seed,
         "confidence": study.confidence,
         "pairs_in_all": study.views[0].truth.pairs,
-        "pairs": [_candidate(study, candidate) for candidate in study.candidates],
+        "pairs": [_pair(study, candidate) for candidate in study.candidates],
         "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),
         "views": [_view(view, first.seen[i]) for i, view in enumerate(study.views)],
         "seconds": dict(study.seconds),
@@ -58,21 +60,21 @@ def assemble(study: Study) -> dict[str, Any]:
     return strict_json(report)
 
 
-def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
+def _pair(study: Study, candidate: Candidate) -> dict[str, Any]:
     pair, split, course = candidate.pair, study.loaded.split, candidate.course
-    replaced = pair.replacement
     low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
+    label, replacement_label = _labels(study, pair)
     return {
         "choice": candidate.choice,
         "place": candidate.place,
         "record": pair.record,
-        "replacement": replaced,
+        "replacement": pair.replacement,
         "dataset_record": int(split.members[pair.record]),
-        "dataset_replacement": None if replaced is None else int(split.pool[replaced]),
-        "label": int(split.members_records.labels[pair.record]),
-        "replacement_label": (
-            None if replaced is None else int(split.pool_records.labels[replaced])
+        "dataset_replacement": (
+            None if pair.replacement is None else int(split.pool[pair.replacement])
         ),
+        "label": label,
+        "replacement_label": replacement_label,
         "client": candidate.client,
         "distance": pair.distance,
         "seen": [
@@ -85,16 +87,23 @@ def _candidate(study: Study, candidate: Candidate) -> dict[str, Any]:
             for view, ranked in zip(study.views, candidate.seen, strict=True)
         ],
         "mean": float(course.mean()),
-        "rms": float(np.sqrt(np.square(course).mean())),
+        "rms": candidate.rms,
         "largest": float(course.max()),
         "by_step": {"low": low, "median": middle, "high": high},
     }
 
 
+def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
+    """Return the labels of a record and of its replacement; None without one."""
+    split, other = study.loaded.split, pair.replacement
+    replaced = None if other is None else int(split.pool_records.labels[other])
+    return int(split.members_records.labels[pair.record]), replaced
+
+
 def _view(view: View, chosen: Ranked) -> dict[str, Any]:
-    comparison = {} if view.comparison is None else asdict(view.comparison)
-    correlations = comparison.pop("correlations", {})
-    order = sorted(correlations, key=lambda name: -correlations[name]["rho"])
+    comparison = None if view.comparison is None else asdict(view.comparison)
+    if comparison is not None:
+        del comparison["correlations"]
     reached = view.truth.by_record
     equal = ROUNDING * view.truth.bound
     return {
@@ -103,42 +112,41 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
         "reach": view.reach(chosen),
         "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
         # The largest that each record of D reaches, alone or with any replacement.
-        "by_record": view.truth.by_record.tolist(),
+        "by_record": reached.tolist(),
         "record_rank": 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal)),
-        "measures": {name: correlations[name] for name in order}
-        | {name: {"refusal": reason} for name, reason in view.refusals.items()},
-        "comparison": comparison or None,
+        "measures": {
+            name: {"refusal": measure} if isinstance(measure, str) else asdict(measure)
+            for name, measure in view.measures.items()
+        },
+        "comparison": comparison,
     }
 
 
-Report = Mapping[str, Any]
-
-
-def write(study: Study, report: Report, directory: Path) -> Path:
+def write(study: Study, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the path of the page."""
-    return report_directory.write_report(directory, report, render_html(study, report))
+    return report_directory.write_report(directory, as_json(study), render_html(study))
 
 
-def verdict(report: Report) -> list[str]:
+def verdict(study: Study) -> list[str]:
     """Return sentences about the choice of the challenge, and the best dissimilarity."""
-    chosen = report["pairs"][0]
-    how = CHOICES[chosen["choice"]]
-    by = "" if chosen["choice"] == "given" else f" by {report['dissimilarity']}"
-    noun = "pair" if report["neighbouring"] == "replace" else "record"
-    sentences = [f"The challenge is the {noun} {how}{by}."]
-    for view, seen in zip(report["views"], chosen["seen"], strict=True):
-        median = min(1.0, view["quantiles"]["0.5"] / view["largest"]["sensitivity"])
+    chosen = study.candidates[0]
+    by = "" if chosen.choice == "given" else f" by {chosen.pair.measure}"
+    noun = "record" if chosen.pair.replacement is None else "pair"
+    sentences = [f"The challenge is the {noun} {CHOICES[chosen.choice]}{by}."]
+    for view, seen in zip(study.views, chosen.seen, strict=True):
+        median = min(1.0, view.truth.quantile(0.5) / view.truth.largest[0].sensitivity)
         sentences.append(
-            f"In step {view['step']}, its local sensitivity is {_share(view['reach'])} of the "
-            f"largest of any {noun} (rank {seen['rank']:,} of {report['pairs_in_all']:,}). Half of "
+            f"In step {view.step}, its local sensitivity is {_share(view.reach(seen))} of the "
+            f"largest of any {noun} (rank {seen.rank:,} of {view.truth.pairs:,}). Half of "
             f"all have {_share(median)} of the largest or more."
         )
+    trials, steps = chosen.course.shape
     return [
         " ".join(sentences),
-        f"Over {report['trials']} trainings of {report['steps']} steps, the root mean square of "
-        f"its local sensitivity was {number(chosen['rms'])}; clipping allows "
-        f"{number(report['global_sensitivity'])}.",
-        *(_predicts_best(report, view) for view in report["views"]),
+        f"Over {trials} trainings of {steps} steps, the root mean square of "
+        f"its local sensitivity was {number(chosen.rms)}; clipping allows "
+        f"{number(study.views[0].truth.bound)}.",
+        *(_predicts_best(study, view) for view in study.views),
     ]
 
 
@@ -146,78 +154,75 @@ def _share(value: float) -> str:
     return percent(round(value, 5))  # clipped gradients differ by rounding and count as equal
 
 
-def _predicts_best(report: Report, view: Report) -> str:
-    comparison, step = view["comparison"], f"local sensitivity in step {view['step']}"
+def _predicts_best(study: Study, view: View) -> str:
+    comparison, step = view.comparison, f"local sensitivity in step {view.step}"
     if comparison is None:
-        reasons = dict.fromkeys(row["refusal"] for row in view["measures"].values())
-        return f"No dissimilarity can be compared with {step}: {next(iter(reasons))}."
-    best, second = comparison["best"], comparison["runner_up"]
-    row = view["measures"][best]
-    if row["high"] < 0:
+        reason = next(iter(view.refusals.values()))
+        return f"No dissimilarity can be compared with {step}: {reason}."
+    best, second = comparison.best, comparison.runner_up
+    measure, compared = comparison.correlations[best], _compared(study)
+    between = _interval(study, measure)
+    if measure.high < 0:
         return (
-            f"Every dissimilarity with a rank correlation orders {_compared(report)} opposite to "
-            f"{step}: the highest correlation, of {best}, is {_interval(report, row)}."
+            f"Every dissimilarity with a rank correlation orders {compared} opposite to "
+            f"{step}: the highest correlation, of {best}, is {between}."
         )
-    if row["low"] <= 0:
+    if measure.low <= 0:
         return (
-            f"No dissimilarity is shown to order {_compared(report)} like {step}: the best, "
-            f"{best}, has a rank correlation of {_interval(report, row)}."
+            f"No dissimilarity is shown to order {compared} like {step}: the best, "
+            f"{best}, has a rank correlation of {between}."
         )
     sentence = (
-        f"Of the dissimilarities, {best} orders {_compared(report)} most like {step}: rank "
-        f"correlation {_interval(report, row)}."
+        f"Of the dissimilarities, {best} orders {compared} most like {step}: rank "
+        f"correlation {between}."
     )
-    if second is None:
+    if second is None or comparison.lead_low is None:
         return sentence
     sure = "The lead may be chance."
-    if comparison["lead_low"] > 0:
+    if comparison.lead_low > 0:
         sure = "The interval excludes 0, but best and second were selected on the same data."
     return (
-        f"{sentence} It leads {second} by {number(comparison['lead'])} "
-        f"({number(comparison['lead_low'])} to {number(comparison['lead_high'])}). {sure}"
+        f"{sentence} It leads {second} by {number(comparison.lead)} "
+        f"({number(comparison.lead_low)} to {number(comparison.lead_high)}). {sure}"
     )
 
 
-def _interval(report: Report, row: Report) -> str:
+def _interval(study: Study, measure: RankCorrelation | str) -> str:
     """Return a rank correlation with its interval, or why it is undefined."""
-    if "refusal" in row:
-        return str(row["refusal"])
+    if isinstance(measure, str):
+        return measure
     return (
-        f"{number(row['rho'])} ({number(row['low'])} to {number(row['high'])}, "
-        f"{100 * report['confidence']:g}%)"
+        f"{number(measure.rho)} ({number(measure.low)} to {number(measure.high)}, "
+        f"{100 * study.confidence:g}%)"
     )
 
 
-def _compared(report: Report) -> str:
-    records, replacements = report["compared"]["records"], report["compared"]["replacements"]
+def _compared(study: Study) -> str:
+    records, replacements = study.compared
     return f"{records} records" + ("" if replacements is None else f" × {replacements} others")
 
 
-def headings(report: Report) -> list[str]:
-    record = "record → by" if report["neighbouring"] == "replace" else "record"
-    views = [text for view in report["views"] for text in (f"LS {view['step']}", "rank")]
+def headings(study: Study) -> list[str]:
+    record = "record" if study.candidates[0].pair.replacement is None else "record → by"
+    views = [text for view in study.views for text in (f"LS {view.step}", "rank")]
     return ["pair", record, "label", "client", "d", *views, "RMS LS"]
 
 
-def rows(report: Report) -> list[list[str]]:
+def rows(study: Study) -> list[list[str]]:
     def rank(place: int) -> str:
-        return f"{place:,}" if place < 10_000 else percent(place / report["pairs_in_all"])
+        return f"{place:,}" if place < 10_000 else percent(place / study.views[0].truth.pairs)
 
     return [
         [
-            _name(row),
-            _arrow(row["record"], row["replacement"]),
-            _arrow(row["label"], row["replacement_label"]),
-            str(row["client"]),
-            f"{row['distance']:.4g}",
-            *(
-                text
-                for seen in row["seen"]
-                for text in (f"{seen['local_sensitivity']:.3f}", rank(seen["rank"]))
-            ),
-            f"{row['rms']:.3f}",
+            one.name,
+            _arrow(one.pair.record, one.pair.replacement),
+            _arrow(*_labels(study, one.pair)),
+            str(one.client),
+            f"{one.pair.distance:.4g}",
+            *(text for seen in one.seen for text in (f"{seen.sensitivity:.3f}", rank(seen.rank))),
+            f"{one.rms:.3f}",
         ]
-        for row in report["pairs"]
+        for one in study.candidates
     ]
 
 
@@ -225,39 +230,32 @@ def _arrow(one: int, other: int | None) -> str:
     return str(one) if other is None else f"{one} → {other}"
 
 
-def _name(row: Report) -> str:
-    """Return the name of a pair by its choice, such as "max 2"."""
-    several = row["choice"] in ("max", "min", "client")
-    return f"{row['choice']} {row['place']}" if several else str(row["choice"])
-
-
-def measures(report: Report) -> list[list[str]]:
+def measures(study: Study) -> list[list[str]]:
     """Return the rank correlations as text: a row for each dissimilarity, its view by view."""
-    views = report["views"]
     return [
-        [name, *(_interval(report, view["measures"][name]) for view in views)]
-        for name in views[-1]["measures"]
+        [name, *(_interval(study, view.measures[name]) for view in study.views)]
+        for name in study.views[-1].measures
     ]
 
 
-def summary(report: Report) -> RenderableType:
-    steps = [f"LS in step {view['step']}" for view in report["views"]]
+def summary(study: Study) -> RenderableType:
+    steps = [f"LS in step {view.step}" for view in study.views]
     shown, without = [], []
-    for name, *cells in measures(report):
-        refused = ["refusal" in view["measures"][name] for view in report["views"]]
+    for name, *cells in measures(study):
+        refused = [name in view.refusals for view in study.views]
         if all(refused):
             without.append(name)
         else:
             values = (DASH if no else cell for no, cell in zip(refused, cells, strict=True))
             shown.append([name, *values])
     explained = f"No correlation, as the page explains: {', '.join(without)}."
-    pairs = doc.tabulated(headings(report), rows(report))
+    pairs = doc.tabulated(headings(study), rows(study))
     correlations = doc.tabulated(["dissimilarity", *steps], shown)
     return terminal.shown(
-        *map(doc.Prose, verdict(report)),
+        *map(doc.Prose, verdict(study)),
         terminal.table(pairs, "Pairs, and their local sensitivity (LS)", dense=True),
         doc.Prose(LEGEND),
-        terminal.table(correlations, f"Rank correlation, of {_compared(report)}", dense=True),
+        terminal.table(correlations, f"Rank correlation, of {_compared(study)}", dense=True),
         *([doc.Prose(explained)] if without else []),
         doc.Prose(LABEL),
     )
@@ -271,61 +269,59 @@ LEGEND = (
 )
 
 
-def render_html(study: Study, report: Report) -> str:
+def render_html(study: Study) -> str:
     """Return the page, which needs no other file, script or network."""
-    data, name = report["data"], report["name"]
+    data, name = study.experiment.data.name, study.experiment.run.name
     subject = data if name == data else f"{data} ({name})"
     first = doc.FirstScreen(
-        verdict(report),
+        verdict(study),
         steps=[
             "Before the run that attacks it, name the record with challenge.record, or its "
             "dissimilarity with challenge.dissimilarity."
         ],
         sign_off=first_screen.sign_off(
-            data=f"{data}, {report['records']} records",
+            data=f"{data}, {len(study.loaded.split.members)} records",
             date=first_screen.today(),
-            limits=report["label"],
+            limits=LABEL,
         ),
     )
     title = f"Dataset sensitivity of {subject}"
-    return render(
-        doc.Document(title, "Dataset sensitivity", subject, first, _blocks(study, report))
-    )
+    return render(doc.Document(title, "Dataset sensitivity", subject, first, _blocks(study)))
 
 
-def _blocks(study: Study, report: Report) -> list[doc.Block]:
+def _blocks(study: Study) -> list[doc.Block]:
     is_image = study.loaded.split.dataset.kind == "image"
-    several = report["compared"]["replacements"]
-    over = "records and over replacements, which pairs share" if several else "records"
-    seconds = [(name, f"{value:.1f} s") for name, value in report["seconds"].items()]
-    stepwise = ["Dissimilarity", *(f"LS in step {view['step']}" for view in report["views"])]
+    over = "records and over replacements, which pairs share" if study.compared[1] else "records"
+    seconds = [(name, f"{value:.1f} s") for name, value in study.seconds.items()]
+    stepwise = ["Dissimilarity", *(f"LS in step {view.step}" for view in study.views)]
     keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
     keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
-    settings = [(key.replace("_", " "), plain(report[key])) for key in keys]
-    settings.append(("peak memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB"))
+    values = as_json(study)
+    settings = [(key.replace("_", " "), plain(values[key])) for key in keys]
+    settings.append(("peak memory", f"{study.peak_memory / 2**20:.0f} MiB"))
+    trials, steps = study.candidates[0].course.shape
     return [
-        doc.Label("A measurement.", report["label"]),
+        doc.Label("A measurement.", LABEL),
         doc.Part(
             "The pairs",
             [
-                doc.tabulated(headings(report), rows(report)),
+                doc.tabulated(headings(study), rows(study)),
                 doc.Prose(
-                    f"{LEGEND} RMS LS: root mean square over {report['trials']} trainings of "
-                    f"{report['steps']} steps.",
+                    f"{LEGEND} RMS LS: root mean square over {trials} trainings of {steps} steps.",
                     small=True,
                 ),
-                *(_pictures(study) if is_image else _attributes(study, report)),
+                *(_pictures(study) if is_image else _attributes(study)),
             ],
         ),
         doc.Heading("Which dissimilarity predicts local sensitivity"),
-        doc.tabulated(stepwise, measures(report)),
+        doc.tabulated(stepwise, measures(study)),
         doc.Prose(
-            f"Spearman's rank correlation with local sensitivity, of {_compared(report)}. "
+            f"Spearman's rank correlation with local sensitivity, of {_compared(study)}. "
             f"Intervals are bootstrapped over {over}. Each interval has its confidence by itself. "
             "Best and second were selected on the same data, which flatters the lead somewhat.",
             small=True,
         ),
-        doc.Part("Local sensitivity during training", _courses(study, report)),
+        doc.Part("Local sensitivity during training", _courses(study)),
         doc.Part(
             "Settings",
             [
@@ -355,11 +351,11 @@ def _pictures(study: Study) -> list[doc.Block]:
     return drawn
 
 
-def _courses(study: Study, report: Report) -> list[doc.Block]:
-    bound, names = report["global_sensitivity"], map(_name, report["pairs"])
+def _courses(study: Study) -> list[doc.Block]:
+    bound = study.views[0].truth.bound
     followed = [
-        Followed(name, one.pair.distance, one.choice, one.course)
-        for name, one in zip(names, study.candidates, strict=True)
+        Followed(one.name, one.pair.distance, one.choice, one.course)
+        for one in study.candidates
         if one.choice in training_figures.COLOURS
     ]
     distributions = (
@@ -370,23 +366,24 @@ def _courses(study: Study, report: Report) -> list[doc.Block]:
         "Local sensitivity of the challenge in every step, against the global sensitivity, which "
         "the noise must cover. After Figure 5 of the core paper."
     )
-    relation = Relation(report["neighbouring"], study.candidates[0].course, bound)
+    relation = Relation(
+        study.experiment.game.scheme.privacy.neighbouring.value, study.candidates[0].course, bound
+    )
     return [
         doc.Figure("by-pair", training_figures.by_pair(followed, bound), "", distributions),
         doc.Figure("course", training_figures.over_training([relation]), "", course),
     ]
 
 
-def _attributes(study: Study, report: Report) -> Iterator[doc.Block]:
+def _attributes(study: Study) -> Iterator[doc.Block]:
     """Yield, for each pair, a table of the attributes that differ most."""
-    against = "Typical of D" if report["neighbouring"] == "add-remove" else "Replacement"
-    for row, candidate in zip(report["pairs"], study.candidates, strict=True):
+    for candidate in study.candidates:
         if candidate.choice == "client":
             continue
         differences = record_display.differences(study.loaded.split, candidate.pair)
         rows = [[one.name, one.value, one.other] for one in differences.attributes]
-        name = _name(row)
-        yield doc.Heading(name[0].upper() + name[1:])
+        against = "Typical of D" if candidate.pair.replacement is None else "Replacement"
+        yield doc.Heading(candidate.name[0].upper() + candidate.name[1:])
         yield doc.tabulated(["Attribute", "Record", against], rows, "stacked attributes")
         yield doc.Prose(
             f"The {len(rows)} attributes that differ most, of {differences.differing} that differ.",

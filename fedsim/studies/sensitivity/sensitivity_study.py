@@ -30,7 +30,7 @@ from adversaries.neighbours.dissimilarity import (
     Features,
     measure,
 )
-from adversaries.neighbours.rank_correlation import Comparison
+from adversaries.neighbours.rank_correlation import Comparison, RankCorrelation
 from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import Role, generator
@@ -82,6 +82,13 @@ class View:
     comparison: Comparison | None
     refusals: Mapping[str, str]
 
+    @property
+    def measures(self) -> dict[str, RankCorrelation | str]:
+        """The rank correlation of each dissimilarity, the highest first, or why it has none."""
+        correlations = {} if self.comparison is None else self.comparison.correlations
+        order = sorted(correlations, key=lambda name: -correlations[name].rho)
+        return {name: correlations[name] for name in order} | dict(self.refusals)
+
     def reach(self, pair: Ranked) -> float:
         """Return a pair's local sensitivity, divided by the largest of all pairs."""
         return rank_correlation.reach(pair.sensitivity, self.truth.largest[0].sensitivity)
@@ -103,6 +110,17 @@ class Candidate:
     client: int
     seen: tuple[Ranked, ...]
     course: Floats
+
+    @property
+    def name(self) -> str:
+        """The name of the pair by its choice, such as "max 2"."""
+        several = self.choice in ("max", "min", "client")
+        return f"{self.choice} {self.place}" if several else self.choice
+
+    @property
+    def rms(self) -> float:
+        """The root mean square of the local sensitivities."""
+        return float(np.sqrt(np.square(self.course).mean()))
 
 
 @dataclass(frozen=True, eq=False)

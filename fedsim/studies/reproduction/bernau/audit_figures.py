@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.statistics import estimators
@@ -188,9 +187,7 @@ def _drawn(runs: Runs) -> str:
         ("(c) from the advantage", lambda run: _value(run.report.empirical.epsilon.advantage)),
     )
     targets = [identifiability.epsilon_of_rho_beta(belief) for belief in runs]
-    with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, 1.7 * canvas.HEIGHT), layout="constrained")
-        panels = figure.subplots(2, 2).ravel()
+    with canvas.panels(2, 2, height=1.7 * canvas.HEIGHT) as (figure, panels):
         for axes, (title, value) in zip(panels, routes, strict=False):
             axes.plot(targets, targets, color=canvas.GREEN, linestyle="--", label="ε′ = ε")
             for scaled, colour in (("local", canvas.VERMILION), ("global", canvas.BLUE)):

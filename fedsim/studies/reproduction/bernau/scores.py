@@ -95,9 +95,7 @@ def _measured(means: Means, epsilon: float, seed: int) -> Number:
 
 
 def _drawn(epsilons: list[float], with_errors: bool) -> Figure:
-    with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
-        panels = figure.subplots(1, max(2, len(epsilons)), squeeze=False)[0]
+    with canvas.panels(1, max(2, len(epsilons))) as (figure, panels):
         for axes, epsilon in zip(panels, epsilons, strict=False):
             _densities(axes, _sigma(epsilon), with_errors)
             axes.set_title(f"ε = {epsilon:g}", pad=22)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from fedsim.privacy import bayesian
 from fedsim.privacy.bayesian import Ints
@@ -177,9 +176,8 @@ COLOURS = (canvas.VERMILION, canvas.PURPLE, canvas.BLUE, canvas.GREEN, canvas.MU
 
 
 def _drawn(curves: dict[float, Growth], clipped: Growth, ours: Growth) -> str:
-    with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
-        for name, axes in zip(("fixed", "searched"), figure.subplots(1, 2), strict=True):
+    with canvas.panels(1, 2) as (figure, panels):
+        for name, axes in zip(("fixed", "searched"), panels, strict=True):
             for (quantile, growth), colour in zip(curves.items(), COLOURS, strict=True):
                 values = getattr(growth, name).mean(axis=0)
                 axes.semilogy(np.arange(1, len(values) + 1), values, color=colour, linewidth=2)

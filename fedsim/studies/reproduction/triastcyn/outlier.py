@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy import optimize, stats
 
 from adversaries.statistics import gaussian
@@ -122,9 +121,7 @@ def exact_rest(distances: Floats, noise: float) -> float:
 
 def _drawn(dp: Floats, bdp: Floats) -> str:
     at = np.linspace(0, 10, 201)
-    with canvas.page_style():
-        figure = Figure(figsize=(canvas.WIDTH, canvas.HEIGHT), layout="constrained")
-        left, right = figure.subplots(1, 2)
+    with canvas.panels(1, 2) as (figure, (left, right)):
         bound = [accuracy(one) for one in at]
         left.plot(at, bound, color=canvas.VERMILION, linewidth=2, label="Equation 1")
         mean = [laplace_accuracy(one) for one in at]

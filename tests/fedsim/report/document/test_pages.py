@@ -66,8 +66,7 @@ def test_a_cell_of_a_stacked_table_says_its_column_and_what_is_unknown_is_a_dash
 
 
 def drawn(values):
-    with canvas.page_style():
-        figure, axes = canvas.new_axes()
+    with canvas.panels() as (figure, (axes,)):
         axes.plot(range(len(values)), values, color=canvas.BLUE, label="belief")
         axes.set_ylim(0, 1)
         axes.set_xlabel("round")

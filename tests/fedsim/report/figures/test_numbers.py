@@ -1,6 +1,7 @@
 """The numbers behind a figure are those that were drawn."""
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from fedsim.report.figures import canvas, training_figures
 
@@ -13,7 +14,8 @@ def of(figure):
 
 
 def test_lines_bands_and_levels_are_read_with_the_names_of_the_legend():
-    figure, axes = canvas.new_axes()
+    figure = Figure()
+    axes = figure.subplots()
     band = np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [0.4, 0.5, 0.6]])
     canvas.quantile_band(axes, ROUNDS, band, canvas.BLUE, "accuracy")
     canvas.level_line(axes, 0.9, "goal", canvas.INK, "--")
@@ -30,7 +32,8 @@ def test_lines_bands_and_levels_are_read_with_the_names_of_the_legend():
 
 
 def test_values_along_x_stand_at_the_names_of_the_y_axis():
-    figure, axes = canvas.new_axes()
+    figure = Figure()
+    axes = figure.subplots()
     axes.vlines([0.5, 0.3], [0.7, -0.3], [1.3, 0.3], label="bound")
     axes.plot([0.2, 0.4], [1, 1], label="_interval")
     axes.plot(0.3, 1, "o", label="measured")
@@ -44,7 +47,8 @@ def test_values_along_x_stand_at_the_names_of_the_y_axis():
 def test_bars_and_histograms_are_read_and_pictures_have_no_numbers():
     counts = np.array([[1, 2], [3, 4]])
     assert of(training_figures.distribution(counts))["", "1"].values == (2, 4)
-    figure, axes = canvas.new_axes()
+    figure = Figure()
+    axes = figure.subplots()
     axes.stairs([1, 5], [0, 1, 2], label="in")
     assert (of(figure)["", "in"].at, of(figure)["", "in"].values) == ((0.5, 1.5), (1, 5))
     assert of(training_figures.record_pairs(["a"], [(np.ones((8, 8)), None)])) == {}
@@ -59,7 +63,8 @@ def test_what_does_not_vary_is_told_from_what_hardly_does():
 
 
 def test_numbers_come_out_of_json_as_they_went_in():
-    figure, axes = canvas.new_axes()
+    figure = Figure()
+    axes = figure.subplots()
     axes.plot(ROUNDS, [1.0, np.inf, 3.0], label="ε")
     found = canvas.decode(canvas.encode(canvas.read(figure)))
     np.testing.assert_array_equal(found.series[0].values, [1, np.nan, 3])

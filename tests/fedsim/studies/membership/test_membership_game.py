@@ -29,6 +29,7 @@ from fedsim.learning.training.models import initial_parameters
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
+from fedsim.report.document.blocks import Bars
 from fedsim.studies.membership import membership_game, membership_report
 from fedsim.studies.membership.membership_game import (
     Task,
@@ -288,7 +289,7 @@ def test_honest_noise_that_hides_all_raises_no_alarm(
         alarms += bool(
             membership_report.assemble(
                 config.experiment, config.audit.confidence, game, attacks, 0.0
-            )["alarms"]
+            ).alarms
         )
     assert alarms <= binom.isf(1e-4, 250, 0.001)
 
@@ -363,7 +364,8 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     honest = membership_report.assemble(
         config.experiment, config.audit.confidence, game, attacks, 1.0
     )
-    assert honest["attacks"]["lira-fixed"]["advantage_interval"][0] > 0.1
+    interval = honest.attacks["lira-fixed"].interval
+    assert interval is not None and interval[0] > 0.1
     assert not any("ALARM" in sentence for sentence in membership_report.verdict(honest))
     false = replace(game, mechanism=mechanism(config.scheme, 1000.0))
     told = membership_report.verdict(
@@ -373,7 +375,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     first = membership_report.first(
         membership_report.assemble(config.experiment, config.audit.confidence, false, attacks, 1.0)
     )
-    assert first.figure is not None
+    assert isinstance(first.figure, Bars)
     assert [bar.mark.text for bar in first.figure.bars] == ["Above the limit"]
     assert first.checks[0].mark.text == "Failed"
     assert len(membership_report.roc(honest)) == 1

@@ -22,8 +22,15 @@ from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import risks
 from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.reconstruction import candidate_game
-from fedsim.studies.reconstruction.candidate_game import Noise, Played, mechanism, play
-from fedsim.studies.reconstruction.candidates import Candidates, of_column, of_records
+from fedsim.studies.reconstruction.candidate_game import (
+    Candidates,
+    Noise,
+    Played,
+    mechanism,
+    of_column,
+    of_records,
+    play,
+)
 
 Make = Callable[..., Config]
 

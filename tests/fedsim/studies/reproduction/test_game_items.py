@@ -13,7 +13,7 @@ from adversaries.statistics import gaussian
 from fedsim.cli.main import app
 from fedsim.federation.runtimes.batch_task import Program
 from fedsim.privacy import calibration
-from fedsim.studies.reproduction import making, page, session
+from fedsim.studies.reproduction import making, page
 from fedsim.studies.reproduction.abadi import accuracies
 from fedsim.studies.reproduction.bernau import audit_figures, identification, norms, sensitivities
 from fedsim.studies.reproduction.findings import Means, Reproduced, Scale, agreement
@@ -75,13 +75,13 @@ def test_dissimilar_pairs_move_a_step_more_than_similar_ones(smoke: Means) -> No
 
 def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke: Means) -> None:
     chosen = [item for item in ITEMS if item.name == "table-2b"]
-    (first,) = session.make(chosen, smoke)
+    (first,) = making.make(chosen, smoke)
     counted = replace(chosen[0], make=_never)
-    (again,) = session.make([counted], smoke)
+    (again,) = making.make([counted], smoke)
     assert again == first
     kept = smoke.folder / "items" / "smoke-bernau-table-2b.json"
     kept.write_bytes(kept.read_bytes()[:-40])
-    (mended,) = session.make(chosen, smoke)
+    (mended,) = making.make(chosen, smoke)
     assert mended.finding == first.finding
 
 
@@ -93,7 +93,7 @@ def test_the_page_has_every_item_with_its_statement_and_its_command(
     smoke: Means, tmp_path: Path
 ) -> None:
     chosen = [item for item in ITEMS if item.name in ("figure-1", "table-2b")]
-    made = list(session.make(chosen, smoke))
+    made = list(making.make(chosen, smoke))
     page.write(tmp_path, made, {"Figure 8": "no data"})
     text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
     assert "Not made" in text
@@ -119,7 +119,7 @@ def test_what_takes_days_is_made_only_when_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = replace(next(one for one in ITEMS if not one.needs), minutes=1700.0, make=_never)
-    monkeypatch.setattr("fedsim.studies.reproduction.session.ITEMS", (item,))
+    monkeypatch.setattr("fedsim.studies.reproduction.making.ITEMS", (item,))
     unnamed = CliRunner().invoke(app, ["reproduce", item.source, "--out", str(tmp_path)])
     assert "takes about 28 hours: name it to make it" in " ".join(unnamed.output.split())
     arguments = ["reproduce", item.source, item.name, "--out", str(tmp_path)]
@@ -135,7 +135,7 @@ def test_the_page_is_there_before_the_last_item_is(
 
     first, second = (one for one in ITEMS if one.name in ("figure-3", "table-1"))
     changed = (first, replace(second, make=interrupted))
-    monkeypatch.setattr("fedsim.studies.reproduction.session.ITEMS", changed)
+    monkeypatch.setattr("fedsim.studies.reproduction.making.ITEMS", changed)
     result = CliRunner().invoke(app, ["reproduce", "--scale", "smoke", "--out", str(tmp_path)])
     assert result.exit_code != 0
     assert "1 items with" in (tmp_path / page.PAGE).read_text(encoding="utf-8")
@@ -158,7 +158,7 @@ def test_items_that_workers_make_are_those_of_one_process(tmp_path: Path) -> Non
     task = making.Task(program, {}, "bernau", ("table-2b",), "smoke", None, None, False)
     (kept,) = making.make_items(task).values()
     table = next(made for made in one if made.name == "table-2b")
-    assert session.adapter().validate_json(kept).finding == table.finding
+    assert making.adapter().validate_json(kept).finding == table.finding
     with pytest.raises(InputError, match="has numpy"):
         making.make_items(replace(task, program=program | {"numpy": "another"}))
 

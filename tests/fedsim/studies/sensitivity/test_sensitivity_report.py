@@ -5,16 +5,18 @@ import json
 import re
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from adversaries.neighbours.rank_correlation import Comparison, RankCorrelation
 from fedsim.config import Config
 from fedsim.federation.server import plan
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_report import (
-    assemble,
+    as_json,
     headings,
     render_html,
     rows,
@@ -46,7 +48,7 @@ def found(request: pytest.FixtureRequest, small: Callable[..., Config]) -> Study
 
 
 def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
-    report = json.loads(json.dumps(assemble(found), allow_nan=False))
+    report = json.loads(json.dumps(as_json(found), allow_nan=False))
     assert report["label"] == LABEL
     assert (report["trials"], report["steps"]) == (4, 3)
     assert report["global_sensitivity"] == (6 if report["neighbouring"] == "add-remove" else 12)
@@ -78,7 +80,7 @@ def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
 
 
 def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
-    page = render_html(found, assemble(found))
+    page = render_html(found)
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "<script" not in page and 'src="/' not in page
     assert "not a DP release" in page
@@ -100,74 +102,80 @@ def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
 
 
 def test_the_terminal_shows_every_pair_within_80_columns(found: Study) -> None:
-    report, screen = assemble(found), io.StringIO()
-    Console(width=80, file=screen).print(summary(report))
+    screen = io.StringIO()
+    Console(width=80, file=screen).print(summary(found))
     text = screen.getvalue()
-    for row, cells in zip(report["pairs"], rows(report), strict=True):
+    for one, cells in zip(found.candidates, rows(found), strict=True):
         assert re.search(r"[^\S\n]+".join(map(re.escape, cells)), text)  # on a line of its own
-        assert f"{row['rms']:.3f}" in text
+        assert f"{one.rms:.3f}" in text
     assert "max 2" in text and "worst" in text and "euclidean" in text
     assert max(map(len, text.splitlines())) <= 80
     assert " ".join(LABEL.split()) in " ".join(text.split())
 
 
 def test_a_rank_in_millions_is_a_share(found: Study) -> None:
-    report = assemble(found) | {"pairs_in_all": 5_990_000}
+    view, first = found.views[0], found.candidates[0]
+    views = (replace(view, truth=replace(view.truth, pairs=5_990_000)), *found.views[1:])
     for rank, shown in ((9_999, "9,999"), (599_000, "10.0%"), (5_990_000, "100%")):
-        report["pairs"][0]["seen"][0]["rank"] = rank
-        assert rows(report)[0][headings(report).index("rank")] == shown
+        seen = (replace(first.seen[0], rank=rank), *first.seen[1:])
+        many = replace(found, views=views, candidates=(replace(first, seen=seen),))
+        assert rows(many)[0][headings(many).index("rank")] == shown
 
 
 def test_the_verdict_says_how_close_the_choice_comes(found: Study) -> None:
-    report = assemble(found)
-    said = " ".join(verdict(report))
+    said = " ".join(verdict(found))
     assert "by euclidean" in said
-    assert f"(rank {report['pairs'][0]['seen'][0]['rank']}" in said
+    assert f"(rank {found.candidates[0].seen[0].rank}" in said
     assert "rank correlation" in said and "95%" in said
 
 
 def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Config]) -> None:
-    report = assemble(study(small({"training.clipping-norm": 1e-3}), 1, 2))
-    said = " ".join(verdict(report))
+    said = " ".join(verdict(study(small({"training.clipping-norm": 1e-3}), 1, 2)))
     assert "is 100% of the largest" in said
     assert "Half of all have 100% of the largest or more" in said
     assert "No dissimilarity can be compared" in said
 
 
 def test_a_report_is_its_users_alone(found: Study, tmp_path: Path) -> None:
-    page = write(found, assemble(found), tmp_path / "out")
+    page = write(found, tmp_path / "out")
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
     assert {path.name for path in page.parent.iterdir()} == {"report.html", "report.json"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in page.parent.iterdir()} == {0o600}
 
 
 def test_what_orders_the_other_way_round_is_said_to(found: Study) -> None:
-    report = assemble(found)
-    view = report["views"][0]
-    best = view["comparison"]["best"]
-    view["measures"][best] |= {"rho": -0.5, "low": -0.7, "high": -0.2}
-    said = verdict(report)[2]
+    said = verdict(_first_compared(found, RankCorrelation(-0.5, -0.7, -0.2)))[2]
     assert "Every dissimilarity" in said and "opposite to" in said
-    assert best in said and "-0.5" in said.replace("\N{MINUS SIGN}", "-")
-    view["measures"][best] |= {"high": 0.1}
-    assert "No dissimilarity is shown" in verdict(report)[2]
+    assert _comparison(found).best in said and "-0.5" in said.replace("\N{MINUS SIGN}", "-")
+    said = verdict(_first_compared(found, RankCorrelation(-0.5, -0.7, 0.1)))[2]
+    assert "No dissimilarity is shown" in said
+
+
+def _comparison(found: Study) -> Comparison:
+    comparison = found.views[0].comparison
+    assert comparison is not None
+    return comparison
+
+
+def _first_compared(found: Study, best: RankCorrelation, **lead: float) -> Study:
+    """Return a study whose first view has another best correlation, or another lead."""
+    was = _comparison(found)
+    now = replace(was, correlations={**was.correlations, was.best: best}, **lead)
+    return replace(found, views=(replace(found.views[0], comparison=now), *found.views[1:]))
 
 
 def test_a_lead_is_told_with_what_flatters_it(found: Study) -> None:
-    report = assemble(found)
-    view = report["views"][0]
-    view["measures"][view["comparison"]["best"]] |= {"rho": 0.5, "low": 0.2, "high": 0.7}
-    view["comparison"] |= {"lead": 0.2, "lead_low": 0.1, "lead_high": 0.3}
-    said = verdict(report)[2]
+    best, lead = RankCorrelation(0.5, 0.2, 0.7), {"lead": 0.2, "lead_high": 0.3}
+    said = verdict(_first_compared(found, best, **lead, lead_low=0.1))[2]
     assert "The interval excludes 0" in said and "selected on the same data" in said
     assert "chance" not in said
-    view["comparison"] |= {"lead_low": -0.1}
-    assert "may be chance" in verdict(report)[2]
+    assert "may be chance" in verdict(_first_compared(found, best, **lead, lead_low=-0.1))[2]
 
 
 def test_the_page_is_headed_by_its_data(found: Study) -> None:
-    report = assemble(found)
-    for name, subject in (("mine", f"{report['data']} (mine)"), (report["data"], report["data"])):
-        page = render_html(found, report | {"name": name})
+    experiment, data = found.experiment, found.experiment.data.name
+    for name, subject in (("mine", f"{data} (mine)"), (data, data)):
+        run = experiment.run.model_copy(update={"name": name})
+        page = render_html(replace(found, experiment=replace(experiment, run=run)))
         assert f"<title>Dataset sensitivity of {subject}</title>" in page
         assert re.search(rf"<h1[^>]*>\s*{re.escape(subject)}\s*</h1>", page)

@@ -1,0 +1,253 @@
+"""`fedsim choose`, `sweep` and `tune`: several settings of an experiment or a training."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adversaries.errors import InputError
+from fedsim import config as configuration
+from fedsim.cli import elsewhere
+from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
+from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.theory.options import BaselineRisk, MaxRisk
+from fedsim.common import reading
+from fedsim.config import Config, Scalar
+from fedsim.privacy.trust.model import Vantage
+from fedsim.studies.choose import choosing
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.studies.choose.choose_search import Result
+    from fedsim.studies.choose.tune import Tried
+
+
+NOT_CHOSEN = 1
+"""Exit status if no setting meets the request, or if the trials cannot tell."""
+
+
+def choose(
+    config_file: ConfigFile,
+    max_belief: Annotated[
+        float | None, typer.Option(help="Limit on the adversary's belief, 0.5 (a guess) to 1.")
+    ] = None,
+    max_advantage: Annotated[
+        float | None, typer.Option(help="Limit on the adversary's advantage over guessing, 0 to 1.")
+    ] = None,
+    max_risk: MaxRisk = None,
+    baseline_risk: BaselineRisk = None,
+    min_accuracy: Annotated[
+        float | None, typer.Option(help="Least accuracy of the model, 0 to 1.")
+    ] = None,
+    against: Annotated[
+        Vantage | None,
+        typer.Option(help="Vantage point of the adversary. Default: federation.vantage."),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V1,V2,...",
+            help="Values to try of a key, separated by commas. Repeat it to try all combinations.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
+    ] = None,
+    set_: SetOption = None,
+    workers: elsewhere.Settings = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of the search. Default: fedsim-runs/NAME-choose-LIMIT."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Find the least noise that meets a limit on the adversary, and the model's accuracy with it.
+
+    Tries noise around the limit with every value of --over. With --over privacy.epsilon=1,2,4 it
+    tries these values of epsilon instead. With --min-accuracy it chooses the strictest setting that
+    certainly reaches this accuracy. Theory decides what meets the limit. The trials measure
+    accuracy and the adversary.
+
+    DIR gets report.html with the frontier, report.json, summary.csv, every run, and config.toml of
+    the chosen setting. Give the same command again to continue, or with more --trials to add
+    trials. Exit status 1: no setting meets the limits, or more trials are needed to decide.
+
+    Examples:
+
+    fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
+
+    fedsim choose configs/digits.toml --max-risk 0.005 --baseline-risk 0.001
+    """
+    from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
+
+    console = Terminal(stderr=True, quiet=quiet)
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
+    request = Request(
+        limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
+        min_accuracy=min_accuracy,
+        against=against,
+        over=grid.axes(over or ()),
+        trials=trials,
+        common=configuration.parse_overrides(set_),
+    )
+
+    def load(values: Mapping[str, Scalar]) -> Config:
+        return configuration.load(config_file, values, "experiment")
+
+    result, directory = choosing.carry_out(request, out, load, console, placed)
+    if json_:
+        print_json(choose_report.document(result))
+    else:
+        _print(result, directory, console)
+    grid.complain(result.outcomes)
+    if result.choice.chosen is None:
+        raise typer.Exit(NOT_CHOSEN)
+
+
+def _print(result: "Result", directory: Path, console: Terminal) -> None:
+    from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
+
+    console.print(choose_report.table(result))
+    for sentence in (*choose_words.sentences(result), choose_words.cost_in_short(result)):
+        console.print(sentence, highlight=False)
+    if result.choice.chosen:
+        for what, command in choose_report.commands(result, directory):
+            console.print(f"{what}: {command}", soft_wrap=True, highlight=False)
+    console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def sweep(
+    config_file: ConfigFile,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Directory of the sweep, with one folder for each run."),
+    ],
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V1,V2,...",
+            help="Values of a key, separated by commas. Repeat it to try all combinations.",
+        ),
+    ] = None,
+    rho_beta: Annotated[
+        str | None,
+        typer.Option(
+            help="Values of privacy.rho-beta, separated by commas. Short for --over "
+            "privacy.rho-beta=...",
+            metavar="V1,V2,...",
+        ),
+    ] = None,
+    set_: SetOption = None,
+    workers: elsewhere.Settings = None,
+    cluster: elsewhere.Cluster = None,
+    cluster_tls: elsewhere.ClusterTls = None,
+    insecure: elsewhere.Insecure = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Run an experiment for every combination of settings, and compare.
+
+    The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
+    `fedsim choose` picks one of the settings by a limit.
+
+    All settings are checked before the first run. Give the same command again to continue a sweep:
+    it skips finished runs and continues an interrupted one. If a run fails, the sweep names it and
+    runs the others. DIR gets summary.csv, report.json, report.html and a figure for every numeric
+    key.
+
+    Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
+    """
+    from fedsim import api_studies  # noqa: PLC0415
+    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
+    from fedsim.studies.choose import recommendation  # noqa: PLC0415
+    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
+
+    console = Terminal(stderr=True, quiet=quiet)
+    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
+    axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
+    if not axes:
+        raise InputError(
+            "fedsim sweep needs --over KEY=V1,V2,..., for example --over run.seed=0,1,2"
+        )
+    varied, common = grids.axes(axes), configuration.parse_overrides(set_)
+    outcomes = api_studies.swept(config_file, varied, out, common, console, placed).outcomes
+    console.print(sweeps.table(outcomes))
+    for sentence in recommendation.sentences(outcomes):
+        console.print(sentence, highlight=False)
+    console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
+    if json_:
+        print_json(reading.json_object(out / "report.json"))
+    grids.complain(outcomes)
+
+
+RESULT = (
+    "Tuned on {trained_on:,} public records, judged on {judged_on:,} others. No private record was "
+    "read, and tuning costs no privacy. The result suits the clients' records as far as they "
+    "resemble these. fedsim choose tries settings on private records and counts the cost."
+)
+
+
+def tune(
+    config_file: ConfigFile,
+    models: Annotated[
+        int,
+        typer.Option(min=3, help="Number of models to train with each setting.", show_default=True),
+    ] = 8,
+    set_: SetOption = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
+) -> None:
+    """Choose rounds, clipping norm and learning rate on public records, at no privacy cost.
+
+    Part of the held-out records stands in for the clients' records. The noise is scaled to their
+    number, so that it matters as much as in the training. Keeps the configuration unless another
+    setting is certainly more accurate.
+
+    Example: fedsim tune configs/train-digits.toml
+    """
+    from fedsim.studies.choose import tune as study  # noqa: PLC0415  (torch)
+
+    console = Terminal(stderr=True, quiet=quiet or json_, highlight=False)
+    config = configuration.load(config_file, configuration.parse_overrides(set_), "training")
+
+    def show(tried: "Tried") -> None:
+        line = f"{tried.setting}: accuracy {tried.accuracies.mean():.1%}"
+        if tried.changes:
+            line += f", gain {100 * tried.gain:+.1f} ± {100 * tried.margin:.1f} points"
+        console.print(line, markup=False, soft_wrap=True)
+
+    tuning = study.tune(config, models, show)
+    chosen = [f"--set {key}={value}" for key, value in tuning.best.changes.items()]
+    if json_:
+        print_json(
+            {
+                "trained_on": tuning.trained_on,
+                "judged_on": tuning.judged_on,
+                "tried": [_document(each) for each in tuning.tried],
+                "best": tuning.best.changes,
+            }
+        )
+        return
+    typer.echo(RESULT.format(trained_on=tuning.trained_on, judged_on=tuning.judged_on))
+    if not chosen:
+        typer.echo("Keep the configuration: no other setting is certainly more accurate.")
+    else:
+        typer.echo(f"Best: fedsim train {config_file} {' '.join(chosen)}")
+
+
+def _document(tried: "Tried") -> dict[str, object]:
+    return {
+        "changes": tried.changes,
+        "accuracy": float(tried.accuracies.mean()),
+        "gain": tried.gain,
+        "margin": tried.margin,
+        "noise_multiplier": tried.noise_multiplier,
+        "surely_better": tried.is_better,
+    }
