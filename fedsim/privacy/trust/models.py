@@ -27,7 +27,7 @@ class Central(TrustModel):
 
     def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
-            return "sees clean sums: no protection"
+            return "sees sums without noise: no protection"
         return "sees the aggregate of every round, and did not draw its noise"
 
     def unknown_noise(

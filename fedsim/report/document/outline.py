@@ -121,7 +121,7 @@ TERMS = (
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "A small probability by which an outcome may exceed what the factor e^ε allows.",
+        "A small probability added to this limit: an outcome may be up to δ more likely than that.",
     ),
     Term(
         "epsilon-prime",
@@ -152,7 +152,7 @@ TERMS = (
         "advantage",
         "advantage",
         r"\b[Aa]dvantage\b",
-        "Twice the share of right answers, less one: 0 is a coin's, 1 is always right.",
+        "Twice the share of right answers, minus one. 0: no better than a coin. 1: always right.",
     ),
     Term(
         "belief",

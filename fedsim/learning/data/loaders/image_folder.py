@@ -62,7 +62,7 @@ def pictures(
         ) from None
 
     def refusal(name: str, reason: str) -> InputError:
-        return InputError(f"'{name}' is damaged or no picture ({reason}); mend or remove it")
+        return InputError(f"'{name}' is damaged or not a picture ({reason}); repair or remove it")
 
     decoded: list[Any] = []
     packed = unpacked = 0

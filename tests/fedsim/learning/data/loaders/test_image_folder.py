@@ -97,7 +97,7 @@ def test_a_damaged_picture_is_refused_by_name(tmp_path: Path, content: bytes) ->
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "2.png")
     (tmp_path / "b" / "2.png").write_bytes(content)
-    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+    with pytest.raises(InputError, match=r"2.png' is damaged or not a picture"):
         load("images", str(tmp_path))
 
 
@@ -105,7 +105,7 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
     os.mkfifo(tmp_path / "b" / "2.png")
-    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+    with pytest.raises(InputError, match=r"2.png' is damaged or not a picture"):
         load("images", str(tmp_path))
 
 
@@ -114,7 +114,7 @@ def test_a_truncated_picture_is_refused_by_name(tmp_path: Path) -> None:
     picture(tmp_path / "b" / "2.png", (40, 40))
     whole = (tmp_path / "b" / "2.png").read_bytes()
     (tmp_path / "b" / "2.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+    with pytest.raises(InputError, match=r"2.png' is damaged or not a picture"):
         load("images", str(tmp_path))
 
 
