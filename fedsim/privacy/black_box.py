@@ -93,8 +93,8 @@ def check(result: npt.ArrayLike) -> Floats:
         vector = np.asarray(result, dtype=np.float64).ravel()
     except (TypeError, ValueError):
         raise InputError(
-            "the mechanism's result is no array of numbers; let it return one of the same shape "
-            "for all data"
+            "the mechanism's result is not an array of numbers; let it return one of the same "
+            "shape for all data"
         ) from None
     if not vector.size or not np.isfinite(vector).all():
         raise InputError("the mechanism's result is empty or has numbers that are not finite")

@@ -73,7 +73,7 @@ def all_sections() -> tuple[Section, ...]:
             if not isinstance(section, Section):
                 raise InputError(
                     f"the plug-in {each.code} of {each.package} is a {type(section).__name__}, "
-                    "which is no Section; leave out its --allow-code"
+                    "which is not a Section; leave out its --allow-code"
                 )
             every.append(section)
     return tuple(every)

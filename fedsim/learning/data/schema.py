@@ -209,7 +209,7 @@ def parse(text: str) -> Schema:
 
     def refusal(reason: str) -> InputError:
         return InputError(
-            f"data.public-schema is no schema: {reason}; see docs/how-to/own-records.md"
+            f"data.public-schema is not a schema: {reason}; see docs/how-to/own-records.md"
         )
 
     with reading.damage(refusal):

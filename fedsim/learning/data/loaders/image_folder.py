@@ -58,7 +58,7 @@ def pictures(
     except FileNotFoundError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"'{root}' is no folder of pictures with a subfolder for each class ({reason})"
+            f"'{root}' is not a folder of pictures with a subfolder for each class ({reason})"
         ) from None
 
     def refusal(name: str, reason: str) -> InputError:

@@ -63,11 +63,11 @@ def test_a_uniform_picture_stays_uniform_when_it_is_resized(tmp_path: Path) -> N
 
 
 def test_a_folder_without_subfolders_of_pictures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder of pictures"):
+    with pytest.raises(InputError, match="is not a folder of pictures"):
         load("images", str(tmp_path))
     (tmp_path / "empty").mkdir()
     picture(tmp_path / "a" / "1.png")
-    with pytest.raises(InputError, match=r"is no folder of pictures.*\(Found no valid file"):
+    with pytest.raises(InputError, match=r"is not a folder of pictures.*\(Found no valid file"):
         load("images", str(tmp_path))
 
 
