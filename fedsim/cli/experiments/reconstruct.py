@@ -48,8 +48,8 @@ def reconstruct(
         ),
     ] = None,
 ) -> None:
-    """Measure how often a curious participant guesses which record, or which value of a column,
-    a training used.
+    """Measure how often a participant guesses which record, or which value of a column, a training
+    used.
 
     In every trial one of the candidates, drawn at random, is in the training data. The adversary
     computes the exact posterior over all candidates from the released sums. The report compares its
