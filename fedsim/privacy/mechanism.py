@@ -70,6 +70,8 @@ class Mechanism:
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
 
     def __post_init__(self) -> None:
+        # Equal kinds of steps are merged and sorted, so that equal mechanisms are equal keys of the
+        # caches.
         counts: dict[tuple[float, float], int] = {}
         for group in self.groups:
             kind = group.noise_multiplier, group.sampling_rate
