@@ -259,7 +259,7 @@ def test_host_names_and_addresses(host: str) -> None:
 )
 def test_what_is_no_host(tmp_path: Path, host: str) -> None:
     assert not kit.is_host(host)
-    with pytest.raises(InputError, match="no host name"):
+    with pytest.raises(InputError, match="neither a host name"):
         kit.write(tmp_path / "kit", host, 8443, 2)
     assert not (tmp_path / "kit").exists()
 
