@@ -289,7 +289,8 @@ def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: o
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"), [("{", "cannot read"), ("{}", "cannot read"), (None, "is not a deploy")]
+    ("content", "complaint"),
+    [("{", "cannot read"), ("{}", "cannot read"), (None, "is not a deploy")],
 )
 def test_what_is_no_kit_is_refused(tmp_path: Path, content: str | None, complaint: str) -> None:
     if content is not None:
