@@ -111,7 +111,7 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[Ch
                 theory,
                 report,
                 failed=f"By theory ε is above the claimed {limit}.",
-                unknown=f"Theory gives no ε to compare with the claimed {limit}.",
+                unknown=f"Theory gives no finite ε to compare with the claimed {limit}.",
             ),
             check(
                 f"The attack proves no ε above {limit}.",

@@ -228,7 +228,7 @@ def _steps(report: Report) -> list[Words]:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
         to = Link("What would lower it", "#what-would-lower-it")
-        finds = "” lists settings that do. This command finds the least noise that meets a limit: "
+        finds = "” lists settings for this. This command finds the least noise that meets a limit: "
         steps.append(["Do you want lower limits? The section “", to, finds, Code(command)])
     return steps
 

@@ -25,7 +25,7 @@ WHO = {
     "participant": "a participant",
     "released-model": "a reader of the released model alone",
 }
-NOT_MEASURED = "by theory, not measured"
+NOT_MEASURED = "by theory (not measured)"
 NOT_ATTACKED = "not attacked"
 BUT_FOR_A_TAIL = "Meets, but for a tail"
 LESS_TAIL = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."

@@ -335,7 +335,7 @@ def limit(result: Result) -> str:
     who = result.config.federation.vantage.value.replace("-", " ")
     bound = result.request.limit
     if bound.key == ADVANTAGE:
-        return f"the advantage of the {who} at most {number(bound.value)}"
+        return f"the advantage of the {who} is at most {number(bound.value)}"
     if bound.key == RISK:
         return (
             f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
@@ -344,7 +344,7 @@ def limit(result: Result) -> str:
     tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
-        f"the belief of the {who} at most {percent(result.request.limit.value)}, except in {share} "
+        f"the belief of the {who} is at most {percent(bound.value)}, except in {share} "
         "of trainings with the record"
     )
 
