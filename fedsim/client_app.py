@@ -1,7 +1,6 @@
 """The Flower ClientApp of a node, a client's or an auditor's, which imports what it needs."""
 
 import math
-from collections.abc import Callable
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -10,28 +9,7 @@ from fedsim.audits.live import app as auditor
 from fedsim.federation.protocol import messages, node_machine
 from fedsim.federation.protocol.consent import discreet
 
-
-def same_version(
-    message: Message, context: Context, answer: Callable[[Message, Context], Message]
-) -> Message:
-    """Return the answer to a message, if this node has the same fedsim as the server.
-
-    Args:
-        message: as received.
-        context: the node's Flower context.
-        answer: the handler of the message.
-
-    Returns:
-        The handler's answer.
-
-    Raises:
-        InputError: this node has another version of fedsim.
-    """
-    node_machine.check_version()
-    return answer(message, context)
-
-
-app = ClientApp(mods=[same_version, discreet])
+app = ClientApp(mods=[discreet])
 
 
 @app.query("identify")

@@ -1,11 +1,13 @@
 """The device of the tensors, the threads that work on them, and their precision."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from adversaries.errors import InputError
 
@@ -65,6 +67,18 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def to_host(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
+    """Return tensors as arrays, by one copy for each dtype: each makes the CPU wait for a GPU."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for dtype in {tensor.dtype for tensor in tensors.values()}:
+        alike = {name: tensor for name, tensor in tensors.items() if tensor.dtype == dtype}
+        flat = torch.cat([tensor.flatten() for tensor in alike.values()]).cpu()
+        parts = flat.split([tensor.numel() for tensor in alike.values()])
+        for (name, tensor), part in zip(alike.items(), parts, strict=True):
+            arrays[name] = part.reshape(tensor.shape).numpy()
+    return {name: arrays[name] for name in tensors}
 
 
 Precision = Literal["float32", "tf32", "bf16"]

@@ -47,7 +47,7 @@ again with the machine.
 
 Port @PORT@ must be open to the clients. The SuperLink's own port @SUPERLINK_PORT@ listens on
 127.0.0.1 only and must stay closed, since Flower's Control API does not authenticate. Every user of
-the server can submit code to every client, so give no other person an account there.
+the server can start runs in its name, so give no other person an account there.
 
 ## Each client
 

@@ -3,8 +3,7 @@
 Flower's SuperNode gives each task, on loopback, to the first program that asks. A task has the
 run's configuration, the model, and the right to answer for the node. Flower also starts a task's
 process with the token on the command line, which every account can read. Here a task requires a
-secret, over TLS, with a secret and a key that are new with each start. The token is in a file
-without a name.
+secret, over TLS, with a secret and a key that are new with each start. The token stays in memory.
 """
 
 import fcntl
@@ -14,10 +13,10 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from importlib.metadata import version
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
@@ -26,7 +25,7 @@ import fedsim
 from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.federation.protocol import node_machine
-from fedsim.federation.runtimes.flower_command import environment, executable
+from fedsim.federation.runtimes.flower_command import environment
 from fedsim.federation.runtimes.flower_services import Runtime
 
 log = logging.getLogger(__name__)
@@ -49,9 +48,10 @@ class Answering:
     while the process lives, and kills a process that takes too long.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], token: str, deadline: float) -> None:
+    def __init__(self, process: BaseProcess, token: str, deadline: float) -> None:
         now = time.monotonic()
-        self.process = process
+        assert process.pid is not None  # it was started
+        self.process, self.number = process, process.pid
         self._token = token
         self._deadline = deadline
         self._begun, self._end = now, now + deadline
@@ -60,7 +60,7 @@ class Answering:
 
     def goes_on(self, runtime: Runtime) -> bool:
         """Return whether the process lives. If it does, keep its claim; else end its children."""
-        if (status := self.process.poll()) is not None:
+        if (status := self.process.exitcode) is not None:
             self.kill()  # its remaining children
             if status:
                 self._fail(runtime, status)
@@ -71,7 +71,7 @@ class Answering:
         if now > self._next_line:
             self._next_line = 2 * now - self._begun
             busy = "process %d has been answering a message for %.0f s"
-            log.warning(busy, self.process.pid, now - self._begun)
+            log.warning(busy, self.number, now - self._begun)
         if self._claimed and now > self._next_beat:
             self._next_beat = now + BEAT_INTERVAL
             self._beat(runtime, now)
@@ -84,11 +84,11 @@ class Answering:
         an answer to the message. The SuperNode would then wait for the answer forever.
         """
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.number, signal.SIGKILL)
 
     def _kill_late(self, now: float) -> None:
         late = "process %d is killed: it did not end within %.0f s"
-        log.error(late, self.process.pid, now - self._begun)
+        log.error(late, self.number, now - self._begun)
         self.kill()
         self._claimed = False  # so that the server learns it, even if the process survives
         self._end = now + GRACE  # a process that waits for a disk survives for a while
@@ -103,7 +103,7 @@ class Answering:
             self._end = min(self._end, now + GRACE)
 
     def _fail(self, runtime: Runtime, status: int) -> None:
-        log.warning("process %d ended with status %d", self.process.pid, status)
+        log.warning("process %d ended with status %d", self.number, status)
         late = time.monotonic() - self._begun > self._deadline
         reason = (
             f"no answer within {self._deadline:.0f} s, the node's DEADLINE"
@@ -120,9 +120,6 @@ log = logging.getLogger(__name__)
 SUPERNODE = "fedsim.federation.runtimes.mended_supernode"
 """Module that becomes Flower's SuperNode. This process does not import it."""
 
-APP = "flwr-clientapp"
-"""Flower's program for the process of a task."""
-
 CERTIFICATE_DAYS = 3650
 """Longer than any node runs."""
 
@@ -135,7 +132,6 @@ LOGS_INTERVAL = 60.0
 
 def start(place: Path) -> None:
     """Become the SuperNode of a machine's folder, beside a process that starts its apps."""
-    executable(APP)
     logs.begin(kit.read(place).machine)
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
     if upkeep.take_up(place, settings.get("SUPERLINK", "")):
@@ -146,14 +142,11 @@ def start(place: Path) -> None:
     for name, content in contents.items():
         kit.write_file(runtime / name, content)
     beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
-    own = environment(place / "flower") | {
-        node_machine.VERSION: fedsim.__version__,
-        node_machine.DEADLINE: f"{kit.deadline(place)}",
-    }
+    own = environment(place / "flower") | {node_machine.DEADLINE: f"{kit.deadline(place)}"}
     with (runtime / "secret").open("rb") as held:
         # The other process now holds the lock until it ends. `starts_apps` tests the lock.
         fcntl.flock(held, fcntl.LOCK_EX)
-        subprocess.Popen(beside, env=own, pass_fds=[held.fileno()])
+        subprocess.Popen([*beside, f"{held.fileno()}"], env=own, pass_fds=[held.fileno()])
     log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
     command = [sys.executable, "-m", SUPERNODE]
     command += ["--superlink", settings.get("SUPERLINK", "")]
@@ -178,10 +171,15 @@ def starts_apps(place: Path) -> bool:
     return False
 
 
-def serve_apps(place: Path, supernode: int) -> None:
+def serve_apps(place: Path, supernode: int, held: int) -> None:
     """Start a process for each task of the parent SuperNode, until both end together.
 
     Without this process the SuperNode would look healthy but never answer.
+
+    Args:
+        place: the machine's folder.
+        supernode: the SuperNode's process number.
+        held: the inherited file descriptor of the lock that `starts_apps` tests.
     """
 
     def end(number: int, _: object) -> None:
@@ -189,7 +187,7 @@ def serve_apps(place: Path, supernode: int) -> None:
 
     signal.signal(signal.SIGTERM, end)  # so that the process of a message ends, too
     try:
-        _serve_apps(place, supernode)
+        _serve_apps(place, supernode, held)
     except BaseException as error:
         if os.getppid() == supernode:
             # On SIGTERM, Flower ends with status 0, which stands for a requested end.
@@ -198,9 +196,14 @@ def serve_apps(place: Path, supernode: int) -> None:
         raise
 
 
-def _serve_apps(place: Path, supernode: int) -> None:
+def _serve_apps(place: Path, supernode: int, held: int) -> None:
+    from fedsim.deployment import own_app  # noqa: PLC0415  (only this process answers messages)
+
     folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
-    logs.begin(kit.read(place).machine)
+    machine = kit.read(place).machine
+    logs.begin(machine)
+    if machine != "auditor":
+        own_app.import_ahead()
     deadline = kit.deadline(place)
     answering: Answering | None = None
     looked, last_question = 0.0, time.monotonic()
@@ -211,7 +214,7 @@ def _serve_apps(place: Path, supernode: int) -> None:
                 if answering and not answering.goes_on(runtime):
                     answering = None
                 if not answering and (token := _task(runtime)):
-                    process = start_app(address, folder / "ca", token)
+                    process = own_app.begin(address, trusted, token, held)
                     answering = Answering(process, token, deadline)
                     log.info("process %d answers a message", process.pid)
                     last_question = time.monotonic()
@@ -231,20 +234,3 @@ def _task(runtime: Runtime) -> str:
     except httpx.HTTPError:
         time.sleep(1)  # the SuperNode is starting or ending
         return ""
-
-
-def start_app(address: str, trusted: Path, token: str) -> subprocess.Popen[bytes]:
-    """Start and return the process of a task, which ends with this process.
-
-    It leads its own process group. A new session would undo the node's NICE, since Linux may share
-    a processor among sessions first.
-    """
-    with tempfile.TemporaryFile() as file:
-        file.write(token.encode())
-        file.flush()
-        command = [executable(APP), "--runtime-api-address", address]
-        command += ["--root-certificates", f"{trusted}", "--parent-pid", f"{os.getpid()}"]
-        command += ["--token-file", f"/dev/fd/{file.fileno()}"]
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=[file.fileno()], process_group=0
-        )

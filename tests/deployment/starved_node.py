@@ -3,9 +3,9 @@
     python tests/deployment/starved_node.py FOLDER [--rounds 4] [--seconds 240] [--busy 240]
 
 A kit on loopback, TLS and authenticated nodes, two clients. Client 1 runs with NICE=19 beside a
-busy loop for each core. The app only echoes: what takes long is to start its process. Prints JSON:
-the rounds that both clients answered and their seconds, how many processes client 1 started for
-them, and how many of these were alive at once. Ends after so many seconds, finished or not.
+busy loop for each core. The server only asks the nodes who they are. Prints JSON: the rounds that
+both clients answered and their seconds, how many processes client 1 started for them, and how many
+of these were alive at once. Ends after so many seconds, finished or not.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 import tomli_w
 
+import fedsim
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
 from fedsim.federation.runtimes.flower_command import FlowerError, submit
@@ -38,22 +39,19 @@ from flwr.app import Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-client = ClientApp()
+client = ClientApp()  # no node runs it
 server = ServerApp()
-
-@client.query()
-def echo(message, context):
-    return Message(RecordDict(), reply_to=message)
 
 @server.main()
 def main(grid, context):
-    ahead = range(context.run_config["ahead"])
-    for _ in range(context.run_config["rounds"]):
+    ahead = range(context.run_config["trials.count"] // 2)
+    for _ in range(context.run_config["training.rounds"]):
         begun = time.time()
-        sent = [Message(RecordDict(), node, "query") for node in grid.get_node_ids() for _ in ahead]
+        nodes = [node for node in grid.get_node_ids() for _ in ahead]
+        sent = [Message(RecordDict(), node, "query.identify") for node in nodes]
         replies = list(grid.send_and_receive(sent))
         errors = [reply.error.reason for reply in replies if reply.has_error()]
-        with open(context.run_config["out"], "a") as file:
+        with open(context.run_config["run.out"], "a") as file:
             said = {"errors": errors, "seconds": round(time.time() - begun, 1)}
             file.write(json.dumps(said) + chr(10))
 """
@@ -121,15 +119,20 @@ def busy_loops(nice: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             loop.wait()
 
 
-def processes(port: int) -> set[int]:
-    """Return the processes that answer messages for the node with that port."""
-    found = set()
+def processes(apps: int) -> set[int]:
+    """Return the processes that answer messages, the children of the process that starts them."""
+    children = Path(f"/proc/{apps}/task/{apps}/children")
+    return set(map(int, children.read_text().split())) if children.exists() else set()
+
+
+def starter(place: Path) -> int:
+    """Return the process that starts the apps of a node."""
+    wanted = ["deploy", "apps", f"{place}/"]
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            command = process.cmdline()
-            if f"127.0.0.1:{port}" in command and any("flwr-clientapp" in one for one in command):
-                found.add(process.pid)
-    return found
+            if process.cmdline()[3:6] == wanted:
+                return process.pid
+    raise TimeoutError(f"no process starts apps for {place}")
 
 
 def submitted(folder: Path, rounds: int, ahead: int) -> Path:
@@ -138,9 +141,16 @@ def submitted(folder: Path, rounds: int, ahead: int) -> Path:
     app.mkdir()
     (app / "echo.py").write_text(APP)
     components = {"serverapp": "echo:server", "clientapp": "echo:client"}
-    config = {"rounds": rounds, "ahead": ahead, "out": str(out)}
+    # The nodes refuse settings that fedsim does not have.
+    config = {
+        "training": {"rounds": rounds},
+        "trials": {"count": 2 * ahead},
+        "run": {"out": str(out)},
+    }
     flower = {"publisher": "fedsim", "components": components, "config": config}
-    named = {"name": "echo", "version": "1.0.0", "description": "", "license": "Apache-2.0"}
+    # A node answers for an app of this name and version alone.
+    named = {"name": fedsim.DISTRIBUTION, "version": fedsim.__version__}
+    named |= {"description": "", "license": "Apache-2.0"}
     project = {"project": {**named, "dependencies": []}, "tool": {"flwr": {"app": flower}}}
     (app / "pyproject.toml").write_text(tomli_w.dumps(project))
     (folder / "run.toml").write_text(tomli_w.dumps(config))
@@ -149,7 +159,14 @@ def submitted(folder: Path, rounds: int, ahead: int) -> Path:
 
 
 def measure(
-    folder: Path, rounds: int, ahead: int, seconds: float, busy: float, nice: int, kill: bool
+    folder: Path,
+    rounds: int,
+    ahead: int,
+    seconds: float,
+    busy: float,
+    nice: int,
+    kill: bool,
+    stop: bool,
 ) -> dict[str, object]:
     """Return what was seen of a federation with a starved node.
 
@@ -159,9 +176,10 @@ def measure(
         busy: seconds from the first message on in which the cores have other work.
         nice: of the other work.
         kill: whether the starved node's first process is killed when it is seen.
+        stop: whether it is stopped then, until the other work ends.
     """
     place = kit.folder(folder / "kit", STARVED)
-    port = kit.port(place, "NODE_PORT")
+    apps = starter(place)
     started: set[int] = set()
     most, finished = 0, []
     with busy_loops(nice) as loops:
@@ -171,14 +189,17 @@ def measure(
             if now > busy:
                 for loop in loops:
                     loop.kill()
-            living = processes(port)
-            if kill and living and not started:
-                os.kill(min(living), signal.SIGKILL)
+                if started:
+                    with suppress(ProcessLookupError):
+                        os.kill(min(started), signal.SIGCONT)
+            living = processes(apps)
+            if (kill or stop) and living and not started:
+                os.kill(min(living), signal.SIGKILL if kill else signal.SIGSTOP)
             started |= living
             most = max(most, len(living))
             if out.exists():
                 finished = [json.loads(line) for line in out.read_text().splitlines()]
-            time.sleep(0.5)
+            time.sleep(0.01)  # a process lives for a fraction of a second
     log = (place / "logs" / "supernode.log").read_text()
     return {
         "rounds": sum(not one["errors"] for one in finished),
@@ -199,6 +220,7 @@ def main() -> None:
     parser.add_argument("--busy", type=float, default=240)
     parser.add_argument("--nice", type=int, default=0, help="Of the busy loops.")
     parser.add_argument("--kill", action="store_true", help="The starved node's first process.")
+    parser.add_argument("--stop", action="store_true", help="It, while the loops run.")
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     options = vars(parser.parse_args())
     folder = options.pop("folder").absolute()

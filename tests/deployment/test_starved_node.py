@@ -21,9 +21,9 @@ def _seen(tmp_path: Path, *options: str) -> dict[str, Any]:
 
 
 def test_a_starved_node_starts_one_process_for_a_message(tmp_path: Path) -> None:
-    # Flower takes a process for dead that has not begun within 30 seconds, and the starved one
-    # would need minutes: the other work ends after 40 seconds only so that this test ends as well.
-    seen = _seen(tmp_path, "--ahead", "2", "--busy", "40", "--seconds", "300")
+    # Flower takes a process for dead that has not begun within 30 seconds. This one gets no
+    # processor for 40 seconds.
+    seen = _seen(tmp_path, "--ahead", "2", "--busy", "40", "--seconds", "300", "--stop")
     assert (seen["rounds"], seen["errors"]) == (1, [])
     assert seen["seconds"][0] > 30, "the node was not starved"
     assert (seen["processes"], seen["at_once"]) == (2, 1)

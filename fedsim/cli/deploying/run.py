@@ -28,8 +28,8 @@ from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import conclude, conclude_training, progress
 
 ENDING = 60.0
-"""Seconds that a server's process may take to end after its SuperLink was killed. The SuperLink's
-client in Flower retries for up to 20 s, and ends up to 6 s after a refusal."""
+"""Seconds that a server's process may take to end after its SuperLink was killed. It asks the new
+SuperLink after up to 20 s, and ends up to 6 s after its refusal."""
 
 
 def run(

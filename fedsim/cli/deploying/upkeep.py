@@ -156,8 +156,12 @@ def supernode(directory: Directory) -> None:
     supernode.start(directory)
 
 
-def apps(directory: Directory, parent: Annotated[int, typer.Argument()]) -> None:
+def apps(
+    directory: Directory,
+    parent: Annotated[int, typer.Argument()],
+    held: Annotated[int, typer.Argument()],
+) -> None:
     """Start the processes of the SuperNode's tasks, beside it. `supernode` calls it."""
     from fedsim.deployment import supernode  # noqa: PLC0415
 
-    supernode.serve_apps(directory, parent)
+    supernode.serve_apps(directory, parent, held)

@@ -87,8 +87,7 @@ def _commands(place: Path) -> Iterator[Line]:
         yield "commands", WRONG, message
         return
     try:
-        for command in ("flower-superlink", "flwr-clientapp"):
-            executable(command)
+        executable("flower-superlink")
     except FlowerError as error:
         yield "commands", WRONG, str(error)
     else:

@@ -10,6 +10,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
 from adversaries.errors import InputError
+from fedsim.common import device
 from fedsim.common.randomness import Role as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import from_run_config
@@ -34,6 +35,7 @@ from fedsim.game.known_round import KnownRound, coins_of
 from fedsim.game.mechanisms import fixed_point, vantages
 from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
+from fedsim.learning.training import clipped_block
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.noise.mechanism import Bools
 
@@ -151,11 +153,16 @@ def _noise(received: Received, step: int, size: int, grid: FixedPoint | None) ->
 def _encoded(
     total: torch.Tensor, grid: FixedPoint | None
 ) -> tuple[npt.NDArray[np.generic], torch.Tensor]:
-    """Return the sum as it is sent, and as the server will read it."""
+    """Return the sum as it is sent, and as the server will read it.
+
+    Raises FloatingPointError if a gradient is not finite.
+    """
+    sent = total.float() if grid is None else total
+    on_host = sent.cpu()
+    clipped_block.check_finite(on_host)
     if grid is None:
-        sent = total.float()
-        return sent.cpu().numpy(), sent
-    reply = grid.message(total.cpu().numpy())
+        return on_host.numpy(), sent
+    reply = grid.message(on_host.numpy())
     return reply, torch.from_numpy(grid.values(reply)).to(total)
 
 
@@ -310,8 +317,7 @@ def disclosed(
         measured["membership"] = torch.from_numpy(masks[:, column])
     if not measured:
         return {}
-    arrays = {name: tensor.cpu().numpy() for name, tensor in measured.items()}
-    return {messages.MEASUREMENT: messages.array_record(**arrays)}
+    return {messages.MEASUREMENT: messages.array_record(**device.to_host(measured))}
 
 
 def _measurement(

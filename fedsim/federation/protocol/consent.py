@@ -1,6 +1,7 @@
 """The consent of a client's owner to the use of its records, from the node's own config.
 
-The server ships the code of these checks: they do not stop a server that submits other code.
+A node of the kit runs these checks from its own installation. A plain SuperNode of Flower runs the
+code that the server submits, without any checks if the server is hostile.
 """
 
 import logging

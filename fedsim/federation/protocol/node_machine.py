@@ -1,4 +1,4 @@
-"""A node's machine, with its version of fedsim and its time limit, and its memory between messages.
+"""A node's machine, with its time limit and its memory between messages.
 
 The memory is Flower's `Context.state`, which drops large states; with a `state-path` it is a file.
 """
@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Context
 
-import fedsim
-from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.federation.protocol import messages
 
@@ -65,22 +63,8 @@ def _path(context: Context, name: str) -> Path | None:
     return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"
 
 
-VERSION = "FEDSIM_NODE_VERSION"
-"""Environment variable of a deployed node's processes: the installed version of fedsim."""
-
 DEADLINE = "FEDSIM_DEADLINE"
 """Environment variable of a deployed node's processes: DEADLINE of its settings.env, in seconds."""
-
-
-def check_version() -> None:
-    """Raise InputError if this node's machine has another version of fedsim than the server."""
-    own = os.environ.get(VERSION, fedsim.__version__)
-    if own != fedsim.__version__:
-        raise InputError(
-            f"this node has fedsim {own}, but the server has {fedsim.__version__}; install the "
-            "server's version on the node's machine (install.sh of fedsim deploy upgrade) and "
-            "restart it"
-        )
 
 
 def warn_of_deadline(timeout: float) -> None:

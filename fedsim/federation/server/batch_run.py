@@ -12,6 +12,7 @@ import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.attempt import Attempt
@@ -91,11 +92,13 @@ def train(
         utility = {}
         spent = {} if strategy.attempt is None else {"epsilon": strategy.attempt.epsilon}
         if evaluated:
-            parameters = torch.tensor(messages.only(arrays)[:evaluated]).to(loaded.device)
+            parameters = torch.tensor(messages.only(arrays)[:evaluated])
+            parameters = parameters.to(loaded.device, non_blocking=True)
             loss, scores = loaded.evaluate(parameters, *held_out)
             mean = partial(task.mean, loaded.model, features=held_out[0])
-            losses.append(mean(loss).cpu().numpy())
-            accuracies.append(mean(scores).cpu().numpy())
+            means = device.to_host({"loss": mean(loss), "scores": mean(scores)})
+            losses.append(means["loss"])
+            accuracies.append(means["scores"])
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
             utility |= loaded.baseline | {"task": task.name}
             if server_round == strategy.last_round:
@@ -103,7 +106,7 @@ def train(
                 final.update({name: each.cpu().numpy() for name, each in measures.items()})
                 utility |= model_training.of_final(measures)
         if server_round in looked_at:
-            first = torch.tensor(messages.only(arrays)[:1]).to(loaded.device)
+            first = torch.tensor(messages.only(arrays)[:1]).to(loaded.device, non_blocking=True)
             by_client.append(simulated_utility.measure(config.game, loaded, first, server_round))
         log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)

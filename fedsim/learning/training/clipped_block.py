@@ -190,8 +190,23 @@ def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
 
 def check_finite(total: Tensor) -> None:
     """Raise FloatingPointError unless all sums [T, ...] are finite."""
-    if not bool(torch.isfinite(total.sum())):
+    _finite(total.sum())
+
+
+def check_lengths(gradients: Tensor, clipping_norm: float) -> None:
+    """Raise RuntimeError if a clipped gradient [..., P] is too long, or as `check_finite` does."""
+    norms = torch.linalg.vector_norm(gradients, dim=-1)
+    if norms.numel() and (longest := _finite(norms.max())) > clipping_norm * (1 + 1e-5):
+        raise RuntimeError(
+            f"a clipped gradient has norm {longest}, above {clipping_norm}: clipping is broken"
+        )
+
+
+def _finite(value: Tensor) -> float:
+    """Return a number of the device; the CPU waits for it once."""
+    if not math.isfinite(number := float(value)):
         raise FloatingPointError(
             "a per-example gradient is not finite: the model diverged; "
             "lower training.learning-rate or training.clipping-norm"
         )
+    return number

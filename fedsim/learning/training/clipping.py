@@ -62,6 +62,8 @@ class Clipper:
         labels: Tensor,
         weights: Tensor | None = None,
         positions: Tensor | None = None,
+        checked: bool = True,
+        sampled: bool = True,
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
@@ -73,6 +75,8 @@ class Clipper:
         weights: w, [T, n]; a weight of 0 leaves a record out exactly. None for all ones.
         positions: [T, m] among the n records, the records of each trial; weights are then [T, m].
         None for all records.
+        checked: False if the caller checks the sum, which is NaN if a gradient is not finite.
+        sampled: False if few weights are 0, so that the CPU need not wait for a GPU to count them.
         Returns: float64 [T, P].
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
@@ -82,8 +86,9 @@ class Clipper:
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         # If few records take part, each trial gathers its own; else all trials share one batch.
         chosen = positions
-        if chosen is None and weights is not None and (chosen := _chosen(weights)) is not None:
-            weights = weights.gather(1, chosen)
+        if chosen is None and weights is not None and sampled:
+            chosen = _chosen(weights)
+            weights = weights if chosen is None else weights.gather(1, chosen)
         own = chosen is not None
         records = len(labels) if chosen is None else chosen.shape[1]
         if not records:
@@ -100,6 +105,8 @@ class Clipper:
             return summed(parameters[trials], features[at], labels[at], inside)
 
         _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
+        if checked:
+            clipped_block.check_finite(total)
         return total
 
     def clipped_sums(
@@ -124,10 +131,16 @@ class Clipper:
             return summed(parameters[trials], features[part], labels[part], masks[:, part])
 
         _add_up(total, block, cut.blocks(len(parameters), len(labels)), self.threads)
+        clipped_block.check_finite(total)
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of a few records, float64 [T, n, P], in full precision."""
+        """Return the clipped gradient of a few records, float64 [T, n, P], in full precision.
+
+        Raises FloatingPointError if a gradient is not finite.
+        Raises RuntimeError if one is longer than the clipping norm, on which every statement
+        about privacy rests.
+        """
         method = self._method(features[0], labels[0], "float32")
         clipped = partial(clipped_block.clipped_gradients, method.gradients, self.clipping_norm)
         each = 16 * parameters[0].numel() * len(labels) + method.footprint.bytes(1, len(labels))
@@ -138,7 +151,7 @@ class Clipper:
 
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
         each_clipped = torch.cat(list(run(block, blocks, self.threads)))
-        clipped_block.check_finite(each_clipped)
+        clipped_block.check_lengths(each_clipped, self.clipping_norm)
         return each_clipped
 
     def formed_at_once(self, record: Tensor, label: Tensor) -> int:
@@ -307,15 +320,11 @@ def _add_up(
     blocks: Sequence[tuple[slice, slice]],
     threads: int,
 ) -> None:
-    """Add the blocks' results to a float64 total, in the order of the blocks.
-
-    Raises FloatingPointError if a gradient is not finite, which makes the total NaN.
-    """
+    """Add the blocks' results to a float64 total, in the order of the blocks."""
     # Threads finish in any order. Adding in the order of the blocks keeps the sum the same to the
     # bit.
     for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
         total[trials].add_(added)
-    clipped_block.check_finite(total)
 
 
 def _chosen(weights: Tensor) -> Tensor | None:

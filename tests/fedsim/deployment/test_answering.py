@@ -15,12 +15,22 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.config.federation import FederationConfig
-from fedsim.deployment import kit, supernode
+from fedsim.deployment import kit, own_app, supernode
 from fedsim.deployment.supernode import Answering
 
 PYTHON = sys.executable
 SLEEPS = "import time; time.sleep(600)"
-Begin = Callable[..., subprocess.Popen[bytes]]
+
+
+class Process(subprocess.Popen[bytes]):
+    """A program as a process of a message."""
+
+    @property
+    def exitcode(self) -> int | None:
+        return self.poll()
+
+
+Begin = Callable[..., Process]
 
 
 class Runtime:
@@ -59,11 +69,11 @@ class Runtime:
 @pytest.fixture
 def begin() -> Iterator[Begin]:
     """Return a function that begins a program in a process group of its own."""
-    begun: list[subprocess.Popen[bytes]] = []
+    begun: list[Process] = []
 
-    def begin(program: str, *arguments: object) -> subprocess.Popen[bytes]:
+    def begin(program: str, *arguments: object) -> Process:
         command = [PYTHON, "-c", program, *map(str, arguments)]
-        begun.append(subprocess.Popen(command, process_group=0, stdout=subprocess.PIPE))
+        begun.append(Process(command, process_group=0, stdout=subprocess.PIPE))
         return begun[-1]
 
     yield begin
@@ -165,9 +175,9 @@ def test_a_message_is_not_begun_twice_while_its_process_lives(
     place = tmp_path / "kit" / "clients" / "client-0"
     kit.write_file(place / "state" / "runtime" / "ca", b"")
     kit.write_file(place / "state" / "runtime" / "secret", b"")
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Process] = []
 
-    def start_app(*_: object) -> subprocess.Popen[bytes]:
+    def begin_process(*_: object) -> Process:
         started.append(begin(SLEEPS))
         return started[-1]
 
@@ -181,13 +191,14 @@ def test_a_message_is_not_begun_twice_while_its_process_lives(
         return 1  # the SuperNode has ended
 
     monkeypatch.setattr(supernode, "Runtime", Runtime())
-    monkeypatch.setattr(supernode, "start_app", start_app)
+    monkeypatch.setattr(own_app, "begin", begin_process)
+    monkeypatch.setattr(own_app, "import_ahead", lambda: None)
     monkeypatch.setattr(supernode, "pause", lambda *_: 0.01)
     monkeypatch.setattr(os, "getppid", parent)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) if stopped else nullcontext():
-            supernode.serve_apps(place, 77)
+            supernode.serve_apps(place, 77, 0)
     finally:
         signal.signal(signal.SIGTERM, before)
     (process,) = started

@@ -3,33 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedsim.deployment import kit, supernode
-from fedsim.federation.runtimes.flower_command import FlowerError
-
-PYTHON = sys.executable
-
-
-def test_a_tasks_token_is_on_no_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", f"{tmp_path / 'python'}")  # commands are beside it
-    app = tmp_path / "flwr-clientapp"
-    app.write_text(
-        f"#!{PYTHON}\nimport pathlib, sys\n"
-        "token = pathlib.Path(sys.argv[sys.argv.index('--token-file') + 1])\n"
-        f"pathlib.Path('{tmp_path}/seen').write_text(token.read_text() + ' '.join(sys.argv))\n"
-    )
-    app.chmod(0o700)
-    assert supernode.start_app("127.0.0.1:9094", tmp_path / "ca", "a-token").wait(30) == 0
-    seen = (tmp_path / "seen").read_text()
-    assert seen.startswith("a-token")
-    assert seen.count("a-token") == 1
 
 
 def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
@@ -56,18 +35,6 @@ def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
     assert len(secrets[0]) == 32
 
 
-def test_without_flowers_commands_a_node_says_so_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    place = tmp_path / "kit" / "clients" / "client-0"
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(sys, "executable", f"{tmp_path / 'python'}")
-    with pytest.raises(FlowerError, match="flwr-clientapp is neither beside"):
-        supernode.start(place)
-    assert not (place / "state").exists()
-
-
 @pytest.mark.parametrize(
     ("error", "ended_by"),
     [(OSError("disk full"), signal.SIGKILL), (KeyboardInterrupt(), signal.SIGTERM)],
@@ -86,10 +53,10 @@ def test_a_supernode_ends_with_the_process_that_starts_its_apps(
     monkeypatch.setattr(kit, "port", fail)
     monkeypatch.setattr(os, "kill", lambda *call: ended.append(call))
     with pytest.raises(type(error)):
-        supernode.serve_apps(tmp_path, os.getppid())
+        supernode.serve_apps(tmp_path, os.getppid(), 0)
     assert ended == [(os.getppid(), ended_by)]
     with pytest.raises(type(error)):
-        supernode.serve_apps(tmp_path, os.getpid())  # another process has its number by now
+        supernode.serve_apps(tmp_path, os.getpid(), 0)  # another process has its number by now
     assert len(ended) == 1
 
 

@@ -15,8 +15,7 @@ from fedsim.game.client import (
     local_steps,
     noise,
 )
-from fedsim.learning.training import models
-from fedsim.learning.training.clipping import Clipper
+from fedsim.learning.training import clipped_block, models
 
 Make = Callable[..., Config]
 
@@ -103,9 +102,9 @@ def test_a_gradient_longer_than_the_clipping_norm_stops_everything(
     small: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, theta = _federation(small())
-    too_long = torch.full((4, 1, theta.shape[1]), 1.0, dtype=torch.float64)
-    monkeypatch.setattr(Clipper, "clipped_gradients", lambda *_: too_long)
-    with pytest.raises(AssertionError, match="clipping is broken"):
+    too_long = lambda norms, clipping_norm: 1.01 * clipping_norm / norms  # noqa: E731
+    monkeypatch.setattr(clipped_block, "clipping_factors", too_long)
+    with pytest.raises(RuntimeError, match="clipping is broken"):
         challenge_gradients(known, theta, 7, None)
 
 
