@@ -140,10 +140,14 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
 
     Returns:
         The files of the run directory; None if the worker writes the command's directory itself.
+
+    Raises:
+        InputError: the run cannot be carried out, or the worker's own disk is full.
     """
     from fedsim.federation.runtimes.batch_task import (  # noqa: PLC0415  (torch)
         ONE_AT_A_TIME,
         Program,
+        full_disk,
         take_share,
     )
     from fedsim.federation.runtimes.whole_runs import read_files, write_files  # noqa: PLC0415
@@ -157,7 +161,7 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
             in_process(prepare(config), quiet)
             return None
         Program.here(Plan(config, 0.0, 0, ())).check(task.program)
-        with TemporaryDirectory() as folder:
+        with full_disk(), TemporaryDirectory() as folder:
             place = Path(folder) / "run"
             (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
             write_files(place, task.files)

@@ -71,9 +71,11 @@ def one_thread() -> Iterator[None]:
 
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
     """Return tensors as arrays, by one copy for each dtype: each makes the CPU wait for a GPU."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for dtype in {tensor.dtype for tensor in tensors.values()}:
-        alike = {name: tensor for name, tensor in tensors.items() if tensor.dtype == dtype}
+    here = {name: each for name, each in tensors.items() if each.device.type == "cpu"}
+    arrays = {name: tensor.numpy() for name, tensor in here.items()}
+    there = {name: tensor for name, tensor in tensors.items() if name not in here}
+    for dtype in {tensor.dtype for tensor in there.values()}:
+        alike = {name: tensor for name, tensor in there.items() if tensor.dtype == dtype}
         flat = torch.cat([tensor.flatten() for tensor in alike.values()]).cpu()
         parts = flat.split([tensor.numel() for tensor in alike.values()])
         for (name, tensor), part in zip(alike.items(), parts, strict=True):

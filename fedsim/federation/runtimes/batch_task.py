@@ -1,11 +1,14 @@
 """A worker's task and result, and the program that a worker must have."""
 
+import errno
 import hashlib
 import os
 import platform
 import socket
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -131,6 +134,20 @@ def take_share(run: RunConfig) -> None:
 def worker() -> str:
     """Return the name of this process: its machine and process number."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Turn the error of this worker's full disk into an InputError that names the worker."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise InputError(
+            f"the disk of worker {worker()} is full; make room in its {tempfile.gettempdir()}, and "
+            "give the same command again"
+        ) from None
 
 
 @cache

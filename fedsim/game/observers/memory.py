@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from adversaries.attacks.posterior import Hypotheses
+from fedsim.common.device import to_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +53,17 @@ class Memory:
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
         """Return the memory as named arrays."""
-        arrays = {name: getattr(self, name).cpu().numpy() for name in HISTORY}
+        tensors = {name: getattr(self, name) for name in HISTORY}
         for name in BETWEEN:
             if (kept := getattr(self, name)) is not None:
-                arrays[BETWEEN_ROUNDS + name] = kept.cpu().numpy()
+                tensors[BETWEEN_ROUNDS + name] = kept
         if self.pending is not None:
             for field in fields(Hypotheses):
                 value = getattr(self.pending, field.name)
-                array = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray([value])
-                arrays[PENDING + field.name] = array
-        return {name.replace("_", "-"): array for name, array in arrays.items()}
+                if not isinstance(value, Tensor):
+                    value = torch.from_numpy(np.asarray([value]))
+                tensors[PENDING + field.name] = value
+        return {name.replace("_", "-"): each for name, each in to_host(tensors).items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> "Memory":
@@ -70,13 +72,18 @@ class Memory:
         pending = None
         if any(name.startswith(PENDING) for name in tensors):
             values: dict[str, Any] = {
-                field.name: tensors[PENDING + field.name].to(device) for field in fields(Hypotheses)
+                field.name: tensors[PENDING + field.name] for field in fields(Hypotheses)
             }
-            values["sampling_rate"] = float(values["sampling_rate"])
-            values["draws"] = int(values["draws"])
-            pending = Hypotheses(**values)
+            numbers: dict[str, Any] = {
+                "sampling_rate": float(values.pop("sampling_rate")),
+                "draws": int(values.pop("draws")),
+            }
+            values = {name: each.to(device, non_blocking=True) for name, each in values.items()}
+            pending = Hypotheses(**values, **numbers)
         known, past, batch = (
-            tensors[BETWEEN_ROUNDS + name].to(device) if BETWEEN_ROUNDS + name in tensors else None
+            tensors[BETWEEN_ROUNDS + name].to(device, non_blocking=True)
+            if BETWEEN_ROUNDS + name in tensors
+            else None
             for name in BETWEEN
         )
         history = {name: tensors[name] for name in HISTORY}

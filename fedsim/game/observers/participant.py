@@ -16,6 +16,7 @@ from torch import Tensor
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
+from fedsim.common.device import to_host
 from fedsim.config.objects import Scheme
 from fedsim.game.client import (
     challenge_contributions,
@@ -188,8 +189,9 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
 
 def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None = None) -> Memory:
     """Return the memory with one more round."""
+    latest = to_host({name: columns[name] for name in HISTORY})
     history = {
-        name: torch.cat([getattr(memory, name), columns[name].cpu()[:, None]], dim=1)
+        name: torch.cat([getattr(memory, name), torch.from_numpy(latest[name])[:, None]], dim=1)
         for name in HISTORY
     }
     return Memory(pending=None, known=None, past=past, batch=None, **history)

@@ -1,5 +1,6 @@
 """Several runs in processes of this machine: the same results, also where a process is killed."""
 
+import errno
 import os
 import signal
 import tempfile
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import asdict
 from io import StringIO
 from multiprocessing import active_children
 from pathlib import Path
@@ -19,12 +21,15 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
+from fedsim import experiment
 from fedsim.api_studies import swept
 from fedsim.common import device, memory
-from fedsim.config import Config, Scalar
+from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runtimes import places
+from fedsim.federation.runtimes.batch_task import Program
 from fedsim.federation.runtimes.dask_pool import Address
 from fedsim.federation.runtimes.whole_runs import WholeRun, write_files
+from fedsim.federation.server.plan import Plan
 
 
 class Elsewhere:
@@ -175,3 +180,19 @@ def test_a_worker_cannot_write_outside_of_the_folder(name: str, tmp_path: Path) 
     with pytest.raises(ValueError, match="outside of its folder"):
         write_files(tmp_path / "run", {"report.json": b"{}", name: b""})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("_ungranted")
+def test_the_full_disk_of_a_worker_is_named(
+    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    config = small({"trials.count": 4, "run.device": "cpu", "run.out": str(tmp_path / "run")})
+    plan = Plan(config, 0.0, 0, ())
+    task = WholeRun(to_run_config(config), {}, asdict(Program.here(plan)), {"config.toml": b""})
+    monkeypatch.setattr(experiment, "in_process", fill)
+    monkeypatch.setattr(experiment, "prepare", lambda _: None)
+    with pytest.raises(InputError, match=r"the disk of worker .* is full; make room in its /"):
+        experiment.carry_out_whole(task)
