@@ -239,7 +239,7 @@ def load(path: Path | str) -> Run:
         path: run directory.
 
     Raises:
-        InputError: the path is no run directory, or a file is damaged.
+        InputError: the path is not a run directory, or a file is damaged.
     """
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415  (torch is slow to import)
 

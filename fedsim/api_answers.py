@@ -261,7 +261,7 @@ def reconstruct(
     overrides: Overrides = None,
     progress: bool | None = None,
 ) -> Answer:
-    """Measure how often a curious participant guesses a record, as `fedsim reconstruct` does.
+    """Measure how often a participant guesses a record, as `fedsim reconstruct` does.
 
     Args:
         config: path of an experiment's file, a configuration, or dotted keys over the defaults.

@@ -129,7 +129,9 @@ def reach(chosen: float, largest: float) -> float:
     if not largest > 0:
         raise InputError("the largest local sensitivity is 0: no record has a gradient")
     if chosen > largest * (1 + 1e-3):
-        raise InputError(f"the choice has {chosen:g}, more than the largest value, {largest:g}")
+        raise InputError(
+            f"the chosen pair has {chosen:g}, more than the largest value of all pairs, {largest:g}"
+        )
     return min(1.0, chosen / largest)
 
 

@@ -61,7 +61,9 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     alpha = significance(confidence)
     if worlds.all() or not worlds.any():
         return None
+    # Bernstein's inequality needs bounded terms.
     weights = np.clip(log_odds, -LARGEST_WEIGHT, LARGEST_WEIGHT)
+    # expit(-x) instead of 1 - expit(x), which would round to 0 for sure beliefs.
     belief, doubt = expit(log_odds), expit(-log_odds)
     largest = float(np.abs(weights).max()) or 1.0
     weights /= largest  # otherwise the squares of tiny log-odds underflow to 0
@@ -69,6 +71,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     variance = float(belief * doubt @ weights**2)
     p_value = 1.0
     if total:
+        # Bernstein's inequality for terms of at most 1 in size, for both signs of the sum.
         p_value = 2 * math.exp(-(total**2) / (2 * variance + 2 * abs(total) / 3))
     return Comparison(
         name="calibration",

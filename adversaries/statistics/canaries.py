@@ -33,6 +33,7 @@ def direction(seed: int, size: int) -> Floats:
     """
     if size < 1:
         raise InputError("the model has no floating-point parameters to hide a canary in")
+    # A normalised normal vector is uniform on the sphere.
     drawn = np.random.Generator(np.random.Philox(key=seed)).standard_normal(size)
     return drawn / np.linalg.norm(drawn)
 
@@ -156,6 +157,7 @@ def rank_test(coins: Bools, scores: Floats) -> float:
     Source: Mann and Whitney, 1947.
     """
     ranks = np.empty(scores.size)
+    # Among equal scores, loud rounds come first and get the lower ranks: a tie counts against them.
     ranks[np.lexsort((~coins, scores))] = np.arange(scores.size)
     loud, quiet = ranks[coins], ranks[~coins]
     method = "exact" if loud.size * quiet.size <= EXACT_PAIRS else "asymptotic"
@@ -177,6 +179,8 @@ def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
         loud, quiet = scores[:t][coins[:t]], scores[:t][~coins[:t]]
         if min(loud.size, quiet.size) < 2:
             continue
+        # The log-likelihood ratio of two normal laws with the means of earlier rounds and their
+        # common variance.
         variance = (loud.size * loud.var() + quiet.size * quiet.var()) / (t - 2)
         high, low = loud.mean(), quiet.mean()
         if variance > 0:

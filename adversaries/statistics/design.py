@@ -75,6 +75,8 @@ def paired_interval(worlds: Bools, scores: Scores, confidence: float) -> Interva
 
 def _ends(totals: Scores, confidence: float) -> tuple[float, float]:
     alpha = 1 - confidence
+    # The advantage is the difference of two shares of the same pairs. Each share gets a part of the
+    # error (Bonferroni), and the worst ends combine.
     both, neither = int((totals == 2).sum()), int((totals == -2).sum())
     better = clopper_pearson(both, totals.size, 1 - WON_SHARE * alpha)
     worse = clopper_pearson(neither, totals.size, 1 - (1 - WON_SHARE) * alpha)

@@ -71,11 +71,15 @@ def advantage(
     refuse.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
+    # +1 for a right decision, -1 for a wrong one, 0 for a tie.
     scores = np.where(worlds, 1, -1) * np.sign(log_odds).astype(np.int64)
     by_world = [scores[world] for world in (worlds, ~worlds) if world.any()]
+    # The worlds are independent samples, so the variances of their means add up. Half of the sum of
+    # both means is the advantage.
     variance = sum(world.var() / len(world) for world in by_world)
     error, level = math.sqrt(variance) / len(by_world), design.level(confidence)
     if design.common:
+        # The trials of a pair are dependent. The pairs are the independent units.
         pairs = pair_scores(worlds, scores) / 2
         error = float(pairs.std()) / math.sqrt(pairs.size)
         interval = paired_interval(worlds, scores, level)
@@ -116,6 +120,7 @@ def distance(measured: Advantage, predicted: float) -> Distance:
     """
     trials = measured.wins + measured.losses + measured.ties
     share = min(1.0, max(0.0, (1 + predicted) / 2))
+    # Ties may count either way. Take the number of wins that is closest to the prediction.
     wins = min(max(measured.wins, round(trials * share)), measured.wins + measured.ties)
     error = 2 * math.sqrt(share * (1 - share) / trials)
     return Distance(error, float(scipy.stats.binomtest(wins, trials, share).pvalue))
@@ -191,6 +196,7 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
     if not -1 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from -1 to 1")
     check_positive_delta(delta)
+    # An advantage below 0 proves nothing, so it counts as 0.
     quantile = float(ndtri((max(0.0, advantage) + 1) / 2))
     return 2 * math.sqrt(2 * math.log(1.25 / delta)) * quantile
 
@@ -207,8 +213,11 @@ def _advantage_interval(by_world: list[npt.NDArray[np.int64]], confidence: float
     imbalance = abs(len(by_world[0]) - len(by_world[1])) if len(by_world) == 2 else 0
     if imbalance <= 1:
         low, high = _win_rate_limits(pooled, confidence)
+        # One trial more in a world shifts the pooled advantage by at most 1/T.
         slack = imbalance / len(pooled)
         return Interval(max(-1.0, low - slack), min(1.0, high + slack), confidence)
+    # The pooled share would weigh the worlds by their sizes. An interval for each world, each with
+    # half of the error, avoids this (Bonferroni).
     limits = [_win_rate_limits(world, (1 + confidence) / 2) for world in by_world]
     low, high = np.mean(limits, axis=0).tolist()
     return Interval(low, high, confidence)
@@ -217,5 +226,6 @@ def _advantage_interval(by_world: list[npt.NDArray[np.int64]], confidence: float
 def _win_rate_limits(scores: npt.NDArray[np.int64], confidence: float) -> tuple[float, float]:
     wins, losses = int((scores > 0).sum()), int((scores < 0).sum())
     low = 2 * clopper_pearson(wins, len(scores), confidence).low - 1
+    # A tie is neither a win nor a loss, so the upper end counts only the losses.
     high = 1 - 2 * clopper_pearson(losses, len(scores), confidence).low
     return low, high

@@ -98,6 +98,8 @@ def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Pre
     """
     mu = trial_mu(sensitivities, noise_std)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # The prior moves the threshold by logit(prior), here in standard deviations of the
+        # log-odds.
         lead = np.where(mu > 0, logit(prior) / mu, 0.0)
     return Prediction(
         trial_mu=mu,
@@ -142,6 +144,7 @@ def simulate(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
     )
     trials, steps = present.shape
+    # Whole repetitions of all trials, rounded up.
     shape = (-(-games // trials), trials)
     log_odds = {True: np.zeros(shape), False: np.zeros(shape)}
     # Every step of every trial once, with the same coins and noise in both worlds.
@@ -194,6 +197,8 @@ def scores(
     _check_shape(losses, ratios)
     standard, signs = generator.standard_normal(ratios.shape), np.where(worlds, 0.5, -0.5)[:, None]
     with np.errstate(invalid="ignore"):  # a difference without noise is inf/inf: NaN
+        # Subtract the mean +-s^2/2 and divide by the deviation s. Steps with s = 0 keep their
+        # random normal.
         np.divide(losses - signs * ratios**2, ratios, out=standard, where=ratios > 0)
     return _joined(standard, ratios)
 
@@ -232,6 +237,7 @@ def sampled_scores(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
     )
     _check_shape(losses, present)
+    # More simulated steps give finer ranks; the limits keep the time within bounds.
     played = min(MOST_PLAYED, max(FEWEST_PLAYED, STEPS_PLAYED // losses.size))
     standard = np.empty(losses.shape)
     for step in range(losses.shape[1]):
@@ -353,6 +359,7 @@ def _correlated_noise(
     first = generator.standard_normal(shape)
     if not h.any():
         return g * first, np.zeros(g.shape)
+    # The part of g' along g has the noise of g; the rest of g' has a noise of its own.
     shared = np.divide(inner, g, out=np.zeros_like(g), where=g > 0)
     alone = np.sqrt(np.maximum(h**2 - shared**2, 0.0))
     return g * first, shared * first + alone * generator.standard_normal(shape)

@@ -67,6 +67,7 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     details: dict[str, float] = {}
     if not reason:
         freedom = with_d.size + without.size - 2
+        # The pooled variance: both worlds have the same noise under the model.
         squares = with_d.size * with_d.var() + without.size * without.var()
         effect = float((with_d.mean() - without.mean()) / math.sqrt(squares / freedom))
         scale = math.sqrt(1 / with_d.size + 1 / without.size)
@@ -118,9 +119,12 @@ def gaussian_unequal_bound(
     details = {}
     if not reason:
         scale = math.sqrt(1 / with_d.size + 1 / without.size)
+        # Each world gives a ratio with its own standard deviation. The smaller of the two limits
+        # holds for either order of the variances.
         difference = float(with_d.mean() - without.mean())
         ratios, limits = [], []
         for sample in (with_d, without):
+            # A spread that is only rounding would make the ratio arbitrarily large.
             spread = max(float(sample.std(ddof=1)), RESOLUTION * float(np.abs(sample).max()))
             ratios.append(difference / spread if spread else LARGEST_EFFECT)
             limits.append(_limit(ratios[-1], scale, sample.size - 1, alpha))
@@ -159,6 +163,7 @@ def mixed_share(trial_mu: Floats, mu: float) -> float:
     largest = float(trial_mu.max())
     if not 0 < largest < math.inf or np.allclose(trial_mu, largest, rtol=ALIKE, atol=0):
         return 0.0
+    # The share of the squared mu that each trial lacks to the largest one.
     lacking = 1 - (trial_mu / largest) ** 2
     return math.sqrt(float(np.mean(lacking + mu**2 * lacking**2 / 4)))
 
@@ -216,6 +221,8 @@ def _anderson_darling(sample: Floats) -> float:
     # The statistic with estimated mean and variance, its correction for n, and its p-value.
     weights = 2 * np.arange(1, n + 1) - 1
     statistic = -n - float(weights @ (log_ndtr(z) + log_ndtr(-z[::-1]))) / n
+    # The quadratic formula below would rise again for larger values. At the cap the p-value is
+    # practically 0.
     a = min(statistic * (1 + 0.75 / n + 2.25 / n**2), 100.0)
     if a >= 0.6:
         return math.exp(1.2937 - 5.709 * a + 0.0186 * a**2)

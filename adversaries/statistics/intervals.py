@@ -139,6 +139,8 @@ def wilson(share: float, trials: int, confidence: float) -> Interval:
     Raises InputError for confidence out of range. Source: Wilson, "Probable inference", 1927.
     """
     quantile = float(ndtri(1 - significance(confidence) / 2))
+    # The interval has the values p with |share - p| <= quantile * sqrt(p (1 - p) / trials). Its
+    # ends are the roots of a quadratic equation in p.
     weight = quantile**2 / trials
     centre = (share + weight / 2) / (1 + weight)
     reach = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
@@ -154,6 +156,8 @@ def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
         tail: probability with which each limit may be wrong, in (0, 1).
     """
     counts = np.asarray(successes, np.float64)
+    # The binomial tail P(X >= counts) at p is the beta distribution function at p. Its quantile is
+    # therefore the limit. Without successes the limit is 0, and any valid parameter does.
     limits = betaincinv(np.where(counts > 0, counts, 1.0), trials - counts + 1, tail)
     return np.where(counts > 0, limits, 0.0)
 
@@ -167,5 +171,6 @@ def binomial_high(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
         tail: probability with which each limit may be wrong, in (0, 1).
     """
     failures = trials - np.asarray(successes, np.float64)
+    # The same with P(X <= counts). The complemented quantile keeps its precision near 1.
     limits = betainccinv(trials - failures + 1, np.where(failures > 0, failures, 1.0), tail)
     return np.where(failures > 0, limits, 1.0)

@@ -52,6 +52,8 @@ def clopper_pearson_bound(
     check_delta(delta)
     decided = log_odds > threshold
     true, false = decided[worlds], decided[~worlds]
+    # A two-sided interval at the confidence has alpha/2 at each end, so one end of each rate holds
+    # together with the other at the confidence.
     tpr = clopper_pearson(int(true.sum()), true.size, confidence).low
     fpr = clopper_pearson(int(false.sum()), false.size, confidence).high
     return LowerBound(
@@ -142,15 +144,19 @@ def clopper_pearson_bonferroni(
     worlds, scores = check_trials(worlds, scores)
     check_delta(delta)
     alpha = significance(confidence)
+    # Ties would leave the number of trials above a rank undefined.
     scores = _without_ties(scores)
     with_d, without = scores[worlds], scores[~worlds]
     reason = _too_few(with_d, without, 1)
     # Ranks among D' for accusing D, and among D for accusing D'; alpha is divided among all.
     ranks = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
     paid = max(1, sum(each.size for each in ranks))
+    # Each rank pays for two limits.
     tail = alpha / (2 * paid)
     directions = []
     for at, (accused, others) in zip(ranks, ((with_d, without), (-without, -with_d)), strict=False):
+        # The threshold is the other world's score at this rank from the top, so exactly `at` of its
+        # trials lie above it.
         low = binomial_low(_above(accused, np.sort(others)[::-1][at]), accused.size, tail)
         directions.append(_rates(low, binomial_high(at, others.size, tail), delta))
     # The best rank of the better direction.
@@ -290,6 +296,8 @@ class _Rates:
 def _rates(true_low: Floats, false_high: Floats, delta: float) -> _Rates:
     """Return the epsilon that limits of TPR and FPR prove, by accusing D or by accusing D'."""
     with np.errstate(divide="ignore", invalid="ignore"):
+        # From TPR <= e^epsilon FPR + delta, and the same inequality for TNR and FNR. A negative or
+        # undefined logarithm proves nothing and becomes 0.
         accusing = np.log((true_low - delta) / false_high)
         clearing = np.log((1 - false_high - delta) / (1 - true_low))
     return _Rates(true_low, false_high, np.fmax(0.0, np.fmax(accusing, clearing)))
@@ -310,6 +318,8 @@ def _ranks(trials: int) -> npt.NDArray[np.int64]:
 
 def _without_ties(scores: Floats) -> Floats:
     """Return the ranks of the scores, 0 to T - 1; equal scores in an order of a fixed seed."""
+    # A random second key breaks ties independently of the worlds. The fixed seed keeps reports
+    # repeatable.
     order = np.lexsort((np.random.default_rng(0).permutation(scores.size), scores))
     ranks = np.empty(scores.size)
     ranks[order] = np.arange(scores.size)
@@ -318,6 +328,7 @@ def _without_ties(scores: Floats) -> Floats:
 
 def _above(sample: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:
     """Return how many of the sample lie strictly above each threshold."""
+    # Those at the threshold or below it stand before this position.
     return sample.size - np.searchsorted(np.sort(sample), thresholds, side="right")
 
 

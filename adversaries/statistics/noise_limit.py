@@ -84,23 +84,35 @@ class NoiseLimit:
         return float(RATIOS[stands - 1]) if stands else math.inf
 
     def _bet(self, x: Floats, std: float) -> None:
+        # The centre must be chosen before the round, so it is the mean of earlier rounds only.
         mean = self._total / max(1, self._rounds)
         for row, ratio in enumerate(RATIOS):
             scale = ratio * std
             free = self._free(mean, ratio) if self._rounds else np.ones(())
+            # Two centres: 0 for coordinates without signal, and the earlier mean for a steady
+            # signal. The last alternative bets nothing, so its log is 0.
             logs = [_log_e_values(x / scale, free), _log_e_values((x - mean) / scale, np.ones(()))]
             values = np.append(np.concatenate(logs), 0.0)
             largest = values.max()
+            # Subtracting the largest log first avoids overflow. The sum over the mixture is the
+            # factor by which the e-process grows.
             won = self._weights[row] * np.exp(values - largest)
             self._log_e[row] += largest + math.log(won.sum())
+            # Fixed share: the posterior weights, of which each alternative gives a part away, so
+            # that a later change of the signal can still be learnt.
             self._weights[row] = (1 - MOVED) * won / won.sum() + MOVED / won.size
+        # Ville's inequality bounds the highest value ever reached, so a ratio stays refuted.
         self._highest = np.maximum(self._highest, self._log_e)
 
     def _free(self, mean: Floats | float, ratio: float) -> Floats:
         """Return a guess at the probability that each coordinate is free of signal [P]."""
         mean = np.asarray(mean)
+        # The variance that noise alone gives the mean of the rounds. What exceeds it is the
+        # signal's.
         noise = ratio**2 * self._variance / self._rounds**2
         signal = max(float(np.mean(mean**2)) - noise, 1e-9 * noise)
+        # Two normal models of each coordinate's mean, noise alone or noise with signal, from even
+        # odds.
         narrow, wide = (-0.5 * (mean**2 / v + math.log(v)) for v in (noise, noise + signal))
         return np.exp(-np.logaddexp(0.0, wide - narrow))
 
@@ -108,6 +120,7 @@ class NoiseLimit:
 def _log_e_values(x: Floats, where: Floats) -> Floats:
     """Return the logs of the products of 1 - w + w L(x) over coordinates, for every alternative."""
     less, share = LESS[:, None], SHARES[:, None, None]
+    # N(x; 0, a^2) / N(x; 0, 1), for every a in LESS and every coordinate.
     ratio = np.exp(-0.5 * x**2 * (1 / less**2 - 1)) / less
     # A weight of 1 may leave log(0) for a coordinate that is all signal.
     with np.errstate(divide="ignore"):

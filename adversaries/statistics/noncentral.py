@@ -56,6 +56,7 @@ def upper_limit(statistic: float, freedom: int, tail: float) -> float:
 
 
 def _root(rising: Callable[[float], float], statistic: float) -> float:
+    # The noncentrality is near the statistic, so the root is usually below twice as much.
     high = max(1.0, 2 * statistic)
     while rising(high) < 0:
         high *= 2
@@ -65,6 +66,7 @@ def _root(rising: Callable[[float], float], statistic: float) -> float:
 @lru_cache(maxsize=64)
 def _chi(freedom: int) -> Floats:
     """Return V at `DEVIATES`, each from the nearer tail of its distribution."""
+    # The quantile loses its precision in the far tail, so each half uses the tail that is nearer.
     half = DEVIATES < 0
     squares = np.empty_like(DEVIATES)
     squares[half] = scipy.stats.chi2.ppf(ndtr(DEVIATES[half]), freedom)

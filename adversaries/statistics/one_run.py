@@ -185,6 +185,7 @@ def f_dp_bounds(
     Raises InputError for delta or confidence out of range.
     """
     mus = _best(gaussian_mus, included, scores, confidence, guesses).limits
+    # The conversion searches for a root, so each different mu is converted once.
     values, place = np.unique(mus, return_inverse=True)
     return np.asarray([_gaussian_epsilon(mu, delta) for mu in values.tolist()])[place]
 
@@ -207,7 +208,10 @@ def client_canary_estimates(included: Bools, scores: Floats, delta: float) -> Fl
         mean_in = (scores * included).sum(-1) / size_in
         mean_out = (scores * ~included).sum(-1) / size_out
         rest = scores - np.where(included, mean_in[..., None], mean_out[..., None])
+        # The pooled standard deviation: two means were estimated, so m - 2 degrees of freedom
+        # remain.
         mus = (mean_in - mean_out) / np.sqrt((rest**2).sum(-1) / (scores.shape[-1] - 2))
+    # One canary on a side says nothing about the spread.
     mus[np.minimum(size_in, size_out) < 2] = np.nan
     epsilons = [mu if math.isnan(mu) else _gaussian_epsilon(mu, delta) for mu in mus.tolist()]
     return np.asarray(epsilons)
@@ -280,10 +284,13 @@ def _best(limit: Limit, included: Bools, scores: Floats, confidence: float, gues
     """Return the best limits for trials [T, m]; equal counts are computed once."""
     trials, m = scores.shape
     tried = plans(m, guesses)
+    # Each number of guesses that is tried pays an equal share of the error (Bonferroni), so the
+    # best may be reported.
     alpha = significance(confidence) / len(tried)
     limits, right = np.empty((len(tried), trials)), np.empty((len(tried), trials), np.int64)
     for plan, made in enumerate(tried):
         right[plan] = right_guesses(included, scores, made)
+        # A limit depends on the number of right guesses alone, and many trials share one.
         counts, place = np.unique(right[plan], return_inverse=True)
         limits[plan] = limit(m, made, counts, alpha)[place]
     best = limits.argmax(0), np.arange(trials)
@@ -293,6 +300,7 @@ def _best(limit: Limit, included: Bools, scores: Floats, confidence: float, gues
 def _moderate(scores: Floats) -> Floats:
     """Return scores [..., m] times a power of two, so that squares do not over- or underflow."""
     largest = np.abs(scores).max(axis=-1, keepdims=True)
+    # A power of two changes the exponents only, so no rounding is added.
     return np.ldexp(scores, -np.frexp(largest)[1])
 
 

@@ -63,6 +63,7 @@ def privacy_profiles(
     for name, ratios in (("world_d", log_odds[worlds]), ("world_d_prime", -log_odds[~worlds])):
         if ratios.size >= 2:
             mean, reach = _bernstein(ratios, epsilons, tail)
+            # A delta lies between 0 and 1.
             low, high = np.maximum(mean - reach, 0.0), np.minimum(mean + reach, 1.0)
             profiles[name] = Profile(epsilons, mean, low, high, confidence)
     return profiles
@@ -120,6 +121,7 @@ def _inverse(ratios: Floats, delta: float, tail: float) -> float:
     last = math.ceil(math.log1p(max(0.0, float(ratios.max()))) / STEP)
     grid = np.expm1(STEP * np.arange(last + 1))
     mean, reach = _bernstein(ratios, grid, tail)
+    # Go up the grid to the first epsilon that fails: this order makes many tries cost nothing.
     (failed,) = np.nonzero(mean - reach <= delta)
     return float(grid[max(0, failed[0] - 1)]) if failed.size else float(grid[-1])
 

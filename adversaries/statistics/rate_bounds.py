@@ -41,6 +41,7 @@ class NoiseFamily:
 
 def _highest(counts: Accusations, confidence: float) -> tuple[float, float]:
     """Return upper limits of FPR and FNR that hold together, each at alpha/2."""
+    # Half of the error for each rate, so that both limits hold together (Bonferroni).
     tail = significance(confidence) / 2
     misses = counts.on_d - counts.true
     return (
@@ -84,6 +85,8 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     epsilon = 0.0
     if not counts.reason and excess(0.0) > 0:
         high = 1.0
+        # The posterior probability above epsilon falls with epsilon: double until it is crossed,
+        # then search in between.
         while excess(high) > 0 and high < LARGEST_EPSILON:
             high = min(2 * high, LARGEST_EPSILON)
         epsilon = high if excess(high) > 0 else brentq(excess, 0.0, high, xtol=1e-9)
@@ -123,6 +126,8 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
     """
     counts = Accusations.of(worlds, log_odds)
     false, missed = _highest(counts, confidence)
+    # At the largest FPR and FNR, Phi^-1(1 - FPR) - Phi^-1(FNR) is smallest, so it is a lower limit
+    # of mu.
     mu = max(0.0, float(-ndtri(false) - ndtri(missed)))
     return LowerBound(
         epsilon=gaussian_epsilon(mu, delta),
@@ -169,6 +174,8 @@ def trade_off_bound(
 
     # A mechanism with more noise than the last scale counts as perfectly private.
     least = len(family.scales)
+    # More noise forces more errors. So all scales above a refuted one are refuted too, and
+    # bisection finds the first. Error rates of guessing, which add up to 1 or more, refute nothing.
     if not counts.reason and false + missed < 1:
         least = bisect.bisect_left(family.scales, True, key=refuted)
     scale = family.scales[least] if least < len(family.scales) else math.inf
@@ -190,8 +197,11 @@ def trade_off_bound(
 
 def _probability_above(epsilon: float, counts: Accusations, delta: float) -> float:
     """Return the posterior probability that the rates lie outside the region of epsilon."""
+    # The posterior of FPR: Beta(1/2, 1/2) plus the counts.
     a, b = counts.false + 0.5, counts.others - counts.false + 0.5
     grown = math.exp(epsilon)
+    # Below this FPR the second inequality is the stricter one, above it the first. The integrand
+    # has a kink here, so the quadrature runs on each side by itself.
     corner = float(ndtri(betainc(a, b, (1 - delta) / (1 + grown))))
     total = 0.0
     corner = min(max(corner, -REACH), REACH)
@@ -199,6 +209,7 @@ def _probability_above(epsilon: float, counts: Accusations, delta: float) -> flo
         # FPR at its posterior's quantiles Phi(deviation).
         deviation = (low + high) / 2 + (high - low) / 2 * NODES
         false = betaincinv(a, b, ndtr(deviation))
+        # The least FNR inside the region at this FPR. A smaller one lies outside.
         allowed = np.maximum(1 - delta - grown * false, (1 - delta - false) / grown)
         below = betainc(
             counts.on_d - counts.true + 0.5, counts.true + 0.5, np.clip(allowed, 0.0, 1.0)

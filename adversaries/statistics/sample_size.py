@@ -51,7 +51,10 @@ def expected_halfwidth(
     size, chance, level = trials, (1 + abs(advantage)) / 2, design.level(confidence)
     alpha = 1 - level
     if design.common:
+        # With common numbers a pair is won twice or once under the model, so pairs won twice are
+        # counted, with their share of the error.
         size, chance, level = trials // 2, abs(advantage), 1 - WON_SHARE * alpha
+    # Only counts that matter: the window leaves out a negligible probability at each end.
     counts = np.arange(binom.ppf(NEGLIGIBLE, size, chance), binom.isf(NEGLIGIBLE, size, chance) + 1)
     weights = binom.pmf(counts, size, chance)
     tail = significance(level) / 2
@@ -59,6 +62,7 @@ def expected_halfwidth(
     if not design.common:
         # The interval of the share of wins is half as wide as the advantage's.
         return float(np.average(high - low, weights=weights))
+    # No pair is lost twice under the model. The upper limit for 0 such pairs adds to the length.
     worse = float(binomial_high(0, size, (1 - WON_SHARE) * alpha / 2))
     return (float(np.average(high - low, weights=weights)) + worse) / 2
 
@@ -147,6 +151,7 @@ def _unlucky(advantage: float, trials: int, design: Design, fewer: bool) -> floa
     if not design.common:
         return 2 * float(binom.ppf(quantile, trials, (1 + advantage) / 2)) / trials - 1
     pairs, sign = trials // 2, math.copysign(1.0, advantage)
+    # A negative advantage counts pairs lost twice, so bad luck is at the other end.
     quantile = quantile if advantage >= 0 else 1 - quantile
     return sign * float(binom.ppf(quantile, pairs, abs(advantage))) / pairs
 

@@ -36,6 +36,8 @@ def enough(halfwidth: float, confidence: float, common: bool) -> int:
         raise InputError(f"the halfwidth is {halfwidth}; give a number between 0 and 1, like 0.05")
     design = Design(common, LAST_SHARE[common])
     high = 4
+    # Double until even the longest possible interval is short enough, then bisect over even
+    # numbers.
     while _longest(high, confidence, design) > 2 * halfwidth:
         high *= 2
     low = high // 2
@@ -63,6 +65,8 @@ def interim_analyses(
     needed = enough(halfwidth, confidence, common)
     last = min(most, math.ceil(needed / batch) * batch)
     early = set()
+    # Earlier analyses lie at falling powers of GROWTH below the last one, each rounded up to a
+    # whole batch.
     trials = needed / GROWTH
     while trials >= FIRST_ANALYSIS[common] / halfwidth:
         early.add(math.ceil(trials / batch) * batch)
@@ -70,6 +74,7 @@ def interim_analyses(
     before = sorted(analysis for analysis in early if analysis < last)
     if not before:
         return {last: 1.0}
+    # The earlier analyses divide the rest of the significance equally.
     rest = (1 - LAST_SHARE[common]) / len(before)
     return dict.fromkeys(before, rest) | {last: LAST_SHARE[common]}
 
@@ -78,6 +83,7 @@ def _longest(trials: int, confidence: float, design: Design) -> float:
     """Return the largest length of the advantage's interval after so many trials."""
     level = design.level(confidence)
     if not design.common:
+        # The interval of a proportion is longest at one half.
         half = clopper_pearson(trials // 2, trials, level)
         return 2 * (half.high - half.low)
     pairs, alpha = trials // 2, 1 - level

@@ -63,6 +63,8 @@ def trade_off_band(
         thresholds = np.unique(np.sort(scores)[ranks])[::-1]
     columns: list[Floats] = []
     for sample in (np.sort(scores[~worlds]), np.sort(scores[worlds])):
+        # The number of scores at each threshold or above it. Its limits follow from the numbers
+        # above and below.
         above = len(sample) - np.searchsorted(sample, thresholds, side="left")
         low = simultaneous_lower(len(sample), half)
         columns += [above / len(sample), low[above], 1 - low[len(sample) - above]]
@@ -105,16 +107,22 @@ def _crossing(trials: int, level: float) -> float:
     The numbers are a Poisson process of rate n on [0, 1], given that there are n. From limit to
     limit, the number of points so far stays below the order of the limit.
     """
+    # The expected number of points between each limit and the next.
     steps = np.diff(_limits(trials, level), prepend=0.0) * trials
     first, weights = 0, np.ones(1)  # the probabilities of first, first + 1, ... points
     for order, mean in enumerate(steps):
+        # More points than this have a negligible probability.
         reach = int(mean + 12 * np.sqrt(mean) + 30)
         increments = _poisson(mean, reach)
+        # Add the points of this step, and drop the paths with more points than the order allows:
+        # they have crossed.
         weights = np.convolve(weights, increments)[: order + 1 - first]
         kept = np.flatnonzero(weights > NEGLIGIBLE)
         first, weights = first + kept[0], weights[kept[0] : kept[-1] + 1]
     rest = trials - steps.sum()
     missing = trials - first - np.arange(len(weights))
+    # Divide by the probability that the process has exactly n points: this turns it into n uniform
+    # numbers.
     whole = _poisson(trials, trials)[-1]
     return float(1 - (weights * _poisson(rest, trials)[missing]).sum() / whole)
 

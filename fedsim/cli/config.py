@@ -108,7 +108,7 @@ def explain(
         console.print("Requirements with other keys:")
     for row in map(_row, rows):
         console.print(
-            f"- If {row['where']}, then {row['needs']}. {row['because']} Otherwise, "
+            f"- If {row['where']}, then {_required(row['needs'])}. {row['because']} Otherwise, "
             f"{row['instead']}."
         )
 
@@ -138,6 +138,11 @@ def registered_names(key: str) -> list[str]:
     """Return the registered names that a key accepts; [] for a key without a registry."""
     module, registry = NAMED.get(key, ("", ""))
     return [*getattr(import_module(module), registry)] if module else []
+
+
+def _required(words: str) -> str:
+    """Return statements "KEY is VALUE" as requirements "KEY must be VALUE"."""
+    return words.replace(" is not ", " must not be ").replace(" is ", " must be ")
 
 
 def _row(need: "Need") -> dict[str, str]:

@@ -35,7 +35,7 @@ Items = Annotated[
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Do the same with the workers of this Dask scheduler."),
+    typer.Option(metavar="ADDRESS", help="Use the workers of the Dask scheduler at this address."),
 ]
 ClusterTls = Annotated[
     Path | None,

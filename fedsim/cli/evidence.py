@@ -55,11 +55,11 @@ def sign(
     """Sign the results of a run or audit: report, configuration, ledger, transcript, code,
     versions.
 
-    For a run or training, or a transcript with its audit, the report and its pages are first made
-    again from the other files. If they differ, nothing is signed. The report of an app, loop or
-    live audit cannot be made again. Its signature states the signer and the files, not that the
-    report follows from them. The statement lists files that are absent. The evidence is one file.
-    Everybody who has the directory and the public key can verify it.
+    For a run, a training, or a transcript with its audit, the command first makes the report and
+    its pages again from the other files. If they differ, it signs nothing. It cannot make the
+    report of an app, loop or live audit again. Then the signature only states the signer and the
+    files. The statement lists absent files. The evidence is one file. Anyone with the directory and
+    the public key can verify it.
 
     Example: fedsim sign fedsim-runs/digits --key release.pem
     """

@@ -63,9 +63,9 @@ def reproduce(
 ) -> None:
     """Reproduce the tables and figures of the papers behind fedsim, and compare the values.
 
-    Writes one page. It has each item's figure or table, the published or recorded value, our value
-    with its interval, the closed form if there is one, and whether they agree. Results are kept: a
-    later command continues from them, and the page shows all of them.
+    Writes one page. For each item it shows the figure or table, the published or recorded value,
+    and our value with its interval. It also shows the closed form, if there is one, and whether
+    the values agree. A later command keeps these results, and its page shows all of them.
 
     Examples:
 

@@ -113,13 +113,13 @@ def opened(path: Path) -> BufferedReader:
     Reading a pipe or a device may wait forever, or never end.
 
     Raises OSError if it cannot be opened.
-    Raises ValueError if it is no regular file.
+    Raises ValueError if it is not a regular file.
     """
     # Without O_NONBLOCK, opening a pipe waits for its other end.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     return file
 
 
@@ -144,7 +144,7 @@ def json_object(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file. Raises an error of `DAMAGE`."""
     value = json_value(content(path, MOST_JSON))
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return value
 
 
@@ -240,4 +240,4 @@ def _limited(file: BinaryIO | gzip.GzipFile, most: int) -> bytes:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -158,8 +158,8 @@ class ReportConfig(Table):
 
     Attributes:
         limit_advantage: Largest acceptable advantage, from 0 to below 1. 0: no limit.
-        limit_belief: Largest acceptable belief, above 0.5, such as 0.75. From even odds, by theory,
-            at privacy.delta. Below 1. 0: no limit.
+        limit_belief: Largest acceptable belief, above 0.5, such as 0.75. Theory decides, at
+            privacy.delta. The adversary begins with a belief of 0.5. Below 1. 0: no limit.
     """
 
     limit_advantage: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -79,8 +79,8 @@ class FederationConfig(Table):
             name=value".
         dirichlet_alpha: Concentration of "dirichlet" and "quantity" partitions.
         sampling_rate: Probability that a client joins a round. 1: every client joins every round.
-        adversary: Number of the curious client. -1: the last client that does not hold the target.
-        adversary_rounds: Rounds that the curious client joins. "every": all rounds; "own": the
+        adversary: Number of the adversary's client. -1: the last client without the target.
+        adversary_rounds: Rounds that the adversary's client joins. "every": all rounds; "own": the
             rounds in which it is sampled.
         trust: Party that adds the noise. "central": the server; "local": each client, all of its
             own; "distributed": each client, a share.

@@ -108,7 +108,7 @@ def read(directory: Path) -> Kit:
         kit = Kit(**{field.name: values[field.name] for field in fields(Kit)})
     except FileNotFoundError:
         raise InputError(
-            f"'{directory}' is no deployment: it has no {MANIFEST}; make one with "
+            f"'{directory}' is not a deployment: it has no {MANIFEST}; make one with "
             f"fedsim deploy init {directory}"
         ) from None
     except reading.DAMAGE as error:
@@ -169,7 +169,9 @@ def write(
     wheel can be made of this fedsim, or the directory exists.
     """
     if not is_host(address):
-        raise InputError(f"the server's address {address!r} is no host name and no IPv4 address")
+        raise InputError(
+            f"the server's address {address!r} is neither a host name nor an IPv4 address"
+        )
     if not _is_address(listen):
         raise InputError(
             f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"

@@ -55,8 +55,8 @@ def model(build: Callable[..., Any]) -> str:
                 continue
             return give(builder, _title(build), _of_source(build))
         raise InputError(
-            f"model is {_title(build)}{inspect.signature(build)}; it must take nothing, or (shape, "
-            "classes, hidden)"
+            f"model is {_title(build)}{inspect.signature(build)}; it must take no parameters, "
+            "or (shape, classes, hidden)"
         )
     raise InputError(
         f"model is a {type(build).__name__}; give a class or a function that builds the network, "

@@ -182,6 +182,7 @@ class ClassicRenyiAccountant(RenyiAccountant):
         return float(np.min(self.curve(mechanism) - math.log(delta) / (self.orders - 1)))
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
+        # The conversion holds at every order, so the best order counts.
         exponent = np.min((self.orders - 1) * (self.curve(mechanism) - epsilon))
         return math.exp(min(0.0, float(exponent)))
 
@@ -240,6 +241,8 @@ class PrivacyLossAccountant(Accountant):
             return gaussian.tail(mechanism.mu, epsilon)
         if not loss_distribution.resolves(mechanism, 1.0):
             return None
+        # Below the resolution of the arithmetic a probability means nothing: state the resolution
+        # instead.
         probability = loss_distribution.composed(mechanism)[direction].tail(epsilon)
         return min(1.0, max(loss_distribution.resolution(mechanism), probability))
 
@@ -256,6 +259,8 @@ class PrivacyLossAccountant(Accountant):
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
         if not mechanism.sampled:
             return gaussian.delta(mechanism.mu, epsilon)
+        # A record that takes part in no step leaks nothing, so no delta exceeds the probability
+        # that it takes part.
         ceiling = mechanism.participation
         if loss_distribution.resolves(mechanism, 1.0):
             delta = max(losses.delta(epsilon) for losses in loss_distribution.composed(mechanism))
@@ -282,6 +287,7 @@ class BasicAccountant(Accountant):
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=False)
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
+        # Every step gets an equal part of delta.
         epsilons, counts = _step_epsilons(mechanism, delta / mechanism.steps)
         return float(counts @ epsilons)
 
@@ -312,6 +318,8 @@ class AdvancedAccountant(BasicAccountant):
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         best = math.inf
         for share in self.shares:
+            # A share of delta is for the deviation of the sum, the rest is for the steps. The best
+            # share is not known in advance, so several are tried: each gives a valid bound.
             each = (1 - share) * delta / mechanism.steps
             epsilons, counts = _step_epsilons(mechanism, each)
             with np.errstate(over="ignore"):  # an overflow to inf is the right value

@@ -72,6 +72,7 @@ def log_moments(
     with np.errstate(divide="ignore", over="ignore"):
         moments: Floats = flat * (chosen * (chosen + 1.0))
         if sampling_rate < 1 and neighbouring is Neighbouring.REPLACE:
+            # log((1 - q) + q e^m) = log(1 + q (e^m - 1)), in a form that stays exact for small m.
             moments = np.logaddexp(0.0, np.log(sampling_rate) + _log_expm1(moments))
         elif sampling_rate < 1:
             moments = _sampled(flat, chosen, sampling_rate)
@@ -158,6 +159,8 @@ def epsilons(
             f"delta is {delta:g}; it must lie between {gamma_total:g}, the probability that the "
             "estimator fails (gamma), and 1: give a larger delta"
         )
+    # The estimators may fail with probability gamma_total, so only the rest of delta is left for
+    # the tail.
     each = (np.asarray(costs, dtype=np.float64) - np.log(delta - gamma_total)) / chosen
     best = each.argmin(axis=-1)
     smallest = np.take_along_axis(each, best[..., None], axis=-1)[..., 0]
@@ -194,6 +197,7 @@ def _log_expm1(x: Floats) -> Floats:
 
 def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
     """Return log E exp(K(K-1) ratio), K ~ Binomial(lambda + 1, q), [n, O]; nothing cancels."""
+    # K = 0 and K = 1 add exp(0) = 1, so only larger counts add to the excess over 1.
     k = np.arange(2, orders.max() + 2)
     moments = np.empty((len(ratios), len(orders)))
     # The logarithms of the binomial probabilities of K, for each order.
@@ -211,5 +215,6 @@ def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
             top = terms.max(axis=1)
             shift = np.where(np.isfinite(top), top, 0.0)
             total = shift + np.log(np.exp(terms - shift[:, None]).sum(axis=1))
+            # log(1 + excess): the 1 is the moment of a record that leaks nothing.
             moments[part, column] = np.logaddexp(0.0, total)
     return moments

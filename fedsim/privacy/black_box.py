@@ -93,8 +93,8 @@ def check(result: npt.ArrayLike) -> Floats:
         vector = np.asarray(result, dtype=np.float64).ravel()
     except (TypeError, ValueError):
         raise InputError(
-            "the mechanism's result is no array of numbers; let it return one of the same shape "
-            "for all data"
+            "the mechanism's result is not an array of numbers; let it return one of the same "
+            "shape for all data"
         ) from None
     if not vector.size or not np.isfinite(vector).all():
         raise InputError("the mechanism's result is empty or has numbers that are not finite")
@@ -113,8 +113,11 @@ def learn(results: Floats, budget: float) -> Noise:
     if len(results) < LEAST:
         raise InputError(f"{len(results)} simulated results are too few; give at least {LEAST}")
     half = len(results) // 2
+    # Directions and spread come from different halves: directions fitted to the same results would
+    # understate the spread.
     centre = results[:half].mean(0)
     _, lengths, axes = np.linalg.svd(results[:half] - centre, full_matrices=False)
+    # Directions whose results move by no more than rounding are not released at all.
     directions = axes[lengths > ROUNDING * max(lengths[0], np.abs(centre).max())]
     if not len(directions):
         raise InputError(
@@ -124,6 +127,7 @@ def learn(results: Floats, budget: float) -> Noise:
     coordinates = (results[half:] - centre) @ directions.T
     # The spread about the noise's centre, not about the mean: that also pays for the mean's error.
     spread = (coordinates**2).mean(0)
+    # A direction without spread would need no noise, and its variance would be 0.
     kept = spread > 0
     variances = anisotropic_variances(spread[kept], budget)
     limit = float((coordinates[:, kept] ** 2 / variances).sum(-1).max())
@@ -144,6 +148,8 @@ def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
         raise InputError(f"the confidence is {confidence}; give a probability between 0 and 1")
     lengths = noise.squared_lengths(noise.coordinates(results))
     count, log_term = len(lengths), math.log(2 / (1 - confidence))
+    # An upper limit of the true mean (empirical Bernstein): the sample mean, a term for its spread,
+    # and a term for the largest possible value.
     mean = float(lengths.mean()) + math.sqrt(2 * float(lengths.var(ddof=1)) * log_term / count)
     mean += 7 * noise.limit * log_term / (3 * (count - 1))
     # The squared lengths and the limit are inversely proportional to the noise's variance.
@@ -183,6 +189,8 @@ def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> 
     along = noise.coordinates(vector)
     length = float((along**2 / noise.variances).sum())
     if length > noise.limit:
+        # Pull the result back to the ellipsoid, because the confidence assumes that no squared
+        # length exceeds the limit.
         along = along * math.sqrt(noise.limit / length)
     along = along + np.sqrt(noise.variances) * coins.standard_normal(len(along))
     return np.asarray(noise.centre + along @ noise.directions)

@@ -134,6 +134,7 @@ def noise_multiplier(
 def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mechanism]) -> float:
     """Return the least factor on the noise that satisfies the requirement, never too small."""
 
+    # The search runs over the logarithm, because noise multipliers span many powers of ten.
     def excess(log_multiplier: float) -> float:
         return requirement.excess(mechanism(math.exp(log_multiplier)))
 
@@ -192,6 +193,8 @@ def steps(
                 f"more than {low * multiple} steps meet {requirement.described}; give less noise, "
                 "or a stricter target"
             )
+    # The leak grows with the number of steps, so bisection between the last count that satisfies
+    # and the first that does not finds the largest.
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if satisfied(middle) else (low, middle)
@@ -210,6 +213,7 @@ def sampling_rate(
         mechanism = Mechanism.alike(noise_multiplier, steps, math.exp(log_rate), neighbouring)
         return requirement.excess(mechanism)
 
+    # A full batch has an exact closed form and needs no search.
     full = Mechanism.alike(noise_multiplier, steps, 1.0, neighbouring)
     if requirement.excess(full) <= 0:
         return 1.0
@@ -270,6 +274,7 @@ def compare(
         least = noise_multiplier(requirement, steps, sampling_rate, neighbouring)
         return Mechanism.alike(least, steps, sampling_rate, neighbouring)
 
+    # The same target by both accountants: the ratio of their noise is what the looser one wastes.
     classic, tight = calibrated("rdp-classic"), calibrated("pld")
     classic_z, tight_z = (each.groups[0].noise_multiplier for each in (classic, tight))
     return Comparison(

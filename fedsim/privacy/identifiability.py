@@ -177,6 +177,8 @@ def tail_limit(mechanism: Mechanism, epsilon: float) -> float:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
     if epsilon == 0 or math.isinf(epsilon):
         return float(epsilon == 0)
+    # A small step divides by almost 0, a large one uses a large delta: the best step lies in
+    # between, so a geometric grid looks for it.
     below = epsilon * np.geomspace(LEAST_STEP, 1, STEPS_BELOW)
     limits = [PLD.delta(mechanism, epsilon - step) / -math.expm1(-step) for step in below]
     return min(1.0, *limits)
@@ -234,6 +236,7 @@ def vantage_bounds(
     for vantage in Vantage:
         mechanism = releases.towards(vantage)
         bound = bounds(mechanism, delta)
+        # One number only if all rounds have the same noise.
         multipliers = {group.noise_multiplier for group in mechanism.groups}
         if local:
             note = LOCAL_STEPS_NOTE.format(_SEES[vantage])
@@ -285,6 +288,8 @@ def epsilon_by_round(
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
     """Return rounds, int64 [n], denser at first, and epsilon after each by accountant."""
     last = releases.count
+    # Epsilon grows about like the root of the rounds, so even steps of the root resolve the curve
+    # evenly.
     spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
     rounds = np.unique(spaced.round().astype(np.int64))
     mechanisms = [releases.first(int(count)).towards(vantage) for count in rounds]

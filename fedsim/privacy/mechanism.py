@@ -70,6 +70,8 @@ class Mechanism:
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE
 
     def __post_init__(self) -> None:
+        # Equal kinds of steps are merged and sorted, so that equal mechanisms are equal keys of the
+        # caches.
         counts: dict[tuple[float, float], int] = {}
         for group in self.groups:
             kind = group.noise_multiplier, group.sampling_rate
@@ -227,8 +229,9 @@ def nominal_noise_multiplier(
     share = _share(trust, vantage, clients, local_steps, participants, colluders, joining_rate)
     if share == 0:
         raise InputError(
-            "no noise helps: under central trust the server sees each client's sum before it adds "
-            "noise; choose a trust model under which clients add it, or another vantage"
+            "no noise protects from the server: with central trust it sees each client's sum "
+            "before it adds noise; choose a trust model in which clients add noise, or another "
+            "vantage"
         )
     return noise_multiplier / share
 

@@ -57,6 +57,7 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
         return SearchCost(count, delta, composed, None, None, refused)
     orders = RENYI.orders
     one = mixture(orders, np.array([RENYI.curve(each) for each in mechanisms]))
+    # The epsilon at which Theorem 6 takes the delta of one result, for each order.
     limits = np.log1p(1 / (orders - 1))
     deltas = np.array([[PLD.delta(each, limit) for limit in limits] for each in mechanisms])
     curves = (
@@ -69,6 +70,8 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
 
 def mixture(orders: Array, divergences: Array) -> Array:
     """Return the Rényi divergence [n] of a training with an evenly drawn, shown setting."""
+    # The divergence of a mixture with a shown index: the mean of e^((order - 1) divergence), back
+    # in logs.
     exponents = (orders - 1) * divergences
     mean = logsumexp(exponents, axis=0) - math.log(len(divergences))
     return np.asarray(mean / (orders - 1), dtype=np.float64)
@@ -89,6 +92,7 @@ def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: fl
     Raises InputError for a mean of 1 or less. Source: Papernot and Steinke, 2022, Theorem 2.
     """
     gamma = gamma_of_mean(mean, shape)
+    # The second order may be chosen freely, so the best one counts for every first order.
     others = (1 + shape) * np.min((1 - 1 / orders) * divergences - math.log(gamma) / orders)
     return _rising(divergences + others + math.log(mean) / (orders - 1))
 
@@ -125,6 +129,8 @@ def gamma_of_mean(mean: float, shape: float) -> float:
             mean_at = shape * (1 - gamma) / (gamma * -math.expm1(shape * log_gamma))
         return math.log(mean_at) - math.log(mean)
 
+    # The mean falls from infinity to 1 as gamma rises from 0 to 1. The search is over its
+    # logarithm, since gamma may be tiny.
     return math.exp(scipy.optimize.brentq(excess, -600.0, -1e-9, xtol=1e-13))
 
 

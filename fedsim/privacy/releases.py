@@ -80,6 +80,7 @@ class Releases:
 
         Raises InputError for a count below 1.
         """
+        # Take whole groups of equal rounds until the count is used up; the last group may be cut.
         kept, left = [], count
         for alike in self.rounds:
             if left > 0:
@@ -179,6 +180,8 @@ def of_group(releases: Releases, records: int) -> Releases:
             "record is sampled by itself; give full batches, or a group of 1"
         )
     rounds = tuple(
+        # A group of n records changes a sum n times as much, so the same noise is n times smaller
+        # in units of the change.
         replace(alike, noise_multiplier=alike.noise_multiplier / records)
         for alike in releases.rounds
     )

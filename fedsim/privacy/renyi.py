@@ -46,6 +46,7 @@ def _sampled_divergence(
     noise_multiplier: float, sampling_rate: float, all_orders: tuple[float, ...]
 ) -> Array:
     steps, orders = Steps(noise_multiplier, 1, sampling_rate), np.array(all_orders)
+    # At whole orders the series of the library is a finite binomial sum, which is exact.
     fractional = (orders != np.round(orders)) & (orders <= LARGEST_ORDER)
     if steps.noise_multiplier < LEAST_NOISE:
         fractional[:] = False
@@ -72,10 +73,14 @@ def _integral(steps: Steps, orders: Array) -> Array:
     converges geometrically: the zeros of the integrand's base are πs² off the real line.
     """
     q, s = steps.sampling_rate, steps.noise_multiplier
+    # Fine against the noise (s) and against the change of the exponent (s^2).
     spacing = min(s / 8, s * s / 4)
     low, high = -WIDTH * s, orders.max() + WIDTH * s  # at order α the mass lies about 0 and α
     z = np.arange(low, high + spacing, spacing)
     log_density = -(z**2) / (2 * s * s) - math.log(s * math.sqrt(2 * math.pi))
+    # The log of the likelihood ratio of a sampled step: a mixture of "record absent" and "record
+    # present".
     log_base = np.logaddexp(math.log1p(-q), math.log(q) + (2 * z - 1) / (2 * s * s))
+    # In logs, because at high orders the integrand exceeds the largest float.
     moments = logsumexp(log_density + orders[:, None] * log_base, axis=1) + math.log(spacing)
     return np.asarray(moments / (orders - 1), dtype=np.float64)

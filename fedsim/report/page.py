@@ -74,7 +74,7 @@ def all_sections() -> tuple[Section, ...]:
             if not isinstance(section, Section):
                 raise InputError(
                     f"the plug-in {each.code} of {each.package} is a {type(section).__name__}, "
-                    "which is no Section; leave out its --allow-code"
+                    "which is not a Section; leave out its --allow-code"
                 )
             every.append(section)
     return tuple(every)
@@ -239,18 +239,19 @@ QUESTIONS = (
     "Who operates the server, and do we trust that party?",
     "Which limit does our organization accept?",
     "Does the real training use secret noise (privacy.noise-source = system)?",
-    "Which of the parties above were tested, and should the others be?",
+    "Which of the parties above were tested? Should the others be tested too?",
     "What else was released about the same people?",
 )
 
 LIMITS = (
-    "That the model is anonymous, or that its release is approved. This is a legal question (GDPR, "
-    "Recital 26). The numbers are evidence on one part of it: can an adversary tell whether a "
-    "record was used?",
-    "Results for other people or other attacks. The limits of theory hold for every record, if the "
-    "software ran as configured.",
-    "Extracted texts, records that are reconstructed without candidates, links with other data, "
-    "breaches, and further releases about the same people, whose epsilons add up.",
+    "This report does not say that the model is anonymous, or that its release is approved. Both "
+    "are legal questions (GDPR, Recital 26). The numbers are evidence on one part of them: can an "
+    "adversary tell whether a record was used?",
+    "The measurements say nothing about other people or other attacks. The limits of theory hold "
+    "for every record, if the software ran as configured.",
+    "The report does not cover texts that the model repeats, records reconstructed without a list "
+    "of candidates, links with other data, or breaches.",
+    "It does not cover other releases about the same people. Their epsilons add up.",
 )
 
 

@@ -73,7 +73,10 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
-    yield Text(f"\n{measure(report)} {worths_in_full(report)}; every interval at {_level(report)}")
+    yield Text(
+        f"\n{measure(report)} {worths_in_full(report)}; "
+        f"all intervals have {_level(report)} confidence"
+    )
 
 
 def _checks(report: Report) -> Iterator[RenderableType]:

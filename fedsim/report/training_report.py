@@ -93,12 +93,12 @@ class TrainingReport:
 
 
 PUBLIC = (
-    "The folder public/ may be handed on: the model, its description and its card. All of it "
-    "follows from what the rounds released, and epsilon covers it."
+    "You may share the folder public/: the model, its description and its card. All of it is "
+    "computed from what the rounds released, so epsilon covers it."
 )
 
 CONFIDENTIAL = (
-    "The rest of this directory, including this page, is for the operator of the server only: it "
+    "The rest of this directory, including this page, is for the operator of the server only. It "
     "says which client answered when, and describes the messages of each client."
 )
 
@@ -179,9 +179,9 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
         alarming=bool(report.alarms),
         figure=doc.Bars(
             bars,
-            f"Largest share of right answers about whether one {of} was used.",
+            f"How often an adversary can be right, at most, about whether one {of} was used.",
         ),
-        table=doc.tabulated(("Who looks", f"ε at δ = {card.privacy.delta:.3g}", "Sees"), rows),
+        table=doc.tabulated(("Observer", f"ε at δ = {card.privacy.delta:.3g}", "Note"), rows),
         checks=_checks(report, card),
         steps=_steps(report, card, words),
         sign_off=first_screen.sign_off(
@@ -190,7 +190,7 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
             author=report.author,
             date=card.created[:10],
             limits=(
-                f"The guarantee is for each {privacy.unit} by itself, and about what the rounds "
+                f"The guarantee protects each {privacy.unit} by itself. It covers what the rounds "
                 "released. No attack on this training was simulated."
             ),
         ),
@@ -199,7 +199,7 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
 
 def _costs(card: ModelCard) -> str:
     """Return epsilon towards each observer, those with the same epsilon together."""
-    privacy, costs = card.privacy, dict[str, list[str]]()
+    privacy, costs = card.privacy, dict[tuple[str, str], list[str]]()
     naked = []
     for towards in privacy.towards:
         name = f"the {towards.vantage.replace('-', ' ')}"
@@ -207,9 +207,12 @@ def _costs(card: ModelCard) -> str:
         if math.isinf(spent):
             naked.append(name)
             continue
-        looser = "".join(f" ({of}, a looser method, gives {number(value)})" for of, value in others)
-        costs.setdefault(f"{number(spent)}{looser}", []).append(name)
-    sentences = [f"ε is {cost} towards {' and '.join(names)}." for cost, names in costs.items()]
+        looser = "".join(f" ({number(value)} by {of}, a looser method)" for of, value in others)
+        costs.setdefault((number(spent), looser), []).append(name)
+    sentences = [
+        f"ε is {cost} towards {' and '.join(names)}{looser}."
+        for (cost, looser), names in costs.items()
+    ]
     if sentences:
         sentences[0] = f"At δ = {privacy.delta:g}, {sentences[0]}"
     sentences += [f"No noise protects a {privacy.unit} from {name}." for name in naked]
@@ -223,7 +226,7 @@ def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[d
     if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
         steps.append("Decide whether you trust the observers without protection.")
     if not report.alarms:
-        steps.append("Hand on the folder public/ only, and keep the rest of this directory.")
+        steps.append("Share only the folder public/. Keep the rest of this directory to yourself.")
     return steps
 
 
@@ -257,10 +260,10 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     document = report.as_json()
     checks = [
         check(
-            "Nothing contradicts the noise that is claimed.",
+            "No measurement contradicts the claimed noise.",
             "alarms > 0",
             document,
-            failed="What was released contradicts the noise that is claimed.",
+            failed="The released sums or messages contradict the claimed noise.",
         ),
         check(
             "The noise was measured.",
@@ -282,18 +285,18 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         checks += [
             doc.Check(
                 FAILED,
-                f"The {each.vantage} may always be right: theory sets it no limit.",
+                f"Theory sets no limit for the {each.vantage}: it can always be right.",
             )
             for each in card.privacy.towards
             if _limit(card, each) >= 1
         ]
     if card.privacy.guaranteed and math.isfinite(epsilon):
-        text = "The rounds cost no more than the card of the model states."
-        failed = "The rounds cost more than the card of the model states."
+        text = "The rounds cost no more ε than the model's card states."
+        failed = "The rounds cost more ε than the model's card states."
         checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", document, failed=failed))
     if card.utility is not None and card.task == "classification":
-        text = "The model is right more often than a constant answer, the most frequent class."
-        failed = "The model is right no more often than a constant answer."
+        text = "The model is right more often than if it always named the most frequent class."
+        failed = "The model is right no more often than if it always named the most frequent class."
         shuts = f"accuracy <= {card.utility.majority:.4g}"
         checks.append(check(text, shuts, document, failed=failed))
     return checks
@@ -324,5 +327,5 @@ def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
             name: np.array([(each.noise_at_most or {}).get(name, math.inf) for each in rounds])
             for name in rounds[-1].noise_at_most
         }
-        caption = "Noise divided by the claimed noise, at most, of released sums and messages."
+        caption = "Upper limits of the noise in released sums and messages, in units of the claim."
         yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

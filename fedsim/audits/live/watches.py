@@ -160,8 +160,8 @@ class TextWatch:
             )
         if model.name == "hugging-face" and not model.weights_path:
             raise InputError(
-                "the decoder scores the texts, and the audit opens no folder that a transcript "
-                "names; give this machine's copy of model.weights with --weights"
+                "the audit needs the decoder to score the texts, but it opens no folder that a "
+                "transcript names; give this machine's copy of model.weights with --weights"
             )
         shape: tuple[int, ...] = (data.length,)
         if data.name == OWN:

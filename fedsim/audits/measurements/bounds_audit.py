@@ -86,14 +86,19 @@ def _lines(mechanism: Mechanism) -> tuple[Array, Array]:
         return np.empty(0), np.empty(0)
     distribution = loss_distribution.composed(mechanism)[0]
     losses, masses = distribution.losses, np.maximum(distribution.masses, 0.0)
+    # The probability under D that the loss is at least each value: from the right, with the
+    # infinite loss first.
     true = distribution.infinite + np.cumsum(masses[::-1])[::-1]
     # Cut off where e^loss overflows, which only lowers the lines.
     false = np.cumsum((masses * np.exp(-np.maximum(losses, -LARGEST_LOSS)))[::-1])[::-1]
     # Spaced evenly in standard deviations, as if the loss were normal.
     levels = ndtr(np.linspace(REACH, -REACH, LINES))
+    # `true` falls, so its negative rises and can be searched.
     chosen = np.unique(np.searchsorted(-true, -levels))
     chosen = chosen[chosen < losses.size]
     chosen = chosen[np.abs(losses[chosen]) < LARGEST_LOSS]
+    # One supporting line at each chosen loss: slope e^loss, and offset 1 - delta(loss) with delta =
+    # true - e^loss false.
     slopes = np.exp(losses[chosen])
     return slopes, 1 - (true[chosen] - slopes * false[chosen])
 
@@ -232,6 +237,8 @@ class BoundsAudit:
         chances = {}
         for name in above(bounds):
             delta, high = bounds[name].delta, 1 - bounds[name].confidence
+            # Search between the significance of an alarm and that of the report, at which the bound
+            # is above epsilon.
             low = surest = 1 - ALARM_CONFIDENCE
             # Bisection on a logarithmic scale.
             while high > low * (1 + CHANCE_RESOLVED):
@@ -251,6 +258,7 @@ class BoundsAudit:
         """
         if not self.exact or self.played.common:
             return []
+        # There are two comparisons, and each gets half of the error.
         each = self.played.level((1 + ALARM_CONFIDENCE) / 2)
         comparisons = [agreement.calibration(self.worlds, self.log_odds, each)]
         claimed = prediction.mu if prediction.deterministic else None
@@ -266,6 +274,8 @@ class BoundsAudit:
         worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
         if not self.exact or mechanism.noiseless or not np.isfinite(log_odds).all():
             return None
+        # The grid ends near the largest log-odds of the trials. Beyond it the estimated delta is
+        # close to 0.
         last, level = max(1.0, float(np.quantile(np.abs(log_odds), 0.99))), self.played.level
         grid = np.linspace(0.0, last, PROFILE_POINTS)
         profiles = privacy_profile.privacy_profiles(worlds, log_odds, grid, level(confidence))

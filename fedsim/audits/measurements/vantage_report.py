@@ -139,7 +139,9 @@ def _caught(
     For trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
     """
     rate, prior = participation.rate, logit(audit_prior)
+    # Only rounds in which the target would change the sum can give it away.
     chances = (view["sensitivities"] > 0).sum(axis=1)
+    # 1 - (1 - q)^chances, computed so that it stays exact for small q.
     caught = -np.expm1(chances * math.log1p(-rate))
     add_remove = neighbouring is Neighbouring.ADD_REMOVE
     # Under add-remove, absence in all rounds is evidence for D'.
@@ -162,6 +164,7 @@ def _empirical(
 ) -> VantageEmpirical:
     worlds: npt.NDArray[np.bool_] = view["worlds"]
     final = view["log_odds"][:, -1]
+    # Decisions use the prior, epsilon does not: subtract it to get the privacy loss.
     loss = final - logit(audit.prior)
     both = two_sided(worlds)
     played = precision.design(trials, audit.confidence, len(worlds))
@@ -171,6 +174,8 @@ def _empirical(
     largest = estimators.epsilon_from_belief(worlds, loss)
     near = None
     if both and predicted.advantage is not None:
+        # A simulated prediction has an error of its own: 3.3 standard errors cover it with about
+        # 99.9 %.
         slack = 3.3 * (predicted.standard_error or 0.0)
         near = sure.low - slack <= predicted.advantage <= sure.high + slack
     return VantageEmpirical(
@@ -316,6 +321,8 @@ def _density(simulation: forecast.Simulation, prior: float) -> Density:
 
     def heights(sample: Floats) -> list[float]:
         counts, _ = np.histogram(sample, edges)
+        # Counts over all trials and the width of the bin, so that the area is the share inside the
+        # edges.
         return (counts / (sample.size * np.diff(edges))).tolist()
 
     return Density(

@@ -70,8 +70,8 @@ ACCUMULATED = (
     "is of one batch, so that its amplification is not proven"
 )
 UNTESTED = (
-    "it cannot be told whether batches are Poisson samples: their sizes were not recorded, or are "
-    "too few to tell them from batches of one size; record more steps, or an engine of Opacus "
+    "the audit cannot tell whether batches are Poisson samples: their sizes were not recorded, or "
+    "too few were recorded to exclude one fixed size; record more steps, or an engine of Opacus "
     "before make_private"
 )
 UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}{}"

@@ -38,7 +38,7 @@ GRID = 0.01
 MOST_COMPARED = 4000
 """Most steps whose noise is compared with each other's: the first ones."""
 
-NO_SUM = "no clipped sum was recorded, and without it noise cannot be told from gradients"
+NO_SUM = "no clipped sum was recorded; without it, the audit cannot separate noise from gradients"
 NO_STEP = "no step was recorded; there is nothing to audit"
 BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
 BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"

@@ -422,7 +422,9 @@ class _ServerRecorder:
     def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
         self._sink.begin(str(grid.run.run_id))
         for finding in safely(configuration_findings, self._strategy) or []:
-            log.warning("fedsim: %s: %s. To mend it: %s", finding.rule, finding.why, finding.mend)
+            log.warning(
+                "fedsim: %s: %s. How to fix it: %s", finding.rule, finding.why, finding.mend
+            )
         try:
             result = start(grid, *arguments, **named)
         except BaseException as error:

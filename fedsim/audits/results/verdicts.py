@@ -71,26 +71,26 @@ class StateWords:
 BELOW = StateWords(
     "Below the limit",
     "good",
-    "the whole interval lies below what theory allows; no attack on this target is better",
+    "the whole interval lies below the limit of theory; no attack on this target is better",
     "rely on the limit; the measurement is of one target only",
 )
 ATTACK_BELOW = StateWords(
     "Attack below the limit",
     "open",
-    "the whole interval lies below what theory allows; a better attack may achieve more",
+    "the whole interval lies below the limit of theory; a better attack may achieve more",
     "rely on the limit, not on this attack",
 )
 NOT_CONTRADICTED = StateWords(
     "Not contradicted",
     "open",
-    "the measurement agrees with what theory allows, and does not prove it",
-    "read which loss of noise the audit would have noticed; a longer audit notices a smaller one",
+    "the measurement agrees with theory, but does not prove it",
+    "read how much missing noise the audit would detect; a longer audit detects smaller amounts",
 )
 NOT_MEASURED = StateWords(
     "Not measured",
     "open",
-    "there is theory alone",
-    'for a measurement, set audit.vantages = "all", plant canaries, or add an auditor',
+    "the limit comes from theory alone",
+    'to measure it, set audit.vantages = "all", plant canaries, or add an auditor',
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",
@@ -101,7 +101,7 @@ CANNOT_TELL = StateWords(
 NO_PROTECTION = StateWords(
     "No protection",
     "caution",
-    "no noise protects the records from an observer at this vantage",
+    "no noise protects the records from this observer",
     "decide whether you trust this observer; if not, change federation.trust",
 )
 NO_LIMIT = StateWords(
@@ -146,7 +146,7 @@ CONTRADICTS_DECLARED = StateWords(
     "Contradicts what was declared",
     "alarm",
     "an alarm, at 99.99 %: the recording contradicts the declared noise, sampling or clipping",
-    "rely on no ε of this recording before the cause of the alarm is known",
+    "do not rely on any ε of this recording before you know the cause of the alarm",
 )
 
 TABLE = (

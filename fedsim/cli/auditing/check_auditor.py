@@ -31,9 +31,9 @@ def check_auditor(
 ) -> None:
     """Play games with a known epsilon against an auditor, and count its bounds above the truth.
 
-    The auditor is a Python function: scores (float64 [n]), members (bool [n]), delta and confidence
-    go in, and a lower bound on epsilon comes out. The games are three without any signal, a
-    Gaussian, a Laplace mechanism, randomized response and a sampled Gaussian.
+    The auditor is a Python function. It takes scores (float64 [n]), members (bool [n]), delta and
+    confidence, and returns a lower bound on epsilon. Three games have no signal. The others are a
+    Gaussian mechanism, a Laplace mechanism, randomized response and a sampled Gaussian mechanism.
 
     Exit status: 0 valid; 2 bad input; 3 cannot tell; 4 invalid.
 

@@ -96,7 +96,7 @@ def tabulated(verdict: Verdict, rows: Rows, findings: Sequence["Finding"]) -> Gr
     for name, value in rows:
         table.add_row(name, value)
     listed = Table(title="Findings", title_justify="left", show_lines=True)
-    for heading in ("rule", "why", "how to mend it"):
+    for heading in ("rule", "why", "how to fix it"):
         listed.add_column(heading)
     for finding in findings:
         style = "red" if finding.breaks else ""
@@ -124,7 +124,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("Two worlds", _worlds(outcome)),
     ]
     if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
-        rows.append(("Sees", would_have_noticed(outcome.seen_below)))
+        rows.append(("Detects", would_have_noticed(outcome.seen_below)))
     if outcome.contradictory:
         rows.append(("Contradiction", CONTRADICTION))
     return rows
@@ -140,7 +140,7 @@ def _proven(outcome: "AppAudit | LoopAudit", observations: str) -> str:
     """Return the lower bound, and with a claim that at a conviction's confidence, in words."""
     bound, proven = outcome.lower_bound, ""
     if outcome.claim is not None:
-        convicts = f"at a conviction's confidence, {ALARM_CONFIDENCE:.2%}"
+        convicts = f"with {ALARM_CONFIDENCE:.2%} confidence"
         proven = f"; {outcome.proven.epsilon:.4g} {convicts}"
     return (
         f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
@@ -299,22 +299,21 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
         return _loop_power(power, outcome.trials)
     if noise is None:
         detects = (
-            f"The audit did not see the noise itself. {outcome.trials} trials prove at most "
-            f"epsilon {outcome.provable:.3g} by counting, at a conviction's confidence, "
-            f"{ALARM_CONFIDENCE:.2%}. If the claim is below that, this audit would have convicted "
-            "a loop without any protection."
+            f"The audit did not see the noise itself. By counting, {outcome.trials} trials prove "
+            f"at most epsilon {outcome.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. If "
+            "the claim is below that, this audit convicts a loop without any protection."
         )
-        return [("Sees", detects)]
+        return [("Detects", detects)]
     epsilon = "" if noise.epsilon is None else f"; with this noise, epsilon is {noise.epsilon:.4g}"
     least = (
         f"at least {noise.at_least:.3g} of the configured noise, measured "
         f"({noise.confidence:.0%} confidence, {noise.numbers} numbers, {noise.runs} runs){epsilon}"
     )
     detects = (
-        f"This audit would have noticed less than {noise.seen_below:.3g} of the configured "
-        f"noise in {SEEN:.0%} of cases."
+        f"If the noise were below {noise.seen_below:.3g} of the configured noise, this audit would "
+        f"detect it in {SEEN:.0%} of cases."
     )
-    return [("Noise", least), ("Sees", detects)]
+    return [("Noise", least), ("Detects", detects)]
 
 
 RETURNED = {
@@ -350,7 +349,7 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
         )
     detects = (
         f"The loop returned {returned}. By theory, {trials} trials convict it in {SEEN_WITH:.0%} "
-        f"of cases if {fault}. By measurement, they would have noticed less than "
-        f"{power.share:.3g} of the noise that it had."
+        f"of cases if {fault}. By measurement, they detect noise below {power.share:.3g} of the "
+        "loop's actual noise."
     )
-    return [("Sees", detects), ("To see more", more)]
+    return [("Detects", detects), ("To detect more", more)]

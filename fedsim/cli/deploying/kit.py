@@ -171,7 +171,7 @@ def certificates(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Path of the new folder.")],
     days: Annotated[int, typer.Option(min=1, help="Lifetime of the certificates, in days.")] = 365,
 ) -> None:
-    """Write the certificates by which the machines of a Dask cluster know each other.
+    """Write the certificates that identify the machines of a Dask cluster to each other.
 
     Writes one certificate for all machines, and that of the authority that signed it. A holder of
     key.pem can run code on every machine of the cluster: copy the folder over a secure channel. The

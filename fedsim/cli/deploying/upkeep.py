@@ -116,7 +116,9 @@ def report(
     except FileNotFoundError:
         raise InputError(f"'{directory}' has no node.toml; name the folder of a client") from None
     except reading.DAMAGE as error:
-        raise InputError(f"cannot read '{path}': {reading.reason(error)}; mend it") from None
+        raise InputError(
+            f"cannot read '{path}': {reading.reason(error)}; correct the file"
+        ) from None
     node = Node.of(values, directory.resolve() / "work")
     assembled = assemble(node, others, model)
     written = client_page.write(assembled, directory / "report" if out is None else out)

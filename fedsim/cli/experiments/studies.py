@@ -114,8 +114,8 @@ def reconstruct(
     json_: AsJson = False,
     out: Annotated[Path | None, _directory_of("reconstruction")] = None,
 ) -> None:
-    """Measure how often a curious participant guesses which record, or which value of a column,
-    a training used.
+    """Measure how often a participant guesses which record, or which value of a column, a training
+    used.
 
     In every trial one of the candidates, drawn at random, is in the training data. The adversary
     computes the exact posterior over all candidates from the released sums. The report compares its

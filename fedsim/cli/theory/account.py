@@ -135,7 +135,7 @@ def _check_plot(plot: Path) -> None:
     if plot.suffix not in (".svg", ".png"):
         raise InputError(f"--plot: '{plot}' is neither .svg nor .png; name a file of these types")
     if not plot.absolute().parent.is_dir():
-        raise InputError(f"'{plot.parent}' is no directory; make it, or name another file")
+        raise InputError(f"'{plot.parent}' is not a directory; make it, or name another file")
     # Only opening a file shows for certain that it can be written. Appending keeps its content.
     existed = os.path.lexists(plot)
     try:

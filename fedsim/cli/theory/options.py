@@ -105,7 +105,7 @@ MutualInformation = Annotated[
 ]
 MaxRisk = Annotated[
     float | None,
-    typer.Option(help="Largest success of any attack. Its success without is --baseline-risk."),
+    typer.Option(help="Largest success of any attack with the release, such as 0.005."),
 ]
 BaselineRisk = Annotated[
     float | None,

@@ -72,7 +72,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     try:
         values: dict[str, Any] = reading.toml(path)
     except (OSError, ValueError) as error:
-        yield "node.toml", WRONG, f"cannot be read: {error}; mend {path}"
+        yield "node.toml", WRONG, f"cannot be read: {error}; correct {path}"
         return
     if machine == "auditor":
         yield from _auditor_config(place, values)
@@ -91,7 +91,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     try:
         agreed = consent.terms(values)
     except consent.RefusedError as error:
-        yield "consent", WRONG, f"{error}; mend {path}"
+        yield "consent", WRONG, f"{error}; correct {path}"
         return
     if agreed is None:
         yield "consent", WRONG, f'is missing; add consent = "" to {path}'
@@ -167,7 +167,11 @@ def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
 
 def _records(where: Path, inspection: own_records.Inspection) -> Iterator[Line]:
     for problem in inspection.refused:
-        yield "data", WRONG, f"{where}, {problem}; mend the records, or the schema that all share"
+        yield (
+            "data",
+            WRONG,
+            f"{where}, {problem}; correct the records, or the schema that all share",
+        )
     for problem in inspection.problems:
         if problem.drop:
             yield "data", NOTE, f"{where}, {problem}; left out, as {consent.SCHEMA} says"
@@ -294,7 +298,7 @@ def running(place: Path, port: int) -> Iterator[Line]:
     if process is None and (place / "supernode.pid").exists():
         reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
         restart = f"sh {place / 'start.sh'}"
-        yield "supernode", WRONG, f"has ended by itself ({reason}); mend that, then {restart}"
+        yield "supernode", WRONG, f"has ended by itself ({reason}); fix the cause, then {restart}"
     elif process is None and not listening:
         yield "supernode", NOTE, f"is not running; sh {place / 'start.sh'}"
     elif process is not None and not listening:

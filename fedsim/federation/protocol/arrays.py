@@ -72,7 +72,7 @@ def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np
         if not all(type(size) is int for size in shape):  # True is an int, and equal to 1
             raise ValueError
     except NO_HEADER:
-        raise ValueError(f"its '{name}' is no array") from None
+        raise ValueError(f"its '{name}' is not an array") from None
     if dtype.kind not in "biuf":
         raise ValueError(f"its '{name}' is of type {dtype}")
     return shape, dtype, len(data) - file.tell()

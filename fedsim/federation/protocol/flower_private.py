@@ -61,7 +61,9 @@ def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
 def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Return the mask of a client's integers, without the mask of Flower's weight."""
     if not seed or len(seed) % 4:
-        raise ValueError(f"a mask's seed of {len(seed)} bytes is no positive multiple of 4 bytes")
+        raise ValueError(
+            f"a mask's seed of {len(seed)} bytes is not a positive multiple of 4 bytes"
+        )
     _, mask = pseudo_rand_gen(seed, modulus, [(1,), shape])
     return mask
 

@@ -118,7 +118,7 @@ class Batches:
         with directory.reading(file):
             then = reading.json_value(mark.tobytes())
             if not isinstance(then, dict):
-                raise TypeError(f"its '{EXPERIMENT}' is no JSON object")
+                raise TypeError(f"its '{EXPERIMENT}' is not a JSON object")
             if then[RUN] != place[RUN]:
                 raise ValueError("it is of another run")
             if then[TRIALS] != place[TRIALS]:

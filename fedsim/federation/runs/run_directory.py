@@ -77,7 +77,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Return the directory of an earlier run. Raises InputError if it is no run directory."""
+        """Return the directory of an earlier run. Raises InputError if it is not one."""
         _refuse_several(path)
         if not (path / "config.toml").is_file():
             raise InputError(f"'{path}' is not a run directory: it has no config.toml")
@@ -255,7 +255,7 @@ def _taken(file: IO[bytes]) -> bool:
 def _refuse_several(path: Path) -> None:
     if (path / SUMMARY).is_file():
         raise InputError(
-            f"'{path}' is no run directory: it holds several runs, each in its own folder; name "
+            f"'{path}' is not a run directory: it holds several runs, each in its own folder; name "
             "one of these folders"
         )
 

@@ -77,5 +77,5 @@ def read(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
         matrices = {int(client): np.array(counts) for client, counts in values["clients"].items()}
         for counts in matrices.values():
             if counts.ndim != 2 or counts.dtype.kind != "i" or len({*counts.shape}) != 1:
-                raise ValueError("it has a value that is no square matrix of counts")
+                raise ValueError("it has a value that is not a square matrix of counts")
     return int(values["asked"]), {client: counts.tolist() for client, counts in matrices.items()}

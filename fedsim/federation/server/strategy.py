@@ -51,7 +51,7 @@ class DPSGD(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Charge a round and return its messages. Raises BudgetExceededError for too dear a one."""
+        """Charge a round and return its messages. Raises BudgetExceededError if too costly."""
         number = self.done + server_round
         if self.attempt is not None:
             self.attempt.charge(number, self.batch.plan.config.participation.charged(number))

@@ -98,7 +98,7 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
         raise ValueError("its text is longer than the record")
     text = reading.json_value(bytes(payload[8 : 8 + length]))
     if not isinstance(text, dict):
-        raise ValueError("its text is no JSON object")
+        raise ValueError("its text is not a JSON object")
     table, offset, arrays = text.get("arrays", []), 8 + length, []
     if len(table) > MOST_ARRAYS:
         raise ValueError(f"it has {len(table)} arrays")
@@ -162,7 +162,7 @@ def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> O
 def _dtype(name: Any) -> np.dtype[Any]:
     # Compared by name, so that structured and object dtypes never reach NumPy.
     if not isinstance(name, str) or name[1:] not in DTYPES or name[0] not in "<|":
-        raise ValueError(f"an array has the dtype {name!r}, which is no number's dtype")
+        raise ValueError(f"an array has the dtype {name!r}, which is not numeric")
     return np.dtype(name)
 
 
@@ -179,7 +179,7 @@ def _to_json(value: Any) -> Any:
         return [_to_json(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InputError(f"{value!r} is no number, text or list of numbers")
+    raise InputError(f"{value!r} is not a number, text or list of numbers")
 
 
 def _from_json(value: Any) -> Any:
@@ -207,7 +207,7 @@ def whole_of(value: Any) -> int:
 
 def _seed(value: Any) -> int:
     if not 0 <= whole_of(value) < 2**128:
-        raise ValueError(f"{value} is no seed")
+        raise ValueError(f"{value} is not a seed")
     return whole_of(value)
 
 

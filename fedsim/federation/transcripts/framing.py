@@ -106,7 +106,7 @@ class Scan:
         start = start_of(file)
         if start[: len(MAGIC)] != MAGIC:
             raise InputError(
-                f"'{path}' is no fedsim transcript; give a file that a recorder of fedsim wrote"
+                f"'{path}' is not a fedsim transcript; give a file that a recorder of fedsim wrote"
             )
         (version,) = struct.unpack("<I", start[len(MAGIC) :].ljust(4, b"\0"))
         if version != VERSION:

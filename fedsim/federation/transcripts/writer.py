@@ -92,7 +92,7 @@ class Writer:
             # A new file, or a writer was killed within its first bytes.
             expected = beginning()
             if not expected.startswith(start_of(self._file)):
-                raise InputError(f"'{self.path}' is no fedsim transcript; name another file")
+                raise InputError(f"'{self.path}' is not a fedsim transcript; name another file")
             self._file.seek(0)
             write_bytes(self._file, expected)
             self._file.truncate()

@@ -197,7 +197,8 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
         if name:
             raise InputError(
                 f"federation.partition-key is '{name}', but federation.partition is '{scheme}', "
-                f"which splits it; set federation.partition=key, or remove federation.partition-key"
+                "which does not use it; set federation.partition=key, or remove "
+                "federation.partition-key"
             )
         return None
     columns = columns_of(split.dataset)

@@ -74,7 +74,7 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
     if wrong:
         raise InputError(
             f"'{path}' has records that the schema refuses: {'; '.join(map(str, wrong))}; "
-            "mend them, or agree on a schema that says how to treat them (missing, other, "
+            "correct them, or agree on a schema that says how to treat them (missing, other, "
             "outside, unlabelled; docs/how-to/own-records.md)"
         )
     if not len(inspection.records.labels):

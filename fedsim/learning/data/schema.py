@@ -173,7 +173,8 @@ class Schema(Table):
         for row, value in enumerate(columns[name], 1):
             if not value:
                 raise InputError(
-                    f"record {row} of {where} has no text in the column '{name}'; mend the record"
+                    f"record {row} of {where} has no text in the column '{name}'; correct the "
+                    "record"
                 )
         return columns[name]
 
@@ -195,7 +196,7 @@ class Schema(Table):
         if wrong.any():
             raise InputError(
                 f"record {int(wrong.argmax()) + 1} of {where} has a pixel outside of the schema's "
-                f"range, {least:g} to {largest:g}; mend the record, or the schema of all clients"
+                f"range, {least:g} to {largest:g}; correct the record, or the schema of all clients"
             )
         return ((images.astype(np.float64) - least) / (largest - least)).astype(np.float32)
 
@@ -208,7 +209,7 @@ def parse(text: str) -> Schema:
 
     def refusal(reason: str) -> InputError:
         return InputError(
-            f"data.public-schema is no schema: {reason}; see docs/how-to/own-records.md"
+            f"data.public-schema is not a schema: {reason}; see docs/how-to/own-records.md"
         )
 
     with reading.damage(refusal):

@@ -65,6 +65,6 @@ def _tokenizer(directory: str) -> Any:
     try:
         tokenizer = Tokenizer.from_str(reading.content(path, reading.MOST_JSON).decode())
     except Exception as error:
-        raise InputError(f"'{path}' is no tokenizer ({error}); restore it from a copy") from None
+        raise InputError(f"'{path}' is not a tokenizer ({error}); restore it from a copy") from None
     tokenizer.no_padding()
     return tokenizer

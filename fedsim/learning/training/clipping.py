@@ -226,6 +226,7 @@ class Clipper:
             )
             return self.threads * need.bytes(trials, records) + waiting
 
+        # How many examples (a record in a trial) fill the cache or the device.
         examples = BLOCK_BYTES[record.device.type] / need.example
         if self.exact and own:
             rows = fixed_rows(need.example)
@@ -234,6 +235,8 @@ class Clipper:
             whole = record.device.type != "cpu"
             at_once = cutting.examples_at_once(need, examples, trials, records, whole)
         limit = math.inf if self.max_memory is None else self.max_memory
+        # Halve the block until the gradients of all threads, and the results that wait to be added,
+        # fit into the memory.
         while held(*at_once) > limit:
             if at_once == (1, 1):
                 raise InputError(
@@ -263,6 +266,7 @@ class Clipper:
                 weights = torch.ones(trials, len(labels), device=labels.device)
             present = weights != 0
             most = int(present.sum(1).max())
+            # A stable sort moves the records that take part to the front and keeps their order.
             order = present.byte().sort(dim=1, descending=True, stable=True).indices
             positions = order[:, :most]
             weights = weights.gather(1, positions)
@@ -270,6 +274,7 @@ class Clipper:
             weights = torch.ones(positions.shape, device=labels.device)
         record, label = self._example(features, labels)
         need = self._method(record, label, self.precision, own=True).footprint
+        # Fill the last block: the padding repeats record 0 with weight 0, which adds nothing.
         missing = -positions.shape[1] % fixed_rows(need.example)
         return functional.pad(positions, (0, missing)), functional.pad(weights, (0, missing))
 
@@ -303,6 +308,8 @@ def fixed_rows(example: float) -> int:
     """Return the number of records in every block of an exact sum, a power of two."""
     rows = FIXED_ROWS
     while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:
+        # Only the size of a record decides, never the number of records: the absence of a record
+        # must not change the shape of a block.
         rows //= 2
     return rows
 
@@ -314,6 +321,8 @@ def _add_up(
     threads: int,
 ) -> None:
     """Add the blocks' results to a float64 total, in the order of the blocks."""
+    # Threads finish in any order. Adding in the order of the blocks keeps the sum the same to the
+    # bit.
     for (trials, _), added in zip(blocks, run(block, blocks, threads), strict=True):
         total[trials].add_(added)
 
@@ -322,6 +331,7 @@ def _chosen(weights: Tensor) -> Tensor | None:
     """Return each trial's records of nonzero weight, [T, m]; None if these are most records."""
     present = weights != 0
     most = int(present.sum(1).max()) if weights.numel() else 0
+    # If most records take part anyway, weighting a shared batch costs less than gathering.
     if most >= SAMPLED * weights.shape[1]:
         return None
     return present.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]

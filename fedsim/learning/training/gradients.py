@@ -127,11 +127,15 @@ class Products(Gradient):
     def norms(self) -> Tensor:
         if self.formed_at_once:
             return self._all.norms()
+        # The norm of an outer product is the product of the norms. With one position this is the
+        # whole gradient.
         lengths = _norms(self.inputs) * _norms(self.errors)  # |a_l| |e_l|, [T, n, G, L]
         if lengths.shape[-1] == 1:
             return torch.linalg.vector_norm(lengths.flatten(2), dim=-1)
         # In float64 no product of two float32 numbers underflows or overflows.
         inputs, errors = self.inputs.double(), self.errors.double()
+        # |sum_l a_l e_l^T|^2 is the sum over pairs of positions of <a_l, a_m> <e_l, e_m>, so no
+        # gradient is formed.
         gram = ((inputs @ inputs.mT) * (errors @ errors.mT)).sum((-2, -1))
         return (gram + GRAM_ROUNDING * lengths.sum(-1).square()).sum(-1).sqrt()
 
@@ -149,6 +153,7 @@ class Products(Gradient):
     def _product(self, weights: Tensor, part: slice) -> Tensor:
         """Return the weighted sum [T, G, in, out] of some records, in the type of the weights."""
         # One product for each trial and group, over all records and positions.
+        # The weights go to the errors, so that the sum over records is part of one matrix product.
         errors = self.errors[:, part] * weights[:, part, None, None, None]
         inputs = self.inputs[:, part].to(errors.dtype)
         errors, inputs = (x.transpose(1, 2).flatten(2, 3) for x in (errors, inputs))
@@ -200,6 +205,7 @@ class Rows(Gradient):
     def norms(self) -> Tensor:
         # The Gram matrix of e, over pairs of positions with the same row.
         errors = self.errors.double() * self._taken[..., None]
+        # Only positions with the same token add to the same row of the embedding.
         same = self.indices[..., :, None] == self.indices[..., None, :]
         gram = ((errors @ errors.mT) * same).sum((-2, -1))
         lengths = torch.linalg.vector_norm(errors, dim=-1).sum(-1)
@@ -224,6 +230,7 @@ class Rows(Gradient):
 
     def _scatter(self, values: Tensor, indices: Tensor) -> Tensor:
         """Add values [N, L, D] to zeros [N, rows, D] at indices [1 or N, L]."""
+        # Index -1 goes to row 0, where its value of 0 adds nothing.
         index = indices.clamp(min=0).expand(len(values), -1)[..., None].expand(values.shape)
         zeros = values.new_zeros(len(values), self.rows, values.shape[-1])
         return zeros.scatter_add_(1, index, values)
@@ -266,6 +273,8 @@ def _norms(values: Tensor) -> Tensor:
     lost = UNDERFLOW * math.sqrt(size)
     if size <= STRIP or values.dtype == torch.float64:
         return torch.linalg.vector_norm(values, dim=-1).double() + lost
+    # Short strips are summed in float32, whose error is then bounded; the strips are summed in
+    # float64.
     whole = size // STRIP * STRIP
     strips = torch.linalg.vector_norm(values[..., :whole].unflatten(-1, (-1, STRIP)), dim=-1)
     rest = torch.linalg.vector_norm(values[..., whole:], dim=-1, keepdim=True)

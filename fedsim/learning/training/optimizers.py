@@ -68,8 +68,11 @@ def _normalized(
     """
     count = _count(memory, exp_avg=aggregate, exp_avg_sq=aggregate[:, :1])
     mean, square = memory["exp_avg"], memory["exp_avg_sq"]
+    # lerp keeps MEMORY of the running mean and takes the rest from the new value.
     mean.lerp_(aggregate, 1 - MEMORY)
     square.lerp_(aggregate.square().sum(1, keepdim=True), 1 - MEMORY)
+    # The divisor undoes the start of the mean from 0. The clamp avoids 0/0 if every aggregate was
+    # 0.
     scale = (square / (1 - MEMORY**count)).sqrt().clamp(min=torch.finfo(mean.dtype).tiny)
     return -(training.rate * decay * mean / scale)
 

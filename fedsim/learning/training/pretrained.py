@@ -169,7 +169,9 @@ def _file_of_values(path: str) -> Iterator[None]:
         yield
     except (SafetensorError, *reading.DAMAGE) as error:
         reason = reading.reason(error)
-        raise InputError(f"'{path}' is no safetensors file, or damaged: {reason}") from None
+        raise InputError(
+            f"'{path}' is not a safetensors file, or it is damaged: {reason}"
+        ) from None
 
 
 @lru_cache

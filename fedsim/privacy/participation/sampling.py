@@ -52,6 +52,8 @@ def clients(
     own = participation(seed, trials, round, 1, rate)
     if own is None:
         return None
+    # The other clients' coins are public and the same in all trials. Only the target's client draws
+    # in each trial.
     coins = np.tile(joined(seed, round, clients, rate), (len(trials), 1))
     coins[:, target] = own[:, 0]
     return coins
@@ -96,5 +98,6 @@ def groups(
     drawn = np.empty((len(trials), count * members), dtype=np.intp)
     for row, trial in zip(drawn, trials, strict=True):
         stream = generator(seed, Role.PAIRS, trial=trial, round=round, partition=partition)
+        # Without replacement, so that no record is in two groups.
         row[:] = stream.choice(records, row.size, replace=False)
     return drawn.reshape(len(trials), count, members)

@@ -27,7 +27,7 @@ class Central(TrustModel):
 
     def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
-            return "sees clean sums: no protection"
+            return "sees sums without noise: no protection"
         return "sees the aggregate of every round, and did not draw its noise"
 
     def unknown_noise(
@@ -62,7 +62,7 @@ class Local(TrustModel):
 
     def sees(self, vantage: Vantage, clients: float, in_the_clear: bool) -> str:
         if vantage is Vantage.SERVER:
-            return "sees every client's sum under that client's own noise"
+            return "sees every client's sum with that client's own noise in it"
         return "sees the aggregate of every round, and removes its own noise from it"
 
     def played_by(self, clients: int) -> Sequence[int]:

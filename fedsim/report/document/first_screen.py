@@ -32,8 +32,8 @@ GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
 LEGEND = (
-    "Thin bar: the measurement, with a line for its interval. Wide pale bar: what is allowed; the "
-    "upright mark is the limit."
+    "Thin bar: the measurement, with a line for its interval. Wide pale bar: the range up to the "
+    "limit, which the upright mark shows."
 )
 OWN = "Dashed: the organisation's own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -161,8 +161,8 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} would have noticed the loss of more than half of the claimed noise."
-    missed = f"{what} might have missed the loss of more than half of the claimed noise."
+    text = f"{what} would have noticed if more than half of the claimed noise were missing."
+    missed = f"{what} might not notice if more than half of the claimed noise were missing."
     return check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
 
 

@@ -114,7 +114,7 @@ TERMS = (
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "A small probability by which an outcome may exceed what the factor e^ε allows.",
+        "A small probability added to this limit: an outcome may be up to δ more likely than that.",
     ),
     Term(
         "epsilon-prime",
@@ -145,13 +145,13 @@ TERMS = (
         "advantage",
         "advantage",
         r"\b[Aa]dvantage\b",
-        "Twice the share of right answers, less one: 0 is a coin's, 1 is always right.",
+        "Twice the share of right answers, minus one. 0: no better than a coin. 1: always right.",
     ),
     Term(
         "belief",
         "belief",
         r"\b[Bb]eliefs?\b",
-        "The probability that the adversary gives to D after what it has seen.",
+        "How sure the adversary is, after all it saw, that the target record was used.",
     ),
     Term(
         "neighbours",
@@ -186,6 +186,39 @@ TERMS = (
         r"\b[Vv]antage points?\b",
         "What the adversary sees: the server's messages, a participant's, or the released model "
         "alone.",
+    ),
+    Term(
+        "majority-class",
+        "majority class",
+        r"\b[Mm]ajority class\b",
+        "The most frequent class. A model that always names it reaches this accuracy without "
+        "learning anything.",
+    ),
+    Term(
+        "recall",
+        "recall",
+        r"\b[Rr]ecalls?\b",
+        "The share of a class's records that the model recognises.",
+    ),
+    Term(
+        "balanced-accuracy",
+        "balanced accuracy",
+        r"\b[Bb]alanced accuracy\b",
+        "The mean of the recalls of all classes: each class counts the same, however rare it is.",
+    ),
+    Term(
+        "auc",
+        "AUC",
+        r"\bAUC\b",
+        "How often the model scores a record of a class above a record of another class. 0.5 is "
+        "guessing, 1 is perfect.",
+    ),
+    Term(
+        "canary",
+        "canary",
+        r"\b[Cc]anar(?:y|ies)\b",
+        "A test record or gradient. A coin puts it into a training, and the audit looks for it "
+        "afterwards.",
     ),
 )
 

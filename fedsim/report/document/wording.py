@@ -103,11 +103,11 @@ def would_have_noticed(share: float | None, what: str = "audit") -> str:
     if share is None:
         return ""
     if share < LEAST_SHARE:
-        return f"This {what} might have missed a loss of noise of any size."
+        return f"Even if nearly all noise were missing, this {what} might not detect it."
     # Rounded down, so that the sentence promises no more than what was computed.
     rounded = math.floor(share * 1000) / 1000
-    missed = f" A loss of {percent(1 - rounded)} of the noise could pass unseen." * (rounded < HALF)
+    missed = f" It could miss a loss of {percent(1 - rounded)} of the noise." * (rounded < HALF)
     return (
-        f"This {what} would have detected, with 95% probability, noise below "
-        f"{100 * rounded:.1f}% of the claimed noise.{missed}"
+        f"If the noise were below {100 * rounded:.1f}% of the claimed noise, this {what} would "
+        f"detect it with 95% probability.{missed}"
     )

@@ -32,10 +32,10 @@ MARKS: dict[Verdict, Literal["good", "open", "caution", "alarm"]] = {
 }
 
 ADVICE = {
-    Verdict.CONVICTED: "Do not rely on the claim before the findings are mended.",
-    Verdict.SUSPECT: "Read the findings: they say what theory would need.",
+    Verdict.CONVICTED: "Do not rely on the claim until you have fixed what the findings name.",
+    Verdict.SUSPECT: "Read the findings. They say what theory needs to support the claim.",
     Verdict.SUPPORTED: "Rely on theory, not on this attack: a better one may achieve more.",
-    Verdict.NOT_JUDGED: "Read the reasons: they say what would let the audit tell.",
+    Verdict.NOT_JUDGED: "Read the reasons. They say what the audit needs in order to decide.",
     Verdict.NO_CLAIM: "To have a claim judged, add --claimed-epsilon and --claimed-delta.",
 }
 
@@ -43,7 +43,7 @@ MOST_MENDED = 3
 
 LIMITS = (
     "The audit is about this code with these settings, on data that need no protection. A stronger "
-    "attack may prove more."
+    "attack may prove a larger epsilon."
 )
 
 
@@ -55,8 +55,11 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> doc.FirstS
     rows = [
         ["claimed", DASH if claim is None else number(claim.epsilon)],
         ["by theory", "not known" if theory is None else number(theory)],
-        ["by the attack, at least", number(outcome.lower_bound.epsilon)],
-        [f"proven ({ALARM_CONFIDENCE:.2%})", number(outcome.proven.epsilon)],
+        [
+            f"proven by the attack, {percent(outcome.confidence)} confidence, at least",
+            number(outcome.lower_bound.epsilon),
+        ],
+        [f"the same with {ALARM_CONFIDENCE:.2%} confidence", number(outcome.proven.epsilon)],
     ]
     return doc.FirstScreen(
         answer=[f"{verdict.value.capitalize()}: {meaning}."],
@@ -84,7 +87,7 @@ def _bars(outcome: AppAudit | LoopAudit) -> list[doc.Bar]:
 
 
 def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[doc.Check]:
-    text, failed = "No rule finds the guarantee broken.", "A rule finds the guarantee broken."
+    text, failed = "No rule found a broken guarantee.", "A rule found a broken guarantee."
     checks = [check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
         limit = f"{outcome.claim.epsilon:g}"
@@ -96,7 +99,7 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[do
                 theory,
                 report,
                 failed=f"By theory ε is above the claimed {limit}.",
-                unknown=f"Theory gives no ε to compare with the claimed {limit}.",
+                unknown=f"Theory gives no finite ε to compare with the claimed {limit}.",
             ),
             check(
                 f"The attack proves no ε above {limit}.",
@@ -105,8 +108,8 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[do
                 proven,
                 failed=f"The attack proves ε above the claimed {limit}.",
                 unknown=(
-                    f"A lower bound on ε is above the claimed {limit}, but without the confidence "
-                    "of an alarm."
+                    f"A lower bound on ε is above the claimed {limit}, but not with "
+                    f"{ALARM_CONFIDENCE:.2%} confidence."
                 ),
             ),
         ]
@@ -129,7 +132,7 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
             (finding.rule, "yes" if finding.breaks else "no", finding.why, finding.mend)
             for finding in outcome.findings
         ]
-        objections = doc.tabulated(("rule", "weakens the guarantee", "why", "how to mend it"), rows)
+        objections = doc.tabulated(("rule", "weakens the guarantee", "why", "how to fix it"), rows)
     return render(
         doc.Document(
             title=f"{name} – audit of {words}",

@@ -98,7 +98,7 @@ def verdict(report: Report) -> str:
     if canary is not None:
         low, high = number(canary.mu.low), number(canary.mu.high)
         sentences.append(
-            f"Canaries measured mu {low} to {high} of one round, towards {canary.towards}."
+            f"Canaries measured a mu of {low} to {high} for one round, towards {canary.towards}."
         )
     if release is not None and state(report) is verdicts.NOT_CONTRADICTED:
         sentences.append(would_have_noticed(release.seen_below))

@@ -150,7 +150,7 @@ def verdict(report: Report) -> str:
             "its stated prior; differential privacy sets no limit here."
         )
     elif limit >= 1:
-        allowed = "Theory sets no limit below 100%: the adversary may always be right."
+        allowed = "Theory sets no limit below 100%: the adversary can always be right."
     else:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
         allowed += _by_chance(report, (1 + limit) / 2)
@@ -208,8 +208,8 @@ def _far_from_a_finding(report: Report) -> str:
     if between is None or between[1] - between[0] < VAGUE:
         return ""
     return (
-        f"There is no finding yet. After {trials_of(report)}, the interval of how often the "
-        f"adversary is right is {percent(between[0])} to {percent(between[1])} "
+        f"There is no result yet: {trials_of(report)} are too few. The true share of right answers "
+        f"lies between {percent(between[0])} and {percent(between[1])} "
         f"({confidence_of(report)}confidence). "
     )
 
@@ -238,22 +238,21 @@ def _canaries_prove(report: Report) -> str:
 
 
 def game(report: Report) -> str:
-    advantage = "Advantage is its true-positive rate less its false-positive rate"
+    advantage = "Advantage is its true-positive rate minus its false-positive rate"
     knows = "knows" if report.audit_mode in INFORMED else "may know"
     if is_halves(report):
         return (
-            "The game: in every trial the federation is trained afresh, on a secret candidate: one "
+            "The game: every trial trains the federation anew, on a secret candidate: one "
             f"of {report.pac.candidates} random halves of the records of all clients "
-            "but the adversary. The adversary knows all candidates, and the mechanism, but not "
-            "which it is, and must tell whether the challenge record is in it. "
-            f"{advantage}; belief is the probability that it assigns to the record's being in it "
-            "by Bayes' rule."
+            "but the adversary. The adversary knows all candidates and the mechanism. It must tell "
+            f"whether the challenge record is in the one that was used. {advantage}. Belief is the "
+            "probability that it assigns to this, by Bayes' rule."
         )
     return (
-        f"The game: in every trial the federation is trained afresh, on the data D with "
+        f"The game: every trial trains the federation anew, on the data D with "
         f"{challenge_of(report)} or on the neighbouring D′{_neighbour(report)}. The adversary "
-        f"{knows} both, and the mechanism, and must tell which it was. {advantage}; belief is the "
-        "probability that it assigns to D by Bayes' rule."
+        f"{knows} both, and the mechanism. It must tell which data were used. {advantage}. Belief "
+        "is the probability that it assigns to D, by Bayes' rule."
     )
 
 

@@ -32,7 +32,7 @@ from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
 from fedsim.report.sections.verdict import choose
 
-HEADINGS = "Who looks", "Right in at most", "Belief at most"
+HEADINGS = "Observer", "Right answers, at most", "Belief, at most"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
     own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
     one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
     guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
-    version = "their version is not stated, as a digest of private records could give one away"
+    version = "their version is not stated, because a digest could disclose a private record"
     if about.data_sha256:
         version = f"their version: SHA-256 {about.data_sha256[:16]}…"
     return doc.FirstScreen(
@@ -76,7 +76,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
             share(own[0]) if own else None,
         ),
         table=doc.Table(
-            (*HEADINGS, f"ε at most (δ = {report.bounds.delta:.3g})"),
+            (*HEADINGS, f"ε, at most (δ = {report.bounds.delta:.3g})"),
             [doc.Group("", [_line(report, each) for each in report.verdicts])],
         ),
         checks=[*checks(report), *_own_limits(report)],
@@ -136,20 +136,19 @@ def checks(report: Report) -> list[doc.Check]:
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     checked = [
         check(
-            "No measurement contradicts theory. (An alarm needs a confidence of "
-            f"{ALARM_CONFIDENCE:.2%}.)",
+            f"No measurement contradicts theory (at {ALARM_CONFIDENCE:.2%} confidence).",
             "alarms > 0",
             values,
-            failed=f"A measurement contradicts theory, with {ALARM_CONFIDENCE:.2%} confidence.",
+            failed=f"A measurement contradicts theory (at {ALARM_CONFIDENCE:.2%} confidence).",
         ),
-        power(values, f"verdicts.{place}.seen_below", f"The audit of the {NAMES[report.vantage]}"),
+        power(values, f"verdicts.{place}.seen_below"),
     ]
     hidden = [
         check(
             f"By theory, noise limits how often the {NAMES[each.vantage]} is right.",
             f"verdicts.{at}.allowed.advantage >= 1",
             values,
-            failed=f"The {NAMES[each.vantage]} may always be right: theory sets it no limit.",
+            failed=f"Theory sets no limit for the {NAMES[each.vantage]}: it can always be right.",
         )
         for at, each in enumerate(report.verdicts)
     ]
@@ -170,15 +169,15 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "No total ε holds for this run, because anyone who knows the seed can remove its noise."
+            "This run has no valid total ε, because anyone who knows its seed can remove the noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
         shuts = f"released.epsilon > {one}"
         checked.append(check(text, shuts, values, failed=failed, unknown=unknown))
     if report.utility.task == "classification":
-        text = "The model is right more often than a constant answer, the most frequent class."
-        failed = "The model is right no more often than a constant answer."
+        text = "The model is right more often than if it always named the most frequent class."
+        failed = "The model is right no more often than if it always named the most frequent class."
         shuts = f"accuracy <= {report.utility.majority:.4g}"
         checked.append(check(text, shuts, values, failed=failed))
     return checked
@@ -208,7 +207,7 @@ def _steps(report: Report) -> list[doc.Words]:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
-            advice = f"{would_have_noticed(verdict.seen_below)} More trials notice smaller losses."
+            advice = f"{would_have_noticed(verdict.seen_below)} More trials detect smaller losses."
         kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
     steps: list[doc.Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()
@@ -217,8 +216,8 @@ def _steps(report: Report) -> list[doc.Words]:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
         to = doc.Link("What would lower it", "#what-would-lower-it")
-        finds = "” lists settings. This command finds the least noise that meets a limit: "
-        steps.append(["The section “", to, finds, doc.Code(command)])
+        finds = "” lists settings for this. This command finds the least noise that meets a limit: "
+        steps.append(["Do you want lower limits? The section “", to, finds, doc.Code(command)])
     return steps
 
 

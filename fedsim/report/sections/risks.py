@@ -20,8 +20,7 @@ NEARLY = 0.01
 MEANING = (
     "These are limits of theory for any attack on one person: re-identification, attribute "
     "inference or reconstruction. First column: success without the training, such as 1 in n for "
-    "naming one of n people. Other columns: largest success after one training, by what each "
-    "party sees."
+    "naming one of n people. Other columns: largest success of each observer after one training."
 )
 
 
@@ -61,9 +60,9 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     for at_most, names in sorted(limits.items()):
         who = " and ".join(names)
         sentences.append(
-            f"For {who}, at most {of_cases(at_most, BASELINE)} are right after it."
+            f"After it, at most {of_cases(at_most, BASELINE)} are right for {who}."
             if at_most < 1
-            else f"For {who}, nothing limits how many are right."
+            else f"Nothing limits how many are right for {who}."
         )
     return " ".join(sentences)
 
@@ -130,9 +129,9 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
         for one in rates
     ]
     said = (
-        "The played game is membership inference about the target. Its intervals hold together at "
-        f"{confidence_of(report).strip()}; the false-positive rate is the baseline of the table "
-        "above."
+        "The trials measure membership inference about the target. All intervals hold together "
+        f"at {confidence_of(report).strip()} confidence. The false-positive rate here is the "
+        "success without the training in the table above."
     )
     headings = ("False positives", "True positives, measured", "At most, by theory")
     return [Prose(said), tabulated(headings, rows)]
@@ -160,8 +159,8 @@ def _figures(report: Report, _: Transcript) -> list[Figure]:
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
     if rows:
         caption = (
-            "Largest success of any attack with what the training discloses, against its success "
-            "without. The dashed line is an attack that learns nothing from the training."
+            "Largest success of any attack after the training, against its success without the "
+            "training. The dashed line is an attack that learns nothing from the training."
         )
         drawing = run_figures.success(_by_name(rows))
         figures.append(Figure("risks", drawing, "Success of any attack.", caption))

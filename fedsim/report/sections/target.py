@@ -19,9 +19,9 @@ Shown = Mapping[str, Any]
 """A record of public data, as `fedsim.game.record_display.shown`."""
 
 CHOSEN = {
-    "max": "the most unusual one, by the measure {}",
-    "min": "the least unusual one, by the measure {}",
-    "median": "one of median unusualness, by the measure {}",
+    "max": "the most unusual record (measure: {})",
+    "min": "the least unusual record (measure: {})",
+    "median": "a record of median unusualness (measure: {})",
     "given": "the record that the configuration names",
 }
 

@@ -25,7 +25,7 @@ WHO = {
     "participant": "a participant",
     "released-model": "a reader of the released model alone",
 }
-NOT_MEASURED = "by theory, not measured"
+NOT_MEASURED = "by theory (not measured)"
 NOT_ATTACKED = "not attacked"
 BUT_FOR_A_TAIL = "Meets, but for a tail"
 LESS_TAIL = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
@@ -138,7 +138,7 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     if limit.answer != "cannot-tell":
         return reason
     if limit.by == "theory":
-        return f"{reason} {MEASURES_ALL} measures it, where an attack exists."
+        return f"{reason} To measure it, set {MEASURES_ALL}, if an attack for it exists."
     if limit.trials is None:
         return f"{reason} It is not known how many trials would decide it for this target."
     return f"{reason} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
@@ -238,9 +238,9 @@ def _belief(verdict: VantageVerdict) -> Said:
     if measured.passed is None or not limited:
         tail = f", {_tail(allowed)}" if limited and bounded else ""
         return Said(percent(measured.belief), f"in the most extreme trial; {limit}{tail}")
-    most = f" (theory allows {percent(allowed.passed)})" if bounded else ""
+    most = f"; theory allows {percent(allowed.passed)}" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    passed = f"passed in {percent(measured.passed)}{between} of the trials with the record{most}"
+    passed = f"exceeded in {percent(measured.passed)}{between} of the trials with the record{most}"
     return Said(percent(measured.belief), f"in the most extreme trial; {limit}, {passed}")
 
 
@@ -291,7 +291,7 @@ def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
     if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
         return "The budget is so large that theory allows certainty."
     return (
-        f"No noise hides {clients_of(report)} from {who}, who may identify it with certainty. "
+        f"No noise hides {clients_of(report)} from {who}, who can identify it with certainty. "
         "Participants have to trust the operator."
     )
 
@@ -299,12 +299,12 @@ def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
 def _of_theory(report: Report, verdict: VantageVerdict) -> str:
     if verdict.measured is not None:
         return (
-            "By theory alone: one training has no success rate."
+            "The limits come from theory alone: one training has no success rate."
             if report.trials == 1
-            else "By theory alone: all trials are of one world, which gives no interval."
+            else "The limits come from theory alone: trials of one world give no interval."
         )
     less = verdict.vantage == "released-model"
-    bound = " This adversary sees less than a participant, and can achieve no more." * less
+    bound = " This adversary sees less than a participant and can achieve no more." * less
     refused = [
         part
         for part in report.vantages[verdict.vantage].note.split("; ")
@@ -313,9 +313,9 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
     how = (
         f"It was {refused[0]}."
         if refused
-        else f"{MEASURES_ALL} measures it, where an attack exists."
+        else f"To measure it, set {MEASURES_ALL}, if an attack for it exists."
     )
-    return f"By theory alone. {holds_for(report)}{bound} {how}"
+    return f"These limits come from theory alone. {holds_for(report)}{bound} {how}"
 
 
 def _of_interval(report: Report, verdict: VantageVerdict) -> str:
@@ -326,19 +326,19 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
     coin = low <= 0 <= high
     if verdict.state == "attack-below":
         return (
-            "This attack stays below the limit. It is not the exact posterior: a better attack may "
-            "achieve more."
+            "This attack stays below the limit. It does not use the exact posterior, so a better "
+            "attack may achieve more."
         )
     if verdict.state == "below":
         words = "No better than guessing" if coin else "Better than guessing, and below the limit"
         return f"{words}. The measurement is of this target alone. {holds_for(report)}"
     if verdict.state == "within-chance":
-        return "Above the limit, but chance alone can explain it: repeat it with more trials."
+        return "Above the limit, but chance alone can explain it. Repeat the run with more trials."
     if coin:
         return "The trials cannot tell: the interval contains both guessing and the limit."
     return (
-        "Better than guessing. The interval contains the limit: the trials do not contradict "
-        "theory, and do not prove that the adversary stays below the limit."
+        "Better than guessing. The interval contains the limit. So the trials do not contradict "
+        "theory, but they do not prove that the adversary stays below the limit either."
     )
 
 

@@ -22,7 +22,7 @@ from fedsim.report.sections.section import (
 )
 from fedsim.report.sections.vantage_words import NAMES, holds_for
 
-HEADINGS = "Who looks", "Advantage", "Belief", "ε", "Reading"
+HEADINGS = "Observer", "Advantage", "Belief", "ε", "Reading"
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
 
 
@@ -32,12 +32,12 @@ def by_the_model(report: Report) -> str:
     bound = (
         "theory sets no limit"
         if allowed.kind == "none"
-        else f"theory allows right answers in at most {percent((1 + allowed.advantage) / 2)}"
+        else f"theory allows at most {percent((1 + allowed.advantage) / 2)} right answers"
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            f"Not measured here. About the presence of any one person, {bound}; a coin is right in "
-            f"50%. {vantage_words.MEASURES_ALL} measures it, where an attack on the target exists."
+            f"Not measured here. For any one person, {bound}; a coin is right in 50%. To measure "
+            f"it, set {vantage_words.MEASURES_ALL}, if an attack on the target exists."
         )
     right, ends = (1 + measured.advantage) / 2, [(1 + end) / 2 for end in measured.interval]
     return (
@@ -109,9 +109,9 @@ def _words(report: Report) -> list[Block]:
             ]
         ),
         Prose(
-            "The worst vantage point comes first: what contradicts theory, then where theory sets "
-            f"no limit, then by the limit. Intervals in brackets are at "
-            f"{confidence_of(report).strip()}; “chance” is the range that guessing reaches.",
+            "The worst vantage point comes first: one that contradicts theory, then one without a "
+            "limit, then the one with the largest limit. Intervals in brackets have "
+            f"{confidence_of(report).strip()} confidence. “Chance” is the range of a guesser.",
             small=True,
         ),
         Prose(game(report), small=True),

@@ -79,8 +79,8 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     yield _towards(result, chosen)
     if least is not None:
         yield (
-            "It is the strictest setting tried that meets the limit in theory and whose "
-            f"accuracy's interval lies above {percent(least)}."
+            "Of the settings tried, it is the strictest one that meets the limit in theory and "
+            f"has an accuracy interval above {percent(least)}."
         )
     elif alternatives > 1:
         yield (
@@ -93,8 +93,8 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     if bound.key == RISK and chosen.risk is not None:
         without = of_cases(bound.baseline, bound.baseline)
         yield (
-            f"Somebody who would guess right in {without} cases without the model guesses right in "
-            f"at most {of_cases(chosen.risk, bound.baseline)} with it."
+            f"An attacker who is right in {without} cases without the model is right in "
+            f"at most {of_cases(chosen.risk, bound.baseline)} with the model."
         )
     yield (
         f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
@@ -102,8 +102,7 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     )
     if result.needed is not None:
         yield (
-            "The least noise of all that meets the limit in theory is a multiplier of "
-            f"{number(result.needed)}."
+            f"In theory, the limit needs a noise multiplier of at least {number(result.needed)}."
         )
     yield f"The model's accuracy is {_accuracy(result, chosen)}."
     yield from _other_measures(result, chosen)
@@ -139,10 +138,10 @@ def _more(undecided: Candidate, least: float) -> str:
     if undecided.accuracy_interval is None:
         return "More trainings of each setting may tell: give the same command with more --trials."
     if (trainings := trainings_needed(undecided, least)) is None:
-        return "Its mean is not above that, so that more trainings may well say no."
+        return "Its mean is not above that accuracy, so more trainings may show that it is too low."
     even = trainings + trainings % 2
     return (
-        f"With {even} trainings of each setting, four in five searches would tell: give the same "
+        f"With {even} trainings of each setting, four in five searches would decide: give the same "
         f"command with --trials {even}, which adds to the existing trainings."
     )
 
@@ -156,7 +155,7 @@ def _towards(result: Result, each: Candidate) -> str:
         if math.isfinite(bounds.epsilon):
             text = (
                 f"ε = {number(bounds.epsilon)}, the belief is at most {percent(bounds.rho_beta)} "
-                "except in a tail, and the adversary is right in at most "
+                "except in a few trainings, and the adversary is right in at most "
                 f"{percent((1 + bounds.rho_alpha) / 2)} of cases"
             )
             if bounds.vantage == "server" and federation.summed_in_the_clear:
@@ -336,7 +335,7 @@ def limit(result: Result) -> str:
     who = result.config.federation.vantage.value.replace("-", " ")
     bound = result.request.limit
     if bound.key == ADVANTAGE:
-        return f"the advantage of the {who} at most {number(bound.value)}"
+        return f"the advantage of the {who} is at most {number(bound.value)}"
     if bound.key == RISK:
         return (
             f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
@@ -345,7 +344,7 @@ def limit(result: Result) -> str:
     tail = tail_limit(result)
     share = "a small share" if tail is None else f"up to {percent(tail)}"
     return (
-        f"the belief of the {who} at most {percent(result.request.limit.value)}, except in {share} "
+        f"the belief of the {who} is at most {percent(bound.value)}, except in {share} "
         "of trainings with the record"
     )
 

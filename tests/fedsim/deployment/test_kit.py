@@ -259,7 +259,7 @@ def test_host_names_and_addresses(host: str) -> None:
 )
 def test_what_is_no_host(tmp_path: Path, host: str) -> None:
     assert not kit.is_host(host)
-    with pytest.raises(InputError, match="no host name"):
+    with pytest.raises(InputError, match="neither a host name"):
         kit.write(tmp_path / "kit", host, 8443, 2)
     assert not (tmp_path / "kit").exists()
 
@@ -289,7 +289,8 @@ def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: o
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"), [("{", "cannot read"), ("{}", "cannot read"), (None, "is no deploy")]
+    ("content", "complaint"),
+    [("{", "cannot read"), ("{}", "cannot read"), (None, "is not a deploy")],
 )
 def test_what_is_no_kit_is_refused(tmp_path: Path, content: str | None, complaint: str) -> None:
     if content is not None:

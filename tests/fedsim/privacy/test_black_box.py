@@ -76,7 +76,7 @@ def test_what_no_simulation_moved_is_not_released() -> None:
     [
         (lambda data, coins: [1.0, 2.0], "every simulated result is the same"),
         (lambda data, coins: [math.nan], "not finite"),
-        (lambda data, coins: "words", "no array of numbers"),
+        (lambda data, coins: "words", "not an array of numbers"),
     ],
 )
 def test_a_mechanism_that_gives_nothing_to_learn_is_refused(

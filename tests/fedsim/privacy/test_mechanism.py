@@ -95,7 +95,7 @@ def test_nominal_and_effective_multipliers_are_inverse(
 
 
 def test_no_noise_helps_against_a_server_that_sees_clean_sums() -> None:
-    with pytest.raises(InputError, match="no noise helps"):
+    with pytest.raises(InputError, match="no noise protects from the server"):
         nominal_noise_multiplier(1.0, Trust.CENTRAL, Vantage.SERVER, 5)
 
 

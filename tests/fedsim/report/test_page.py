@@ -352,7 +352,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         (
             "few trials",
-            ["There is no finding yet. After 2 trials, the interval of how often the"],
+            ["There is no result yet: 2 trials are too few. The true share of right answers"],
         ),
         ("one run", ["The canaries of one trial prove", "(one-run f-DP bound); the claim is ε ="]),
         (
@@ -370,11 +370,11 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("passed in", "(theory allows", "is slack", "ε ≤ ∞"):
+    for words in ("exceeded in", "the record; theory allows", "is slack", "ε ≤ ∞"):
         assert words not in unclipped, words
     local = told(written("local steps").report)
-    assert "passed in" in local
-    assert "(theory allows" not in local
+    assert "exceeded in" in local
+    assert "the record; theory allows" not in local
     client = told(written("client").report)
     assert "the target record" not in client
     assert "person's record" not in client
@@ -555,7 +555,7 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the target" in attacked
-    assert "Not measured here. About the presence of any one person, theory" in not_attacked
+    assert "Not measured here. For any one person, theory allows" in not_attacked
     assert 'audit.vantages = "all"' in not_attacked
 
 

@@ -15,7 +15,7 @@ def limited(files: Sequence[Path]) -> Iterator[None]:
 
     Raises:
         ArrowException, MemoryError, OSError: a file is damaged, or takes more memory.
-        ValueError: a file is no regular file.
+        ValueError: a file is not a regular file.
     """
     import pyarrow  # noqa: PLC0415  (an extra)
 

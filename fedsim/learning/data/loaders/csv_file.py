@@ -23,14 +23,14 @@ def own(source: Source) -> Dataset:
     if source.label not in names:
         raise InputError(
             f"'{path}' has no column '{source.label}': set data.label to one of its first line "
-            f"({', '.join(first)}) or, if that is no header, to one of c0 to {names[-1]}"
+            f"({', '.join(first)}) or, if that line is not a header, to one of c0 to {names[-1]}"
         )
     check_names(names, path)
     for column in source.exclude:
         if column not in names or column == source.label:
             raise InputError(
-                f"data.exclude names '{column}', which is no feature of '{path}'; its columns are "
-                f"{', '.join(names)}"
+                f"data.exclude names '{column}', which is not a feature of '{path}'; its columns "
+                f"are {', '.join(names)}"
             )
     columns, dropped = table.columns_of(names, table_rows, path)
     for name, values in () if header else columns.items():

@@ -69,7 +69,9 @@ def _columns(source: Source, split: "datasets.Dataset") -> tuple[str, dict[str, 
         )
     scalars = [name for name, kind in split.features.items() if _is_scalar(kind)]
     if source.label not in scalars:
-        raise InputError(f"column '{source.label}' of '{path}' is no label; name one in data.label")
+        raise InputError(
+            f"column '{source.label}' of '{path}' is not a label; name one in data.label"
+        )
     columns = {name: split.with_format("python")[name][:] for name in scalars}
     for name, values in columns.items() if features else ():
         if None in values:

@@ -58,11 +58,11 @@ def pictures(
     except FileNotFoundError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"'{root}' is no folder of pictures with a subfolder for each class ({reason})"
+            f"'{root}' is not a folder of pictures with a subfolder for each class ({reason})"
         ) from None
 
     def refusal(name: str, reason: str) -> InputError:
-        return InputError(f"'{name}' is damaged or no picture ({reason}); mend or remove it")
+        return InputError(f"'{name}' is damaged or not a picture ({reason}); repair or remove it")
 
     decoded: list[Any] = []
     packed = unpacked = 0

@@ -49,14 +49,14 @@ def rows(text: str, path: Path) -> list[list[str]]:
             if table and len(row) != len(table[0]):
                 raise InputError(
                     f"line {reader.line_num} of '{path}' has {len(row)} values, but the first has "
-                    f"{len(table[0])}; mend that line"
+                    f"{len(table[0])}; correct that line"
                 )
             table.append(values)
             widest = max(widest, *map(len, values))
     except csv.Error as error:
         raise InputError(
             f"line {reader.line_num} of '{path}' is not comma-separated values ({error}); "
-            "mend that line"
+            "correct that line"
         ) from None
     # NumPy stores a column of text with the width of its widest value.
     if 4 * widest * len(table) > reading.most_unpacked(len(text)):
@@ -158,8 +158,8 @@ def _features(
             scaled = (numbers - numbers.min()) / (numbers.max() - numbers.min())
         if not np.isfinite(scaled).all():
             raise InputError(
-                f"column '{column}' of '{path}' has an infinite value, or too large a range; mend "
-                f"its values, or {leave_out}"
+                f"column '{column}' of '{path}' has an infinite value, or too large a range; "
+                f"correct its values, or {leave_out}"
             )
         return scaled[:, None].astype(np.float32), [column]
     if len(categories) > MOST_CATEGORIES:

@@ -153,7 +153,7 @@ def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path: Pa
         )
     report = audit(read(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA))).as_json()
     assert report["claim"]["verdict"] == "not judged"
-    assert "few to tell them from batches of one size" in report["claim"]["reasons"][0]
+    assert "few were recorded to exclude one fixed size" in report["claim"]["reasons"][0]
 
 
 def test_the_scale_of_noise_alone_tells_two_sizes_apart() -> None:

@@ -189,7 +189,7 @@ def test_canaries_have_a_page(
             model = model + canary.coin * canaries.direction(round, 40)
             model = model + 0.3 * generator.standard_normal(40)
     assert command(path) == 0
-    assert "Canaries measured mu" in " ".join(capsys.readouterr().err.split())
+    assert "Canaries measured a mu" in " ".join(capsys.readouterr().err.split())
     assert "Measurements by canaries" in (tmp_path / "client-audit" / "report.html").read_text()
 
 

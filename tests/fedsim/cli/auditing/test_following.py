@@ -94,7 +94,7 @@ def test_a_transcript_that_cannot_be_audited_ends_no_service(tmp_path: Path) -> 
 
     arguments = (tmp_path, False, 60.0, audit, Terminal(stderr=True), 7)
     assert following.follow(*arguments) == 7
-    with pytest.raises(InputError, match="no fedsim transcript"):
+    with pytest.raises(InputError, match="not a fedsim transcript"):
         following.follow(tmp_path, True, *arguments[2:])
 
 

@@ -110,7 +110,7 @@ def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(
             (row for row in written["settings"] if row["meets_limit"]), key=lambda row: row["risk"]
         )["run"]
     )
-    assert any("guesses right in at most" in each for each in written["sentences"])
+    assert any("is right in at most" in each for each in written["sentences"])
 
 
 @pytest.mark.slow

@@ -584,7 +584,7 @@ def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
     out = tmp_path / "run"
     status, _, error = fedsim("run", experiment, "--out", out, "--set", "federation.vantage=server")
     assert status == 2
-    assert "no noise helps" in error
+    assert "no noise protects from the server" in error
     assert not out.exists()
 
 

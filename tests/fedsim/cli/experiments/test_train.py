@@ -23,7 +23,7 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     assert status == 0, said
     assert "Accuracy" in said
     card = (out / "public" / "MODEL_CARD.md").read_text()
-    assert "| the server | sees every client's sum under that client's own noise |" in card
+    assert "| the server | sees every client's sum with that client's own noise in it |" in card
     assert "No guarantee" not in card
     # The same command again has nothing to do, and says so with the same numbers.
     again = fedsim("train", path, "--out", out, "--json")

@@ -224,7 +224,7 @@ def test_help_teaches_with_an_example(command: str) -> None:
         ("calibrate --rho-beta 0.9 --delta 0.01 --rounds 0", "steps is 0"),
         (f"{CALIBRATE} --sampling-rate 2", "sampling rate is 2"),
         (f"{CALIBRATE} --clients 1", "1 clients"),
-        (f"{CALIBRATE} --vantage server", "no noise helps"),
+        (f"{CALIBRATE} --vantage server", "no noise protects from the server"),
         (f"{CALIBRATE} --clients 4 --colluding 3", "give 0 to 2"),
         (f"{ACCOUNT} --clients 4 --colluding -1", "give 0 to 2"),
         (f"{CALIBRATE} --accountant pdl", "did you mean 'pld'"),
@@ -418,7 +418,7 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
         ("account --delta 0.1", "the mechanism is missing"),
         ("account nothing.toml --delta 0.1", "cannot read"),
         (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
-        (f"{ACCOUNT} --plot nowhere/epsilon.svg", "no directory"),
+        (f"{ACCOUNT} --plot nowhere/epsilon.svg", "not a directory"),
         (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
         ("calibrate --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
         ("calibrate --rho-beta high --delta 0.01 --rounds 30", "--rho-beta is 'high'"),
@@ -537,7 +537,7 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
     assert row["nominal_classic"] == pytest.approx(8.38022703488798 / 2, rel=1e-6)
     assert "4.1901" in text(f"{command} --trust local --clients 5")
     assert "nominal" not in text(command)
-    assert "no noise helps" in refusal(f"{command} --vantage server")
+    assert "no noise protects from the server" in refusal(f"{command} --vantage server")
     assert "choose trust local" in refusal(f"{command} --local-steps 3")
 
 
@@ -556,12 +556,12 @@ def test_compared_targets_are_in_nominal_noise_too() -> None:
         ),
         (
             "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --vantage server",
-            "no noise helps",
+            "no noise protects from the server",
         ),
         (
             "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 "
             "--vantage server",
-            "no noise helps",
+            "no noise protects from the server",
         ),
         (f"{ACCOUNT} --vantage server --plot epsilon.svg", "--plot: epsilon is infinite"),
     ],

@@ -58,7 +58,7 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
     assert lines() == [
         (
             WRONG,
-            ", column 'age': no number: 'old' (record 3); mend the records, or the schema that "
+            ", column 'age': no number: 'old' (record 3); correct the records, or the schema that "
             "all share",
         ),
         (NOTE, ", column 'age': no value (2 records: 1, 2); left out, as schema-path says"),

@@ -60,15 +60,15 @@ def test_an_array_as_it_was_asked_for_passes() -> None:
         (_claiming((10**9, 10**9), b""), r"is float32 \[1000000000, 1000000000\]"),
         (_claiming((2, 4), b"\0" * 31), "has 31 bytes"),
         (_claiming((2, 4), b"\0" * 10**6), "has 1000000 bytes"),
-        (_claiming((2, 4), b"")[:20], "is no array"),
-        (b"\x93NUMPY\x09\x00", "is no array"),
-        (b"", "is no array"),
+        (_claiming((2, 4), b"")[:20], "is not an array"),
+        (b"\x93NUMPY\x09\x00", "is not an array"),
+        (b"", "is not an array"),
         # Each of these ends Python's parser, or NumPy's, in another kind of exception.
-        (_headed("-" * 9000 + "1"), "is no array"),
-        (_headed("(" * 9000), "is no array"),
-        (_headed(SHAPED % ("1" + "+1" * 4000)), "is no array"),
-        (_headed("{'descr': ((),), 'fortran_order': False, 'shape': (2, 4)}"), "is no array"),
-        (_headed(SHAPED % "(2, 4, True)"), "is no array"),
+        (_headed("-" * 9000 + "1"), "is not an array"),
+        (_headed("(" * 9000), "is not an array"),
+        (_headed(SHAPED % ("1" + "+1" * 4000)), "is not an array"),
+        (_headed("{'descr': ((),), 'fortran_order': False, 'shape': (2, 4)}"), "is not an array"),
+        (_headed(SHAPED % "(2, 4, True)"), "is not an array"),
     ],
 )
 def test_anything_else_is_refused_by_what_is_wrong_with_it(data: bytes, reason: str) -> None:

@@ -75,7 +75,7 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     ),
     "an unreadable experiment": (
         lambda arrays: arrays | {batches.EXPERIMENT: np.frombuffer(b"[]", np.uint8)},
-        "its 'experiment' is no JSON object",
+        "its 'experiment' is not a JSON object",
     ),
     "no trials": (
         lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},

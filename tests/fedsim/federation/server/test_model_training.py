@@ -230,7 +230,7 @@ def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -
     public = directory.path / saved_model.PUBLIC
     values = public / saved_model.VALUES
     values.write_bytes(values.read_bytes()[:-4])
-    with pytest.raises(InputError, match="no safetensors file, or damaged"):
+    with pytest.raises(InputError, match="not a safetensors file, or it is damaged"):
         fedsim.load_model(directory.path)
     (public / saved_model.DESCRIPTION).unlink()
     with pytest.raises(InputError, match="name the directory of a finished fedsim train"):

@@ -144,10 +144,10 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of the kind, but long enough to look at")
     for use in (read, lambda path: Writer(path, FACTS), lambda path: next(follow(path))):
-        with pytest.raises(InputError, match="no fedsim transcript"):
+        with pytest.raises(InputError, match="not a fedsim transcript"):
             use(other)
     other.write_text("short")
-    with pytest.raises(InputError, match="no fedsim transcript"):
+    with pytest.raises(InputError, match="not a fedsim transcript"):
         Writer(other, FACTS)
     assert other.read_text() == "short"
     with pytest.raises(InputError, match="cannot read"):

@@ -161,7 +161,7 @@ def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> 
     [
         ("key", "city", r"is 'city', but the columns of people are label, country; name one"),
         ("key", "", r"is '', but the columns of people are label, country; name one"),
-        ("iid", "country", r"federation.partition is 'iid', which splits it"),
+        ("iid", "country", r"federation.partition is 'iid', which does not use it"),
     ],
 )
 def test_a_column_that_is_not_there_or_would_be_split_is_refused(

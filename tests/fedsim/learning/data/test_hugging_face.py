@@ -94,7 +94,7 @@ def test_a_picture_that_is_only_a_path_is_not_looked_for(tmp_path: Path) -> None
     [
         ("label", (), "data.label names 'label', but the columns of .* are image, writer, digit"),
         ("digit", ("colour",), "data.exclude names 'colour'"),
-        ("image", (), "column 'image' of .* is no label"),
+        ("image", (), "column 'image' of .* is not a label"),
     ],
 )
 def test_columns_that_are_not_there_are_named(

@@ -171,7 +171,7 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
             "classes = ['a', 'b']\nidentifiers = ['x']\n[columns]\nx = [0, 9]",
             "column 'x' is an identifier",
         ),
-        ("classes = [", "data.public-schema is no schema"),
+        ("classes = [", "data.public-schema is not a schema"),
     ],
 )
 def test_a_schema_that_means_nothing_is_refused(text: str, complaint: str) -> None:

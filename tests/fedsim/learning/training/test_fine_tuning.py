@@ -207,7 +207,7 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
         build("mlp", (4,), 3, 5, tuning=start)
     with pytest.raises(InputError, match=r"and not model\.weights-sha256, 00"):
         build("mlp", (4,), 3, 5, tuning=Tuning(str(path), "0" * 64))
-    with pytest.raises(InputError, match="no safetensors file"):
+    with pytest.raises(InputError, match="not a safetensors file"):
         path.write_bytes(b"pickle")
         build("mlp", (4,), 3, 5, tuning=start)
 

@@ -179,6 +179,6 @@ def test_a_directory_that_does_not_fit_is_one_line(directory: Path, tmp_path: Pa
     with pytest.raises(InputError, match=r"cannot read .*config\.json"):
         hugging_face.build(str(tmp_path), 12, 2)
     (tmp_path / "config.json").write_text((directory / "config.json").read_text())
-    with pytest.raises(InputError, match=r"model\.safetensors. is no safetensors file") as told:
+    with pytest.raises(InputError, match=r"model\.safetensors. is not a safetensors file") as told:
         hugging_face.build(str(tmp_path), 12, 2)
     assert "\n" not in str(told.value)

@@ -65,7 +65,7 @@ def test_the_command_releases_what_a_module_of_ones_own_makes(
         ("return features[0, 0, 0, 0, 0]", "failed on a subset of .* records: IndexError"),
         ("return labels", "returns .* to .* numbers, depending on the data"),
         ("return labels * float('nan')", "numbers that are not finite"),
-        ("return 'words'", "no array of numbers"),
+        ("return 'words'", "not an array of numbers"),
     ],
 )
 def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:

@@ -63,11 +63,11 @@ def test_a_uniform_picture_stays_uniform_when_it_is_resized(tmp_path: Path) -> N
 
 
 def test_a_folder_without_subfolders_of_pictures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder of pictures"):
+    with pytest.raises(InputError, match="is not a folder of pictures"):
         load("images", str(tmp_path))
     (tmp_path / "empty").mkdir()
     picture(tmp_path / "a" / "1.png")
-    with pytest.raises(InputError, match=r"is no folder of pictures.*\(Found no valid file"):
+    with pytest.raises(InputError, match=r"is not a folder of pictures.*\(Found no valid file"):
         load("images", str(tmp_path))
 
 
@@ -97,7 +97,7 @@ def test_a_damaged_picture_is_refused_by_name(tmp_path: Path, content: bytes) ->
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "2.png")
     (tmp_path / "b" / "2.png").write_bytes(content)
-    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+    with pytest.raises(InputError, match=r"2.png' is damaged or not a picture"):
         load("images", str(tmp_path))
 
 
@@ -105,7 +105,7 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
     os.mkfifo(tmp_path / "b" / "2.png")
-    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+    with pytest.raises(InputError, match=r"2.png' is damaged or not a picture"):
         load("images", str(tmp_path))
 
 
@@ -114,7 +114,7 @@ def test_a_truncated_picture_is_refused_by_name(tmp_path: Path) -> None:
     picture(tmp_path / "b" / "2.png", (40, 40))
     whole = (tmp_path / "b" / "2.png").read_bytes()
     (tmp_path / "b" / "2.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"2.png' is damaged or no picture"):
+    with pytest.raises(InputError, match=r"2.png' is damaged or not a picture"):
         load("images", str(tmp_path))
 
 
