@@ -291,7 +291,7 @@ def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
     """Weight the clients' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
     def total(strategy: DPSGD, round: Round, received: Received) -> Rows:
-        config = strategy.batch.config
+        config = strategy.batch.plan.config
         known, clients = federations.load(config), config.federation.clients
         summed = np.zeros(round.shape)
         for partition, record in received.records(messages.REPLY).items():
@@ -347,7 +347,7 @@ def divisor_of_the_data() -> AbstractContextManager[Any]:
 
     def add(strategy: DPSGD, round: Round, received: Received, total: Rows) -> Noised:
         noised, batch = added(strategy, round, received, total), strategy.batch
-        records = batch.config.data.records
+        records = batch.plan.config.data.records
         there = records - ~batch.worlds
         return replace(noised, total=noised.total * (records / there)[:, None])
 

@@ -103,7 +103,7 @@ def test_the_page_needs_nothing_else_and_is_its_users_own(
         (["EXPERIMENT", "--set", "data.name=digit"], "did you mean 'digits'?"),
         (["EXPERIMENT", "--set", "federation.partition=quantiy"], "did you mean 'quantity'?"),
         (["EXPERIMENT", "--set", "federation.partition=key"], "name one of them"),
-        (["EXPERIMENT", "--set", "federation.partition-key=label"], "'iid', which splits it"),
+        (["EXPERIMENT", "--set", "federation.partition-key=label"], "'iid', which does not use it"),
         (["EXPERIMENT", "--set", "federation.clients=25"], "25 clients need a record each"),
         (["EXPERIMENT", "--out", "EXPERIMENT"], "name another directory with --out"),
     ],

@@ -1,5 +1,6 @@
 """A report about persons is private, and whole or not there."""
 
+import errno
 import json
 import stat
 from pathlib import Path
@@ -33,10 +34,10 @@ def test_a_report_that_fails_leaves_the_one_before(
     report_directory.write_report(directory, {"run": 1}, "first")
 
     def full(descriptor: int) -> None:
-        raise OSError("no space left")
+        raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(InputError, match="no space left; name another directory"):
         report_directory.write_report(directory, {"run": 2}, "second")
     assert json.loads((directory / "report.json").read_text()) == {"run": 1}
     assert (directory / "report.html").read_text() == "first"
