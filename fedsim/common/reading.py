@@ -11,6 +11,7 @@ import stat
 import struct
 import tokenize
 import tomllib
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -214,7 +215,13 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
         version = np.lib.format.read_magic(member)
         if version not in HEADERS:
             raise ValueError(f"'{info.filename}' has NumPy's format {version}")
-        shape, _, dtype = HEADERS[version](member)
+        with warnings.catch_warnings():
+            # NumPy warns of a header that only Python 2 writes, and reads it in another way.
+            warnings.simplefilter("error", UserWarning)
+            try:
+                shape, _, dtype = HEADERS[version](member)
+            except UserWarning:
+                raise ValueError(f"'{info.filename}' has no header of NumPy's") from None
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject:
             raise ValueError(f"'{info.filename}' holds objects")

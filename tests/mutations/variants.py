@@ -292,7 +292,7 @@ def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
 
     def total(strategy: DPSGD, round: Round, received: Received) -> Rows:
         config = strategy.batch.plan.config
-        known, clients = federations.load(config), config.federation.clients
+        known, clients = federations.load(config.experiment), config.federation.clients
         summed = np.zeros(round.shape)
         for partition, record in received.records(messages.REPLY).items():
             size = len(known.owned_by(partition))
