@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.places import Workers
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
-    from fedsim.studies.reproduction.findings import Made
+    from fedsim.studies.reproduction.findings import MadeItem
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Reproduction:
     """
 
     page: Path
-    made: tuple["Made", ...] = field(repr=False)
+    made: tuple["MadeItem", ...] = field(repr=False)
     skipped: Mapping[str, str]
 
     def _repr_html_(self) -> str:
@@ -303,7 +303,7 @@ def reconstruct(
     else:
         these = candidate_game.of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen.scheme)
-    noise = candidate_game.Noise.of(chosen.scheme, nominal)
+    noise = candidate_game.RoundNoise.of(chosen.scheme, nominal)
     batch = plan.fit_batch(chosen).trials.batch
     with measuring(console(progress), "training") as bar:
         played = candidate_game.play(chosen.game, loaded, record, these, noise, trials, batch, bar)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:  # torch, which takes a second
 
     from fedsim.federation.runtimes.dask_pool import Address
     from fedsim.federation.runtimes.places import Workers
-    from fedsim.learning.training.predictions import Likelihoods, Numbers, Predictions
+    from fedsim.learning.training.predictions import Likelihoods, PredictedNumbers, Predictions
     from fedsim.report.evidence.verification import Verification
-    from fedsim.studies.choose.grid import Outcome
-    from fedsim.studies.choose.tune import Tuning
+    from fedsim.studies.choose.grid import RunOutcome
+    from fedsim.studies.choose.tune import TuningResult
     from fedsim.studies.membership.membership_report import MembershipReport
 
 Given = Path | str | Config | Mapping[str, Any]
@@ -66,7 +66,7 @@ class Sweep:
     """
 
     path: Path
-    outcomes: tuple["Outcome", ...]
+    outcomes: tuple["RunOutcome", ...]
 
     def figures(self) -> dict[str, "Figure"]:
         """Return a figure of advantage, accuracy and epsilon along each key that can be drawn."""
@@ -302,7 +302,7 @@ def swept(
     return Sweep(out, tuple(outcomes))
 
 
-def tune(config: Given, *, models: int = 8, overrides: Overrides = None) -> "Tuning":
+def tune(config: Given, *, models: int = 8, overrides: Overrides = None) -> "TuningResult":
     """Choose rounds, clipping norm and learning rate on public records, as `fedsim tune` does.
 
     Args:
@@ -379,7 +379,7 @@ def predict(
     records: "Path | str | Tensor | npt.NDArray[np.float32]",
     *,
     network: "Builder | None" = None,
-) -> "Predictions | Likelihoods | Numbers":
+) -> "Predictions | Likelihoods | PredictedNumbers":
     """Return a trained model's predictions for records, as `fedsim predict` does.
 
     Args:

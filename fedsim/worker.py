@@ -6,7 +6,7 @@ from typing import Any
 from fedsim import client_app
 from fedsim.common import device
 from fedsim.config import from_run_config
-from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, Done, Program, Task
+from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, BatchTask, Done, Program
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import batch_run
 from fedsim.federation.server.batch import Batch
@@ -15,7 +15,7 @@ from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.challenge import Challenge
 
 
-def train_batch(task: Task) -> Done:
+def train_batch(task: BatchTask) -> Done:
     """Train a batch of trials, whose rounds are charged, and return its findings and events.
 
     Raises InputError if the worker has another program, another kind of device or other data.

@@ -20,7 +20,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.evidence import statement
 from fedsim.report.page import Pictures, all_sections, render_html
-from fedsim.report.tracking.trackers import Subject, opened
+from fedsim.report.tracking.trackers import TrackedSubject, opened
 
 SOURCE = Path(__file__).parent / "plugins"
 PACKAGE = "fedsim_example"
@@ -98,7 +98,7 @@ def test_a_run_uses_plugins_of_every_kind_that_it_names(
 def test_a_tracker_and_an_accountant_are_named_on_the_command_line(tmp_path: Path) -> None:
     registry.allow([f"{PACKAGE}:Lines", f"{PACKAGE}:DOUBLED"])
     tracker = opened(f"plugin:lines:{tmp_path / 'lines'}")
-    tracker.begin(Subject("first", "1", {}))
+    tracker.begin(TrackedSubject("first", "1", {}))
     tracker.log({"advantage": 0.25}, 3, 0.0)
     tracker.end(True)
     assert (tmp_path / "lines").read_text() == "run first\n3 advantage 0.25\nfinished\n"

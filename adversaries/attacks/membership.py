@@ -16,7 +16,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from adversaries.statistics.design import INDEPENDENT, Design
-from adversaries.statistics.estimators import Advantage, advantage
+from adversaries.statistics.estimators import AdvantageEstimate, advantage
 from adversaries.statistics.intervals import Interval, significance, wilson
 from adversaries.statistics.trials import Bools, Floats
 
@@ -160,7 +160,7 @@ def over_records(
 
 def challenge_advantage(
     worlds: Bools, decisions: Bools, confidence: float, design: Design = INDEPENDENT
-) -> Advantage:
+) -> AdvantageEstimate:
     """Return the advantage of decisions about the target record.
 
     Args:

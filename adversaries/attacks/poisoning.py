@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.intervals import EpsilonBound
 
 Floats = npt.NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def logit_gain(logits: npt.ArrayLike, baseline: npt.ArrayLike, label: int) -> Fl
     return gain[:, label]
 
 
-def per_record(bound: LowerBound, records: int) -> LowerBound:
+def per_record(bound: EpsilonBound, records: int) -> EpsilonBound:
     """Return the bound for one record that follows from a bound for a group of k records.
 
     (epsilon, delta)-privacy of one record is (k epsilon, delta_k)-privacy of k, with delta_k =

@@ -37,7 +37,7 @@ class RankCorrelation:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RankComparison:
     """A comparison of heuristics.
 
     Attributes:
@@ -63,7 +63,7 @@ def compare(
     confidence: float,
     generator: np.random.Generator,
     resamples: int = RESAMPLES,
-) -> Comparison:
+) -> RankComparison:
     """Return the rank correlation of each heuristic with the truth, and which is best.
 
     Args:
@@ -101,11 +101,11 @@ def compare(
     }
     best = names[order[0]]
     if len(names) == 1:
-        return Comparison(correlations, best, None, None, None, None)
+        return RankComparison(correlations, best, None, None, None, None)
     first, second = order[:2]
     leads = _interval(drawn[:, first] - drawn[:, second], tail, 2.0)
     lead = float(points[first] - points[second])
-    return Comparison(correlations, best, names[second], lead, *leads)
+    return RankComparison(correlations, best, names[second], lead, *leads)
 
 
 def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:

@@ -20,7 +20,7 @@ LARGEST_WEIGHT = 4.0
 
 
 @dataclass(frozen=True)
-class Comparison:
+class EstimateComparison:
     """One comparison of an estimate that trusts the claimed noise with one that does not.
 
     Attributes:
@@ -38,7 +38,7 @@ class Comparison:
     details: dict[str, float]
 
 
-def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Comparison | None:
+def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> EstimateComparison | None:
     """Test whether the beliefs expit(Lambda) come true as often as they say.
 
     If Lambda is the log-likelihood ratio, then given Lambda the world is D with probability p =
@@ -73,7 +73,7 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     if total:
         # Bernstein's inequality for terms of at most 1 in size, for both signs of the sum.
         p_value = 2 * math.exp(-(total**2) / (2 * variance + 2 * abs(total) / 3))
-    return Comparison(
+    return EstimateComparison(
         name="calibration",
         agree=p_value >= alpha,
         surer=total > 0,
@@ -86,7 +86,9 @@ def calibration(worlds: Bools, log_odds: Floats, confidence: float) -> Compariso
     )
 
 
-def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> Comparison | None:
+def mu(
+    worlds: Bools, log_odds: Floats, predicted: float, confidence: float
+) -> EstimateComparison | None:
     """Test whether the mu that the claimed noise predicts lies in the studentised interval of mu.
 
     Args:
@@ -110,7 +112,7 @@ def mu(worlds: Bools, log_odds: Floats, predicted: float, confidence: float) -> 
     interval: Interval = measured.interval
     if measured.reason:
         return None
-    return Comparison(
+    return EstimateComparison(
         name="mu",
         agree=interval.low <= predicted <= interval.high,
         surer=predicted < interval.low,

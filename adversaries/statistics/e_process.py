@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from adversaries.statistics.intervals import Interval, LowerBound, check_delta, significance
+from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta, significance
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 LOG_ODDS = 2.0 ** (np.arange(-10, 6) / 2)
@@ -128,7 +128,7 @@ class Accusations:
         return min(smallest, float(least.min()))
 
 
-def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
+def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> EpsilonBound:
     """Return the epsilon that the decisions Lambda > 0 refute, valid at every number of trials.
 
     Args:
@@ -147,7 +147,7 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
     both = counts.reason is None
     interval = advantage_interval(worlds, log_odds, confidence)
     epsilon = _largest(lambda value: counts.log_e(_private(value, delta)), 0.0, LARGEST, alpha)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=max(0.0, epsilon) if both else 0.0,
         delta=delta,
         confidence=confidence,

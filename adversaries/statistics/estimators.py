@@ -27,7 +27,7 @@ from adversaries.statistics.trials import Bools, Floats, check_trials
 
 
 @dataclass(frozen=True)
-class Advantage:
+class AdvantageEstimate:
     """The adversary's advantage, in [-1, 1], with the counts of trials behind it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Advantage:
 
 def advantage(
     worlds: Bools, log_odds: Floats, confidence: float, design: Design = INDEPENDENT
-) -> Advantage:
+) -> AdvantageEstimate:
     """Return the advantage Adv = TPR - FPR of deciding D where Lambda > 0, D' where Lambda < 0.
 
     A tie, Lambda = 0, is neither won nor lost. Adv is the share of wins less the share of losses,
@@ -85,7 +85,7 @@ def advantage(
         interval = paired_interval(worlds, scores, level)
     else:
         interval = _advantage_interval(by_world, level)
-    return Advantage(
+    return AdvantageEstimate(
         point=float(np.mean([world.mean() for world in by_world])),
         standard_error=error,
         interval=replace(interval, confidence=confidence),
@@ -108,7 +108,7 @@ class Distance:
     p_value: float
 
 
-def distance(measured: Advantage, predicted: float) -> Distance:
+def distance(measured: AdvantageEstimate, predicted: float) -> Distance:
     """Return the distance of an advantage of independent trials from the predicted one.
 
     If the prediction is true, (1 + predicted)/2 of the trials are won; the binomial test checks

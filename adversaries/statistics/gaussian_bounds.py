@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.intervals import LowerBound, significance
+from adversaries.statistics.intervals import EpsilonBound, significance
 from adversaries.statistics.noncentral import lower_limit
 from adversaries.statistics.trials import Bools, Floats, check_trials
 
@@ -41,7 +41,9 @@ NOT_NORMAL = "the log-odds do not look normal (Anderson-Darling)"
 TOO_MIXED = "the sensitivities vary too much for worlds so far apart to have nearly normal log-odds"
 
 
-def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
+def gaussian_bound(
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float
+) -> EpsilonBound:
     """Return the bound that the standardised difference of the two samples of log-odds proves.
 
     The two-sample t statistic is noncentral t with noncentrality mu/sqrt(1/n1 + 1/n0). The exact
@@ -75,7 +77,7 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         details = {"mu": effect, "mu_low": limit, "degrees_of_freedom": freedom}
         details["normality_p_value"] = normality(with_d, without)
         reason = _refused(details)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
         delta=delta,
         confidence=confidence,
@@ -89,7 +91,7 @@ def gaussian_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
 
 def gaussian_unequal_bound(
     worlds: Bools, log_odds: Floats, delta: float, confidence: float
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the bound that the two samples prove if they are normal with any variances.
 
     It bounds r = (m1 - m0)/max(s1, s0). Log-odds N(m1, s1^2) against N(m0, s0^2) separate the
@@ -134,7 +136,7 @@ def gaussian_unequal_bound(
             "normality_p_value": normality(with_d, without),
         }
         reason = _refused(details)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
         delta=delta,
         confidence=confidence,
@@ -168,7 +170,7 @@ def mixed_share(trial_mu: Floats, mu: float) -> float:
     return math.sqrt(float(np.mean(lacking + mu**2 * lacking**2 / 4)))
 
 
-def lessened(bound: LowerBound, trial_mu: Floats, delta: float) -> LowerBound:
+def lessened(bound: EpsilonBound, trial_mu: Floats, delta: float) -> EpsilonBound:
     """Return a bound for normal log-odds, reduced for trials whose mu varies (`mixed_share`).
 
     The means of these log-odds lie no further apart than normal ones, and their standard deviation

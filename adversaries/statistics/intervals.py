@@ -48,7 +48,7 @@ class Frequency:
 
 
 @dataclass(frozen=True)
-class LowerBound:
+class EpsilonBound:
     """A lower bound: with probability `confidence` or more, the true epsilon at `delta` is no less.
 
     Attributes:

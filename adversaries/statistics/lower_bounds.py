@@ -13,7 +13,7 @@ from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.e_process import betting_bound
 from adversaries.statistics.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
 from adversaries.statistics.intervals import (
-    LowerBound,
+    EpsilonBound,
     binomial_high,
     binomial_low,
     check_delta,
@@ -30,7 +30,7 @@ CANDIDATES = 512
 
 def clopper_pearson_bound(
     worlds: Bools, log_odds: Floats, delta: float, confidence: float, threshold: float = 0.0
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the bound that the rates of the decision Lambda > threshold prove.
 
     (epsilon, delta)-privacy forces TPR <= e^epsilon FPR + delta, and the same for TNR and FNR. TPR
@@ -56,7 +56,7 @@ def clopper_pearson_bound(
     # together with the other at the confidence.
     tpr = clopper_pearson(int(true.sum()), true.size, confidence).low
     fpr = clopper_pearson(int(false.sum()), false.size, confidence).high
-    return LowerBound(
+    return EpsilonBound(
         epsilon=max(_log_ratio(tpr - delta, fpr), _log_ratio(1 - fpr - delta, 1 - tpr)),
         delta=delta,
         confidence=confidence,
@@ -71,7 +71,7 @@ def clopper_pearson_bound(
 
 def clopper_pearson_split(
     worlds: Bools, scores: Floats, delta: float, confidence: float, for_mu: bool = False
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the bound at the threshold that looks best on half of the trials, from the other half.
 
     In each world every second trial chooses the threshold. The other trials give the bound like
@@ -104,7 +104,7 @@ def clopper_pearson_split(
     threshold = thresholds[np.lexsort((gaps, proven))[-1]]
     # The other half judges at the chosen threshold.
     judged = _at_thresholds(with_d[1::2], without[1::2], threshold[None], delta, tail)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=float(judged.epsilon[0]),
         delta=delta,
         confidence=confidence,
@@ -119,7 +119,7 @@ def clopper_pearson_split(
 
 def clopper_pearson_bonferroni(
     worlds: Bools, scores: Floats, delta: float, confidence: float
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the best bound over thresholds at fixed ranks, with alpha divided among them.
 
     The share of D' above the threshold that exactly r trials on D' exceed has the beta distribution
@@ -162,7 +162,7 @@ def clopper_pearson_bonferroni(
     # The best rank of the better direction.
     best = max(directions, key=lambda rates: rates.epsilon.max(), default=None)
     place = 0 if best is None else int(np.argmax(best.epsilon))
-    return LowerBound(
+    return EpsilonBound(
         epsilon=0.0 if best is None else float(best.epsilon[place]),
         delta=delta,
         confidence=confidence,
@@ -186,7 +186,7 @@ class Estimator:
         dependent_worlds: whether the trials of one world may depend on the trials of the other.
     """
 
-    bound: Callable[[Bools, Floats, float, float], LowerBound]
+    bound: Callable[[Bools, Floats, float, float], EpsilonBound]
     gaussian: bool = False
     normal: bool = False
     dependent_worlds: bool = False
@@ -237,7 +237,7 @@ def lower_bounds(
     trial_mu: Floats | None = None,
     refused: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
-) -> dict[str, LowerBound]:
+) -> dict[str, EpsilonBound]:
     """Return lower bounds by name; a bound that does not hold is 0, with the reason.
 
     Args:

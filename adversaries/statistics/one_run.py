@@ -16,7 +16,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.canaries import effect
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.guessing import binomial_epsilon, gaussian_mus, right_guesses
-from adversaries.statistics.intervals import Interval, LowerBound, check_delta, significance
+from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta, significance
 from adversaries.statistics.trials import Bools, Floats, Ints
 
 SHARE = 8
@@ -62,7 +62,7 @@ class CanaryEstimate:
 
 def binomial_bound(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the epsilon that the right guesses prove for any (epsilon, delta)-private training.
 
     Args:
@@ -77,7 +77,7 @@ def binomial_bound(
     """
     check(included, scores, guesses)
     best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=float(best.limits[0]),
         delta=delta,
         confidence=confidence,
@@ -90,7 +90,7 @@ def binomial_bound(
 
 def f_dp_bound(
     included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the epsilon at `delta` of the largest mu that the right guesses refute.
 
     Args:
@@ -106,7 +106,7 @@ def f_dp_bound(
     check(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
     mu = float(best.limits[0])
-    return LowerBound(
+    return EpsilonBound(
         epsilon=gaussian_epsilon(mu, delta),
         delta=delta,
         confidence=confidence,

@@ -40,7 +40,7 @@ from scipy.special import betaincinv, betaln, expit, gammaln, ndtr, xlog1py, xlo
 
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.guessing import LARGEST_MU, right_guesses
-from adversaries.statistics.intervals import LowerBound, check_positive_delta, significance
+from adversaries.statistics.intervals import EpsilonBound, check_positive_delta, significance
 from adversaries.statistics.one_run import COINS, check
 from adversaries.statistics.trials import Bools, Floats, Ints
 
@@ -65,7 +65,7 @@ ASSUMES = (
 )
 
 
-def order_bound(included: Bools, scores: Floats, delta: float, confidence: float) -> LowerBound:
+def order_bound(included: Bools, scores: Floats, delta: float, confidence: float) -> EpsilonBound:
     """Return the epsilon at `delta` of the largest mu that the weighted right guesses refute.
 
     Args:
@@ -85,7 +85,7 @@ def order_bound(included: Bools, scores: Floats, delta: float, confidence: float
     twice, once = (0, 0) if few else counted(m)
     right, surest = (int(right_guesses(included, scores, made)) for made in (once, twice))
     mu = 0.0 if few else float(largest_mus(m, np.array([right + surest]), alpha)[0])
-    return LowerBound(
+    return EpsilonBound(
         epsilon=gaussian_epsilon(mu, delta),
         delta=delta,
         confidence=confidence,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adversaries.statistics.intervals import LowerBound, check_delta, significance
+from adversaries.statistics.intervals import EpsilonBound, check_delta, significance
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 STEP = 1e-3
@@ -71,7 +71,7 @@ def privacy_profiles(
 
 def privacy_profile_bound(
     worlds: Bools, log_odds: Floats, delta: float, confidence: float
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the largest epsilon up to which the profile's lower limit stays above delta.
 
     Each direction has alpha/2 to itself. Trying many epsilons costs nothing: they are a fixed grid,
@@ -103,7 +103,7 @@ def privacy_profile_bound(
     if not reason:
         for name, ratios in (("world_d", log_odds[worlds]), ("world_d_prime", -log_odds[~worlds])):
             details[f"epsilon_{name}"] = _inverse(ratios, delta, tail)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=max(details.values(), default=0.0),
         delta=delta,
         confidence=confidence,

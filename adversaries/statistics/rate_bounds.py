@@ -11,7 +11,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from adversaries.statistics.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.intervals import LowerBound, binomial_high, check_delta, significance
+from adversaries.statistics.intervals import EpsilonBound, binomial_high, check_delta, significance
 from adversaries.statistics.trials import Bools, Floats
 
 REACH = 8.0
@@ -50,7 +50,9 @@ def _highest(counts: Accusations, confidence: float) -> tuple[float, float]:
     )
 
 
-def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
+def jeffreys_bound(
+    worlds: Bools, log_odds: Floats, delta: float, confidence: float
+) -> EpsilonBound:
     """Return the epsilon that the rates of a rule exceed with posterior probability `confidence`.
 
     FPR and FNR have independent Jeffreys priors Beta(1/2, 1/2), so that the posterior is a product
@@ -90,7 +92,7 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
         while excess(high) > 0 and high < LARGEST_EPSILON:
             high = min(2 * high, LARGEST_EPSILON)
         epsilon = high if excess(high) > 0 else brentq(excess, 0.0, high, xtol=1e-9)
-    return LowerBound(
+    return EpsilonBound(
         epsilon=epsilon,
         delta=delta,
         confidence=confidence,
@@ -106,7 +108,7 @@ def jeffreys_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: fl
     )
 
 
-def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> LowerBound:
+def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> EpsilonBound:
     """Return the bound that the rates of the decision Lambda > 0 prove for a Gaussian mechanism.
 
     mu-Gaussian privacy forces Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu. FPR and FNR each have their
@@ -129,7 +131,7 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
     # At the largest FPR and FNR, Phi^-1(1 - FPR) - Phi^-1(FNR) is smallest, so it is a lower limit
     # of mu.
     mu = max(0.0, float(-ndtri(false) - ndtri(missed)))
-    return LowerBound(
+    return EpsilonBound(
         epsilon=gaussian_epsilon(mu, delta),
         delta=delta,
         confidence=confidence,
@@ -148,7 +150,7 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
 
 def trade_off_bound(
     worlds: Bools, log_odds: Floats, delta: float, confidence: float, family: NoiseFamily
-) -> LowerBound:
+) -> EpsilonBound:
     """Return the bound that the rates of the decision Lambda > 0 prove for a family of mechanisms.
 
     A noise scale is refuted if FNR's Clopper-Pearson limit at alpha/2 is less than the mechanism
@@ -182,7 +184,7 @@ def trade_off_bound(
     details = {"false_positive_rate_high": false, "false_negative_rate_high": missed}
     if math.isfinite(scale):
         details["noise_scale_high"] = scale
-    return LowerBound(
+    return EpsilonBound(
         epsilon=family.epsilon(scale, delta) if math.isfinite(scale) else 0.0,
         delta=delta,
         confidence=confidence,

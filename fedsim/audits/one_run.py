@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import LowerBound, check_positive_delta
+from adversaries.statistics.intervals import EpsilonBound, check_positive_delta
 from fedsim.common import reading
 from fedsim.common.html_table import html_table
 from fedsim.config.objects import GameRules
@@ -46,7 +46,7 @@ class OneRun:
     scores: Floats = field(repr=False)
     delta: float
     confidence: float
-    bounds: Mapping[str, LowerBound]
+    bounds: Mapping[str, EpsilonBound]
     estimate: "CanaryEstimate"
 
     @property

@@ -43,7 +43,7 @@ def _first_paragraphs(module: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Group:
+class CommandGroup:
     """Commands below one name, such as `fedsim audit`.
 
     Attributes:
@@ -57,7 +57,7 @@ class Group:
     hidden = False
 
 
-AUDIT = Group(
+AUDIT = CommandGroup(
     "audit",
     "Check a privacy claim of a Flower app, a training function, or a "
     "recorded or running federation.",
@@ -73,7 +73,7 @@ AUDIT = Group(
     "condition holds; 4 the claim is not supported, or it is refuted.",
 )
 
-ONE_RUN = Group(
+ONE_RUN = CommandGroup(
     "one-run",
     "Audit a single training with canaries that a coin includes or leaves out.",
     (
@@ -86,7 +86,7 @@ ONE_RUN = Group(
     "bounds from the scores.",
 )
 
-DEPLOY = Group(
+DEPLOY = CommandGroup(
     "deploy",
     "Run a federation across machines: keys, certificates, scripts, checks and runs.",
     (
@@ -107,14 +107,14 @@ DEPLOY = Group(
     ),
 )
 
-CLUSTER = Group(
+CLUSTER = CommandGroup(
     "cluster",
     "Prepare a cluster whose workers train campaigns.",
     (Command("certificates", "deploying.kit:certificates"),),
     "`fedsim run --cluster ADDRESS` hands batches of trials to its workers.",
 )
 
-CONFIG = Group(
+CONFIG = CommandGroup(
     "config",
     "List and explain configuration keys.",
     (
@@ -124,7 +124,7 @@ CONFIG = Group(
     ),
 )
 
-PANELS: dict[str, tuple[Command | Group, ...]] = {
+PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     "Plan": (
         Command("calibrate", "theory.calibrate:calibrate"),
         Command("account", "theory.account:account"),

@@ -14,7 +14,7 @@ from fedsim.cli.options import CLIENTS, ROUNDS, SetOption
 from fedsim.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.studies.choose.first_configuration import Answers
+    from fedsim.studies.choose.first_configuration import InitAnswers
 
 WHICH_DATA = (
     "Which data? digits (pictures) and breast-cancer (a table) come with fedsim. Or give the path "
@@ -104,7 +104,7 @@ def init(
     overrides = configuration.parse_overrides(set_)
     if label is not None:
         overrides["data.label"] = label
-    answers = replace(first_configuration.Answers(), **answered, rehearse=rehearse)
+    answers = replace(first_configuration.InitAnswers(), **answered, rehearse=rehearse)
     if missing and not yes:
         answers, label_key = _ask(answers, missing, str(overrides.get("data.label", "label")))
         overrides |= label_key
@@ -136,7 +136,9 @@ def on_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask(answers: "Answers", missing: list[str], label: str) -> tuple["Answers", dict[str, str]]:
+def _ask(
+    answers: "InitAnswers", missing: list[str], label: str
+) -> tuple["InitAnswers", dict[str, str]]:
     """Return the answers with the missing ones, and data.label if the user named the column.
 
     Raises InputError without a terminal, or if the data cannot be read, before the next question.
@@ -162,7 +164,9 @@ def _ask(answers: "Answers", missing: list[str], label: str) -> tuple["Answers",
         ) from None
 
 
-def _prompt(answers: "Answers", missing: list[str], label: str) -> tuple["Answers", dict[str, str]]:
+def _prompt(
+    answers: "InitAnswers", missing: list[str], label: str
+) -> tuple["InitAnswers", dict[str, str]]:
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     questions: dict[str, tuple[str, Any]] = {

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 
 from adversaries.errors import InputError
-from fedsim.cli.commands import PANELS, Command, Group
+from fedsim.cli.commands import PANELS, Command, CommandGroup
 from fedsim.common import installation
 
 MARKUP: Literal["markdown"] = "markdown"
@@ -21,7 +21,7 @@ MARKUP: Literal["markdown"] = "markdown"
 class Commands(Mapping[str, click.Command]):
     """Commands by name. A command is imported when it is looked up."""
 
-    def __init__(self, listed: Mapping[str, tuple[Command | Group, str]]) -> None:
+    def __init__(self, listed: Mapping[str, tuple[Command | CommandGroup, str]]) -> None:
         self._listed = listed
 
     def __getitem__(self, name: str) -> click.Command:
@@ -38,7 +38,10 @@ class LazyGroup(TyperGroup):
     """A group that takes its help and completion from the table in `commands`."""
 
     def __init__(
-        self, *, listed: Mapping[str, tuple[Command | Group, str]] | None = None, **attrs: Any
+        self,
+        *,
+        listed: Mapping[str, tuple[Command | CommandGroup, str]] | None = None,
+        **attrs: Any,
     ) -> None:
         super().__init__(**attrs)
         if listed is None:
@@ -99,9 +102,9 @@ class LazyGroup(TyperGroup):
 
 
 @cache
-def _load(command: Command | Group, panel: str) -> click.Command:
+def _load(command: Command | CommandGroup, panel: str) -> click.Command:
     """Return a command that can be called. Raises InputError if another project shadows fedsim."""
-    if isinstance(command, Group):
+    if isinstance(command, CommandGroup):
         return LazyGroup(
             name=command.name,
             help=f"{command.words}\n\n{command.more}".strip(),

@@ -59,7 +59,7 @@ def _keep_freed_memory() -> None:
     torch.empty(2**25 - 2**15, dtype=torch.uint8)
 
 
-class Pool(Generic[Result]):
+class ThreadPool(Generic[Result]):
     """Objects that one thread at a time may use, made as they are needed."""
 
     def __init__(self, make: Callable[[], Result]) -> None:

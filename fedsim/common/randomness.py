@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Role(IntEnum):
+class StreamRole(IntEnum):
     """The purpose of a random stream. The values are part of the tree, so never renumber them."""
 
     WORLD = 0
@@ -36,14 +36,16 @@ SERVER = -1
 """The server's partition number in the seed tree."""
 
 
-def key(seed: int, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER) -> int:
+def key(
+    seed: int, role: StreamRole, *, trial: int = 0, round: int = 0, partition: int = SERVER
+) -> int:
     """Return the 128-bit key of a random stream (BLAKE2b of the path), 0 for parts it lacks."""
     path = struct.pack("<Qqqqq", seed, role, trial, round, partition)
     return int.from_bytes(hashlib.blake2b(path, digest_size=16).digest(), "little")
 
 
 def generator(
-    seed: int | None, role: Role, *, trial: int = 0, round: int = 0, partition: int = SERVER
+    seed: int | None, role: StreamRole, *, trial: int = 0, round: int = 0, partition: int = SERVER
 ) -> np.random.Generator:
     """Return the generator of a random stream; seed None: the system's entropy."""
     if seed is None:
@@ -60,6 +62,6 @@ def gaussian_noise(
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):
         # A key for each trial makes results independent of the batch of trials; it takes ~10 us.
-        stream = generator(seed, Role.NOISE, trial=trial, round=round, partition=partition)
+        stream = generator(seed, StreamRole.NOISE, trial=trial, round=round, partition=partition)
         stream.standard_normal(out=row)
     return noise

@@ -13,7 +13,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A TOML table: kebab-case keys, no unknown keys, no silent conversion between types."""
 
     model_config = ConfigDict(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from fedsim.common.tables import Fraction, PositiveInt, Seed, Table
+from fedsim.common.tables import Fraction, PositiveInt, Seed, TomlTable
 
 OTHER_DEVICES = {
     "mps": "Apple's GPUs lack float64, which norms, sums and beliefs need",
@@ -20,7 +20,7 @@ BATCH, BATCH_ON_GPU = 100, 1000
 ten batches of 100 (docs/lab-notes/device.md)."""
 
 
-class TrialsConfig(Table):
+class TrialsConfig(TomlTable):
     """Repetitions of the whole training. Each message holds `batch` of them.
 
     Attributes:
@@ -61,7 +61,7 @@ class TrialsConfig(Table):
         return trials if self.pairing == "independent" else [trial // 2 * 2 for trial in trials]
 
 
-class AuditConfig(Table):
+class AuditConfig(TomlTable):
     """The adversary's prior and attacks, the confidence of intervals, and what utility uses.
 
     Attributes:
@@ -91,7 +91,7 @@ class AuditConfig(Table):
         return max(0, min(self.evaluated_trials - trials.start, len(trials)))
 
 
-class RunConfig(Table):
+class RunConfig(TomlTable):
     """Execution of the run. Only the seed and the precision change a result.
 
     With little memory, the blocks are smaller, and sums differ in the seventh digit.
@@ -153,7 +153,7 @@ class RunConfig(Table):
         return int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
 
 
-class ReportConfig(Table):
+class ReportConfig(TomlTable):
     """Limits of your organisation. The report compares every vantage point with each of them.
 
     Attributes:

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedsim.common.tables import Table
+from fedsim.common.tables import TomlTable
 
 
-class ChallengeConfig(Table):
+class ChallengeConfig(TomlTable):
     """The target of the adversary: the most dissimilar record or client, or one that you choose.
 
     Attributes:
@@ -45,7 +45,7 @@ class ChallengeConfig(Table):
         return self.kind not in ("record", "gradient")
 
 
-class CanariesConfig(Table):
+class CanariesConfig(TomlTable):
     """Canaries for a one-run audit. A fair coin decides whether a trial includes each canary.
 
     Attributes:

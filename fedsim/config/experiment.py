@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from fedsim.common.tables import Scalar, Table
+from fedsim.common.tables import Scalar, TomlTable
 from fedsim.config import jobs
 from fedsim.config.campaign import AuditConfig, ReportConfig, RunConfig, TrialsConfig
 from fedsim.config.challenge import CanariesConfig, ChallengeConfig
@@ -15,10 +15,10 @@ from fedsim.config.refused import REFUSED
 from fedsim.config.training import ModelConfig, TrainingConfig, chosen
 from fedsim.privacy import delta
 from fedsim.privacy.participation import rule
-from fedsim.privacy.participation.rule import Participation, Setting
+from fedsim.privacy.participation.rule import Participation, ParticipationSetting
 
 
-class Config(Table):
+class Config(TomlTable):
     """A whole experiment.
 
     Attributes:
@@ -85,7 +85,7 @@ class Config(Table):
         """The rule that decides who joins which round, with the sampling rate of its accounting."""
         federation, by_client = self.federation, self.privacy.unit == "client"
         return rule(
-            Setting(
+            ParticipationSetting(
                 clients=federation.clients,
                 units=federation.clients if by_client else self.data.records,
                 missing=federation.tolerated_dropouts,

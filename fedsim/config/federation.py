@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from fedsim.common.tables import PositiveInt, Seed, Table
+from fedsim.common.tables import PositiveInt, Seed, TomlTable
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
@@ -22,7 +22,7 @@ LEAST_EPSILON = 0.01
 """Least federation.measures-epsilon. Smaller values add too much noise to count anything."""
 
 
-class DataConfig(Table):
+class DataConfig(TomlTable):
     """Data set, labels and sizes. `seed` alone decides which records D holds, not the run's seed.
 
     Attributes:
@@ -66,7 +66,7 @@ class DataConfig(Table):
     seed: Seed = 0
 
 
-class FederationConfig(Table):
+class FederationConfig(TomlTable):
     """Clients and their records, the party that adds the noise, and the adversary's place.
 
     Attributes:

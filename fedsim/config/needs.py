@@ -46,7 +46,7 @@ MODELS: dict[str, tuple[str, list[tuple[str, object]]]] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class KeySetting:
     """A statement about the value of one key, such as "training.local-steps is above 1"."""
 
     key: str
@@ -97,8 +97,8 @@ class Setting:
 class Need:
     """Settings that require certain values of other keys, with the reason and a way out."""
 
-    what: tuple[Setting, ...]
-    needs: tuple[Setting, ...]
+    what: tuple[KeySetting, ...]
+    needs: tuple[KeySetting, ...]
     why: str
     instead: str
 
@@ -131,7 +131,7 @@ def rows(text: str) -> tuple[Need, ...]:
     return tuple(found)
 
 
-def _setting(text: str) -> Setting:
+def _setting(text: str) -> KeySetting:
     """Return "KEY TEST VALUE", or that the trust or noise (not) has a property of its model."""
     if by := re.fullmatch(r"(not )?(trust|noise)\.(\w+)", text):
         without, table, name = by.groups()
@@ -139,13 +139,13 @@ def _setting(text: str) -> Setting:
         having = (
             value for value, model in models if bool(getattr(model, name)) is not bool(without)
         )
-        return Setting(key, "is one of", tuple(having))
+        return KeySetting(key, "is one of", tuple(having))
     key, rest = text.split(" ", 1)
     test = max((test for test in TESTS if rest.startswith(test)), key=len)
     value = rest.removeprefix(test)
     if test == "is one of":
-        return Setting(key, test, tuple(json.loads(f"[{value}]")))
-    return Setting(key, test, json.loads(value) if value else 2)
+        return KeySetting(key, test, tuple(json.loads(f"[{value}]")))
+    return KeySetting(key, test, json.loads(value) if value else 2)
 
 
 UNBOUNDED = "nothing bounds what one record can change"

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedsim.common.tables import Fraction, Table
+from fedsim.common.tables import Fraction, TomlTable
 from fedsim.config.jobs import TARGETS
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.noise import Noise
 
 
-class PrivacyConfig(Table):
+class PrivacyConfig(TomlTable):
     """The noise and its accounting. One of the targets or noise-multiplier is not 0.
 
     Attributes:

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from adversaries.errors import InputError
-from fedsim.common.tables import PositiveInt, Table
+from fedsim.common.tables import PositiveInt, TomlTable
 
 DRAWN = ("", "glorot")
 """Values of `model.weights` that are not paths: distributions of the initial values."""
 
 
-class ModelConfig(Table):
+class ModelConfig(TomlTable):
     """The network that the federation trains.
 
     Attributes:
@@ -72,7 +72,7 @@ RATES = {"adam": 0.1, "sgd": 0.5}
 """Default learning rate of each optimiser."""
 
 
-class TrainingConfig(Table):
+class TrainingConfig(TomlTable):
     """DP-SGD: in every round each client sums clipped gradients and the server takes one step.
 
     Where privacy.unit is "client", a client sends the clipped update of its own training instead.

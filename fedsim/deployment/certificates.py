@@ -44,14 +44,14 @@ SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A private key, PEM or OpenSSH, with its certificate (PEM) or public key (OpenSSH line)."""
 
     private: bytes
     public: bytes
 
 
-def authority(days: int, now: datetime | None = None) -> Pair:
+def authority(days: int, now: datetime | None = None) -> KeyPair:
     """Return the key and the self-signed certificate (PEM) of a new authority, valid from `now`."""
     start = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP384R1())
@@ -64,16 +64,16 @@ def authority(days: int, now: datetime | None = None) -> Pair:
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA384())
     )
-    return Pair(_pem(key), certificate.public_bytes(Encoding.PEM))
+    return KeyPair(_pem(key), certificate.public_bytes(Encoding.PEM))
 
 
 def server_certificate(
-    issuer: Pair,
+    issuer: KeyPair,
     names: Iterable[str],
     days: int,
     now: datetime | None = None,
     both_sides: bool = False,
-) -> Pair:
+) -> KeyPair:
     """Return a TLS key and its certificate (PEM) for host names and IP addresses, valid from `now`.
 
     names: at least one; the first one is also the certificate's common name.
@@ -103,10 +103,10 @@ def server_certificate(
         )
         .sign(issuer_key, hashes.SHA384())
     )
-    return Pair(_pem(key), certificate.public_bytes(Encoding.PEM))
+    return KeyPair(_pem(key), certificate.public_bytes(Encoding.PEM))
 
 
-def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
+def loopback(days: int, now: datetime | None = None) -> tuple[KeyPair, bytes]:
     """Return a key and certificate for this machine only, and the authority's certificate (PEM).
 
     The authority's key is not kept, so it can sign nothing else.
@@ -115,11 +115,11 @@ def loopback(days: int, now: datetime | None = None) -> tuple[Pair, bytes]:
     return server_certificate(own, LOOPBACK, days, now), own.public
 
 
-def node_key() -> Pair:
+def node_key() -> KeyPair:
     """Return a new key for a node (OpenSSH, EC P-384), whose public half is registered."""
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    return Pair(private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    return KeyPair(private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
 
 
 def fingerprint(public: bytes) -> str:
@@ -232,14 +232,14 @@ class Own:
     trusted: Path
 
 
-def own_pair(own: Own, address: str) -> tuple[Pair, bytes]:
+def own_pair(own: Own, address: str) -> tuple[KeyPair, bytes]:
     """Return a key with its certificate, and the certificates to trust it by (PEM).
 
     Raises InputError if a node would refuse the certificate for the address.
     """
     try:
         verify(own.certificate, own.key, own.trusted, address)
-        pair = Pair(own.key.read_bytes(), own.certificate.read_bytes())
+        pair = KeyPair(own.key.read_bytes(), own.certificate.read_bytes())
         return pair, own.trusted.read_bytes()
     except OSError as error:
         reason = getattr(error, "verify_message", "") or error.strerror or error

@@ -228,7 +228,7 @@ def _made(directory: Path) -> Iterator[Path]:
 def _write_machines(
     directory: Path,
     kit: Kit,
-    pair: certificates.Pair,
+    pair: certificates.KeyPair,
     trusted: bytes,
     listen: str,
     program: wheel.Wheel,
@@ -342,7 +342,7 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
 
 
 def _write_node(
-    place: Path, machine: str, key: certificates.Pair, trusted: bytes, values: Mapping[str, str]
+    place: Path, machine: str, key: certificates.KeyPair, trusted: bytes, values: Mapping[str, str]
 ) -> None:
     write_file(place / "node.key", key.private)
     write_file(place / "node.key.pub", key.public + b"\n")

@@ -33,7 +33,7 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class Run:
+class SubmittedRun:
     """The last submitted run.
 
     Attributes:
@@ -57,7 +57,7 @@ class Status:
     """The status of a federation; no run before the first, or if the SuperLink does not answer."""
 
     nodes: tuple[Node, ...]
-    run: Run | None
+    run: SubmittedRun | None
     certificate_days: float
     problems: tuple[str, ...]
 
@@ -105,7 +105,7 @@ def _nodes(server: Path, machines: list[str]) -> Iterator[Node]:
             yield Node(machine, NEVER, "")
 
 
-def _run(server: Path) -> Run | None:
+def _run(server: Path) -> SubmittedRun | None:
     """Return the last submitted run. Raises InputError and FlowerError."""
     path = server / run.LAST
     try:
@@ -127,4 +127,4 @@ def _run(server: Path) -> Run | None:
             busy = tuple(Busy(f"client-{client}", seconds) for client in event.get("busy", ()))
     if state.startswith("finished"):
         busy = ()
-    return Run(directory, state, finished, planned, batches, busy)
+    return SubmittedRun(directory, state, finished, planned, batches, busy)

@@ -26,7 +26,7 @@ from fedsim.common.waiting import pause
 from fedsim.deployment import certificates, kit, logs, upkeep
 from fedsim.federation.protocol import node_machine
 from fedsim.federation.runtimes.flower_command import environment
-from fedsim.federation.runtimes.flower_services import Runtime
+from fedsim.federation.runtimes.flower_services import RuntimeApi
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Answering:
         self._next_beat, self._next_line = now, now + SLOW
         self._claimed = True
 
-    def goes_on(self, runtime: Runtime) -> bool:
+    def goes_on(self, runtime: RuntimeApi) -> bool:
         """Return whether the process lives. If it does, keep its claim; else end its children."""
         if (status := self.process.exitcode) is not None:
             self.kill()  # its remaining children
@@ -93,7 +93,7 @@ class Answering:
         self._claimed = False  # so that the server learns it, even if the process survives
         self._end = now + GRACE  # a process that waits for a disk survives for a while
 
-    def _beat(self, runtime: Runtime, now: float) -> None:
+    def _beat(self, runtime: RuntimeApi, now: float) -> None:
         try:
             self._claimed = runtime.keep(self._token)
         except httpx.HTTPError as error:
@@ -102,7 +102,7 @@ class Answering:
             # The message was answered, or given up. The process can achieve nothing more.
             self._end = min(self._end, now + GRACE)
 
-    def _fail(self, runtime: Runtime, status: int) -> None:
+    def _fail(self, runtime: RuntimeApi, status: int) -> None:
         log.warning("process %d ended with status %d", self.number, status)
         late = time.monotonic() - self._begun > self._deadline
         reason = (
@@ -209,7 +209,7 @@ def _serve_apps(place: Path, supernode: int, held: int) -> None:
     looked, last_question = 0.0, time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
     try:
-        with Runtime(address, trusted, secret) as runtime:
+        with RuntimeApi(address, trusted, secret) as runtime:
             while os.getppid() == supernode:
                 if answering and not answering.goes_on(runtime):
                     answering = None
@@ -227,7 +227,7 @@ def _serve_apps(place: Path, supernode: int, held: int) -> None:
             answering.kill()
 
 
-def _task(runtime: Runtime) -> str:
+def _task(runtime: RuntimeApi) -> str:
     """Return the token of a task; "": no task, or the SuperNode does not answer."""
     try:
         return runtime.task()

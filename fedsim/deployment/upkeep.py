@@ -43,9 +43,9 @@ def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> d
     return certificates.end(server / "server.crt")
 
 
-def _signed(ca: Path, address: str, days: int) -> certificates.Pair:
+def _signed(ca: Path, address: str, days: int) -> certificates.KeyPair:
     try:
-        authority = certificates.Pair((ca / "ca.key").read_bytes(), (ca / "ca.crt").read_bytes())
+        authority = certificates.KeyPair((ca / "ca.key").read_bytes(), (ca / "ca.crt").read_bytes())
         return certificates.server_certificate(authority, [address], days)
     except FileNotFoundError:
         raise InputError(

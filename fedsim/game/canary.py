@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.game.federation import Federation
 
 Bools = npt.NDArray[np.bool_]
@@ -56,13 +56,14 @@ class Canaries:
 
     def texts(self, vocabulary: int, padding: int, length: int) -> Tensor:
         """Return the texts of canaries of kind `TEXT`, float32 [K, length], equal in all trials."""
-        stream = generator(self.seed, Role.CANARY, partition=TEXTS)
+        stream = generator(self.seed, StreamRole.CANARY, partition=TEXTS)
         return random_texts(stream, self.count, vocabulary, padding, length)
 
     def coins(self, trials: range) -> Bools:
         """Return which canaries are included in T trials, each a training: bool [T, K]."""
         drawn = [
-            generator(self.seed, Role.CANARY, trial=trial).random(self.count) for trial in trials
+            generator(self.seed, StreamRole.CANARY, trial=trial).random(self.count)
+            for trial in trials
         ]
         return np.stack(drawn) < 0.5
 
@@ -85,7 +86,7 @@ class Canaries:
     def _directions(self, trial: int, round: int, size: int) -> Iterator[tuple[slice, Floats]]:
         """Yield the positions of canaries and their unit directions [b, P], uniform on a sphere."""
         at_once = max(1, BLOCK // size)
-        stream = generator(self.seed, Role.CANARY, trial=trial, round=round)
+        stream = generator(self.seed, StreamRole.CANARY, trial=trial, round=round)
         for first in range(0, self.count, at_once):
             place = slice(first, min(first + at_once, self.count))
             drawn = stream.standard_normal((place.stop - first, size))

@@ -16,7 +16,7 @@ from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.blocks import slices
 from fedsim.common.device import one_thread
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Experiment, GameRules
 from fedsim.game import federation
@@ -246,8 +246,8 @@ def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> np
         return np.ones(trials, dtype=np.bool_)
     first = trials if shuffled is None else min(shuffled, trials)
     bits = np.empty(trials, dtype=np.bool_)
-    bits[:first] = generator(seed, Role.WORLD).permutation(np.arange(first) % 2 == 0)
+    bits[:first] = generator(seed, StreamRole.WORLD).permutation(np.arange(first) % 2 == 0)
     for trial in range(first, trials, 2):
-        heads = generator(seed, Role.PAIRED_WORLDS, trial=trial).random() < 0.5
+        heads = generator(seed, StreamRole.PAIRED_WORLDS, trial=trial).random() < 0.5
         bits[trial : trial + 2] = [heads, not heads][: trials - trial]
     return bits

@@ -19,7 +19,7 @@ from torch import Tensor
 from adversaries.attacks.poisoning import clipbkd_point, least_liked
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.challenge import ChallengeConfig
 from fedsim.config.objects import GameRules
 from fedsim.learning.data import Records, Split
@@ -139,7 +139,7 @@ def direction(
 
 
 def _stream(data_seed: int, drawn: int) -> np.random.Generator:
-    return generator(data_seed, Role.CRAFTED, round=drawn)
+    return generator(data_seed, StreamRole.CRAFTED, round=drawn)
 
 
 def _backdoor(rules: GameRules, split: Split, record: int) -> Image:

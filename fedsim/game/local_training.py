@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedsim.common.blocks import slices
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.objects import GameRules
 from fedsim.config.training import TrainingConfig
 from fedsim.game.federation import Federation
@@ -46,7 +46,7 @@ def schedule(
     epochs = -(-steps // in_epoch) if steps else training.local_epochs
     keys = np.empty((len(trials), epochs, records))
     for row, trial in zip(keys, trials, strict=True):
-        stream = generator(seed, Role.LOCAL_ORDER, trial=trial, round=round, partition=client)
+        stream = generator(seed, StreamRole.LOCAL_ORDER, trial=trial, round=round, partition=client)
         stream.random(out=row)
     order = keys.argsort(axis=-1)
     # Fill up the last batch of each epoch.

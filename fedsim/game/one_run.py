@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.common.randomness import Role, generator, key
+from fedsim.common.randomness import StreamRole, generator, key
 from fedsim.config.challenge import CanariesConfig
 from fedsim.config.objects import GameRules
 from fedsim.game.canary import random_texts
@@ -69,7 +69,7 @@ def included(canary_count: int, seed: int, trials: range) -> Bools:
     """Return which canaries are included, bool [T, m]; depends only on seed and trial."""
     coins = np.empty((len(trials), canary_count), dtype=np.bool_)
     for row, trial in zip(coins, trials, strict=True):
-        row[:] = generator(seed, Role.ONE_RUN, trial=trial).random(row.size) < 0.5
+        row[:] = generator(seed, StreamRole.ONE_RUN, trial=trial).random(row.size) < 0.5
     return coins
 
 
@@ -154,7 +154,7 @@ def check(canaries: CanariesConfig, federation: Federation) -> None:
 
 def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Floats]:
     """Return the parameter int64 [m] and the sign float64 [m] of each canary of kind "dirac"."""
-    stream = generator(seed, Role.ONE_RUN, round=DRAW)
+    stream = generator(seed, StreamRole.ONE_RUN, round=DRAW)
     chosen = stream.permutation(parameters)[:canary_count]
     return chosen, stream.choice([-1.0, 1.0], len(chosen))
 
@@ -170,7 +170,7 @@ def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[
 def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[Ints, Ints]:
     """Return positions in the pool and wrong labels of "mislabelled" canaries, int64 [m] both."""
     split = federation.split
-    stream = generator(seed, Role.ONE_RUN, round=DRAW)
+    stream = generator(seed, StreamRole.ONE_RUN, round=DRAW)
     positions = stream.permutation(len(split.pool))[:canary_count]
     classes = split.dataset.classes
     right = split.pool_records.labels[positions]
@@ -181,7 +181,7 @@ def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
     """Return canaries of kind "text", from `random_texts`: float32 [m, length]."""
     words: Any = federation.model.config
     length = federation.split.dataset.train.features.shape[1]
-    stream = generator(seed, Role.ONE_RUN, round=DRAW)
+    stream = generator(seed, StreamRole.ONE_RUN, round=DRAW)
     return random_texts(stream, canary_count, words.vocab_size, words.pad_token_id, length)
 
 
@@ -199,14 +199,14 @@ def described(canaries: CanariesConfig, seed: int, federation: Federation) -> di
             tokens = texts(seed, canaries.count, federation)
             return {"tokens": tokens.long().tolist()}
     blocks = range(-(-canaries.count // BLOCK))
-    keys = [f"{key(seed, Role.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
+    keys = [f"{key(seed, StreamRole.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
     return {"parameters": parameters, "block": BLOCK, "keys": keys}
 
 
 def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
     for block, first in enumerate(range(0, count, BLOCK)):
         place = slice(first, min(first + BLOCK, count))
-        stream = generator(seed, Role.ONE_RUN, round=DRAW + block)
+        stream = generator(seed, StreamRole.ONE_RUN, round=DRAW + block)
         drawn = stream.standard_normal((place.stop - place.start, parameters))
         yield place, drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 

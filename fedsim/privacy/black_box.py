@@ -39,7 +39,7 @@ LEARNED = 0.5
 
 
 @dataclass(frozen=True)
-class Noise:
+class BlackBoxNoise:
     """The noise for a result, and the directions in which it is released.
 
     Attributes:
@@ -101,7 +101,7 @@ def check(result: npt.ArrayLike) -> Floats:
     return vector
 
 
-def learn(results: Floats, budget: float) -> Noise:
+def learn(results: Floats, budget: float) -> BlackBoxNoise:
     """Return the directions of simulated results, and noise for the spread that they show.
 
     One half of the results gives the directions, the other one the spread along them and the limit.
@@ -131,10 +131,10 @@ def learn(results: Floats, budget: float) -> Noise:
     kept = spread > 0
     variances = anisotropic_variances(spread[kept], budget)
     limit = float((coordinates[:, kept] ** 2 / variances).sum(-1).max())
-    return Noise(centre, directions[kept], variances, limit, budget)
+    return BlackBoxNoise(centre, directions[kept], variances, limit, budget)
 
 
-def confident(noise: Noise, results: Floats, confidence: float) -> Noise:
+def confident(noise: BlackBoxNoise, results: Floats, confidence: float) -> BlackBoxNoise:
     """Return noise that keeps its budget with a stated confidence over the simulations.
 
     results: [n, d], n >= 2, of simulations that the noise was not learned from.
@@ -165,7 +165,7 @@ def privatise(
     seeds: Iterator[np.random.Generator],
     budget: float,
     confidence: float = 0.95,
-) -> tuple[Noise, Floats]:
+) -> tuple[BlackBoxNoise, Floats]:
     """Return noise for a black box, and the simulated results that it was made from, [m, d]."""
     results = simulate(mechanism, draw, seeds)
     learned = round(LEARNED * len(results))
@@ -173,7 +173,7 @@ def privatise(
     return noise, results
 
 
-def release(noise: Noise, result: npt.ArrayLike, coins: np.random.Generator) -> Floats:
+def release(noise: BlackBoxNoise, result: npt.ArrayLike, coins: np.random.Generator) -> Floats:
     """Return a result with noise, [d], which may be published.
 
     result: the mechanism's result for the secret data.

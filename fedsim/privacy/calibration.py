@@ -234,7 +234,7 @@ def sampling_rate(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CalibrationComparison:
     """The noise of the paper's calibration beside the tight one, for one target.
 
     Attributes:
@@ -259,7 +259,7 @@ def compare(
     steps: int,
     sampling_rate: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> Comparison:
+) -> CalibrationComparison:
     """Return the noise for a bound on belief by the paper's accounting and by the exact one.
 
     rho_beta: bound on the belief, in [0.5, 1).
@@ -277,7 +277,7 @@ def compare(
     # The same target by both accountants: the ratio of their noise is what the looser one wastes.
     classic, tight = calibrated("rdp-classic"), calibrated("pld")
     classic_z, tight_z = (each.groups[0].noise_multiplier for each in (classic, tight))
-    return Comparison(
+    return CalibrationComparison(
         rho_beta,
         delta,
         epsilon,

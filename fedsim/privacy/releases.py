@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.common.tables import Table, explain
+from fedsim.common.tables import TomlTable, explain
 from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
@@ -99,7 +99,7 @@ class Releases:
         return sum(alike.count for alike in self.rounds)
 
 
-class _RoundsTable(Table):
+class _RoundsTable(TomlTable):
     count: Annotated[int, Field(ge=1)] = 1
     noise_multiplier: Annotated[float, Field(ge=0)] | None = None
     noise_std: Annotated[float, Field(ge=0)] | None = None
@@ -116,7 +116,7 @@ class _RoundsTable(Table):
         return self
 
 
-class _ReleasesTable(Table):
+class _ReleasesTable(TomlTable):
     neighbouring: Annotated[Neighbouring, Field(strict=False)] = Neighbouring.ADD_REMOVE
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     clients: Annotated[int, Field(ge=2)] = 2

@@ -19,10 +19,10 @@ from fedsim.audits.results.model_card import (
     Charged,
     ClientMeasures,
     ModelCard,
+    ModelUtility,
     Privacy,
     Rehearsal,
-    Towards,
-    Utility,
+    ReleasedTowards,
 )
 from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import guarantee
@@ -212,7 +212,7 @@ def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
     privacy, training, federation = config.privacy, config.training, config.federation
     chosen, trust = privacy.accountant, federation.trust.model
 
-    def towards(vantage: Vantage) -> Towards:
+    def towards(vantage: Vantage) -> ReleasedTowards:
         """Return epsilon by the configured accountant, and by another one to compare."""
         mechanism = released.towards(vantage)
         epsilons = {}
@@ -228,7 +228,7 @@ def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
         steps = [
             Charged(one.noise_multiplier, one.count, one.sampling_rate) for one in mechanism.groups
         ]
-        return Towards(vantage.value, sees, epsilons, steps)
+        return ReleasedTowards(vantage.value, sees, epsilons, steps)
 
     return Privacy(
         guaranteed=not failings,
@@ -249,11 +249,11 @@ def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
 
 def _utility(
     rounds: Sequence[dict[str, Any]], records: int, classes: list[str], target: list[float]
-) -> Utility | None:
+) -> ModelUtility | None:
     if not records:
         return None
     last = rounds[-1]
-    return Utility(
+    return ModelUtility(
         records=records,
         accuracy=last["accuracy"],
         loss=last["loss"],
@@ -330,7 +330,7 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
         yield risk_section.table(by_vantage)
 
 
-def mechanism_towards(privacy: Privacy, towards: Towards) -> Mechanism:
+def mechanism_towards(privacy: Privacy, towards: ReleasedTowards) -> Mechanism:
     groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
     return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 import numpy as np
 
 from adversaries.statistics.intervals import binomial_high, binomial_low, significance
-from fedsim.audits.results.model_card import Utility
+from fedsim.audits.results.model_card import ModelUtility
 from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy import discrete_laplace
@@ -51,7 +51,7 @@ def of_classes(
 CONFIDENCE = 0.95
 
 
-def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
+def quality_of(utility: ModelUtility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
     """Yield the errors of a regression, or the quality of a classifier class by class."""
     if utility.errors:
         reach = utility.target[1] - utility.target[0]
@@ -69,7 +69,7 @@ def quality_of(utility: Utility, named: Callable[[str], str] = quoted) -> Iterat
         yield from worth.blocks(quality, named)
 
 
-def quality_in(utility: Utility) -> Quality | None:
+def quality_in(utility: ModelUtility) -> Quality | None:
     """Return recall and precision of each class, with exact intervals; None without counts."""
     if not utility.confusion:
         return None
@@ -101,7 +101,7 @@ SELDOM, NEARLY_ALWAYS = 0.01, 0.98
 """Shares of clipped gradients that are worth a hint."""
 
 
-def learning(utility: Utility, task: str = "classification") -> str:
+def learning(utility: ModelUtility, task: str = "classification") -> str:
     words = WORDS[task]
     quality = quality_in(utility)
     names = [each.name for each in fields(Worth) if hasattr(utility, each.name)]

@@ -34,7 +34,7 @@ from fedsim.report.sections import (
 )
 from fedsim.report.sections.answer import labels
 from fedsim.report.sections.first import About
-from fedsim.report.sections.section import Section, Transcript, is_alarming
+from fedsim.report.sections.section import Section, SectionTranscript, is_alarming
 
 SECTIONS = (
     verdict.SECTION,
@@ -94,7 +94,7 @@ class Pictures:
 
     @cached_property
     def drawn(self) -> Mapping[Section, Sequence[doc.Figure]]:
-        transcript = Transcript.of(self._transcript)
+        transcript = SectionTranscript.of(self._transcript)
         return {section: [*section.figures(self._report, transcript)] for section in self.sections}
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 
 from adversaries.errors import InputError
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.model_card import ModelCard, Towards
+from fedsim.audits.results.model_card import ModelCard, ReleasedTowards
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
@@ -32,7 +32,7 @@ KIND = "training"
 
 
 @dataclass(frozen=True)
-class Round:
+class NotedRound:
     """One round as the server noted it; None for a number that it did not compute.
 
     Attributes:
@@ -77,7 +77,7 @@ class TrainingReport:
     name: str
     author: str
     contradictions: Sequence[str]
-    rounds: Sequence[Round]
+    rounds: Sequence[NotedRound]
     missing: Sequence[Missing]
 
     @property
@@ -111,11 +111,11 @@ def write(directory: RunDirectory) -> TrainingReport:
 
 
 def assemble(directory: RunDirectory) -> TrainingReport:
-    rounds: dict[int, Round] = {}
+    rounds: dict[int, NotedRound] = {}
     missing = []
     for event, _ in directory.events():
         if "round" in event:
-            rounds[event["round"]] = Round.of(event)  # of a round that was repeated, the last
+            rounds[event["round"]] = NotedRound.of(event)  # of a round that was repeated, the last
         if "dropped" in event or "silent" in event:
             who = event.get("dropped", event.get("silent"))
             missing.append(Missing(who, event["of"], event["reason"]))
@@ -230,7 +230,7 @@ def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[d
     return steps
 
 
-def _bar(report: TrainingReport, card: ModelCard, towards: Towards) -> doc.Bar:
+def _bar(report: TrainingReport, card: ModelCard, towards: ReleasedTowards) -> doc.Bar:
     words, rehearsal = state(report, card), card.rehearsal
     limit = _limit(card, towards)
     if card.privacy.guaranteed and limit >= 1:
@@ -244,7 +244,7 @@ def _bar(report: TrainingReport, card: ModelCard, towards: Towards) -> doc.Bar:
     return doc.Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
 
 
-def _limit(card: ModelCard, towards: Towards) -> float:
+def _limit(card: ModelCard, towards: ReleasedTowards) -> float:
     """Return how often an adversary is right at most; 1 where nothing is guaranteed."""
     if not card.privacy.guaranteed:
         return 1.0

@@ -17,7 +17,7 @@ from fedsim.cli.main import main
 from fedsim.config import JOBS, Scalar, dump, from_run_config, to_run_config
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import prepare
-from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.report.tracking.course import Course, Look
 from fedsim.report.tracking.live_page import render
@@ -126,12 +126,12 @@ def _server_transcript(path: Path) -> Path:
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
     mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"}
     model = np.zeros(200)
-    with Writer(path, Facts("server", "a test", "digits")) as writer:
+    with Writer(path, TranscriptFacts("server", "a test", "digits")) as writer:
         for number in range(1, 5):
             updates = generator.standard_normal((3, 200))
             updates /= np.linalg.norm(updates, axis=1, keepdims=True)
             after = model + updates.mean(0) + generator.standard_normal(200) / 3
-            replies = {7 + j: Reply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+            replies = {7 + j: NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
             seen = ObservedRound(
                 number, {"w": model}, replies, aggregate={"w": after}, mechanism=mechanism
             )

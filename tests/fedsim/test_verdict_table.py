@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.process import CentralNoise, Configuration
 from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Scope, Verdict, exit_status
@@ -22,7 +22,7 @@ from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
-from fedsim.audits.recorded.recorded_noise import Measured
+from fedsim.audits.recorded.recorded_noise import MeasuredRounds
 from fedsim.audits.recorded.recorded_report import (
     FilterReport,
     Identified,
@@ -79,8 +79,8 @@ def _epsilon(size: str) -> Any:
     return None if SIZES[size] is None else EPSILON * SIZES[size]
 
 
-def _bound(size: str) -> LowerBound:
-    return LowerBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing", False)
+def _bound(size: str) -> EpsilonBound:
+    return EpsilonBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing", False)
 
 
 def _claim(unit: str | None = None) -> Claim:
@@ -282,7 +282,7 @@ def _recorded(evidence: Evidence) -> str:
     else:
         of_filter = ProvenOfFilter(_epsilon_or_none(evidence["filter"]))
         filtered = FilterReport(filter="SVT", proven=of_filter)
-    measured = Measured(
+    measured = MeasuredRounds(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,
         filtered=None if evidence["filter"] == "none" else filtered,

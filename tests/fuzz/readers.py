@@ -155,9 +155,9 @@ def _recording(folder: Path) -> Reader:
     path = folder / "recording.fedt"
     if not path.exists():
         arrays = {"w": np.arange(6.0).reshape(2, 3)}
-        with Writer(path, records.Facts("server", "a test")) as writer:
+        with Writer(path, records.TranscriptFacts("server", "a test")) as writer:
             for round in (1, 2, 3):
-                replies = {7: records.Reply(arrays, 3.0, {"loss": 0.5})}
+                replies = {7: records.NodeReply(arrays, 3.0, {"loss": 0.5})}
                 writer.append(records.ObservedRound(round, arrays, replies))
             writer.end()
 

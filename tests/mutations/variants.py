@@ -22,7 +22,7 @@ from torch import Tensor
 from fedsim import client_app, server_app
 from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.common.randomness import Role, gaussian_noise, generator
+from fedsim.common.randomness import StreamRole, gaussian_noise, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.client import training_node
@@ -31,7 +31,7 @@ from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
-from fedsim.federation.server.batch import Received, Round
+from fedsim.federation.server.batch import BegunRound, ReceivedReplies
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation as federations
@@ -290,7 +290,7 @@ def one_layer_unclipped() -> Iterator[None]:
 def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
     """Weight the clients' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
-    def total(strategy: DPSGD, round: Round, received: Received) -> Rows:
+    def total(strategy: DPSGD, round: BegunRound, received: ReceivedReplies) -> Rows:
         config = strategy.batch.plan.config
         known, clients = federations.load(config.experiment), config.federation.clients
         summed = np.zeros(round.shape)
@@ -311,7 +311,7 @@ def shuffled_batches() -> Iterator[None]:
         epoch, place = divmod(round - 1, records // size)
         chosen = np.zeros((len(trials), records), dtype=bool)
         for row, trial in zip(chosen, trials, strict=True):
-            shuffle = generator(seed, Role.SAMPLING, trial=trial, round=epoch)
+            shuffle = generator(seed, StreamRole.SAMPLING, trial=trial, round=epoch)
             row[shuffle.permutation(records)[place * size : (place + 1) * size]] = True
         return chosen
 
@@ -328,7 +328,7 @@ def weighted_batches() -> Iterator[None]:
         weights = 1 + np.arange(records) % 2
         return np.array(
             [
-                generator(seed, Role.SAMPLING, trial=trial, round=round).random(records)
+                generator(seed, StreamRole.SAMPLING, trial=trial, round=round).random(records)
                 < rate * weights
                 for trial in trials
             ]
@@ -345,7 +345,7 @@ def divisor_of_the_data() -> AbstractContextManager[Any]:
     """
     added = DPSGD._add_noise
 
-    def add(strategy: DPSGD, round: Round, received: Received, total: Rows) -> Noised:
+    def add(strategy: DPSGD, round: BegunRound, received: ReceivedReplies, total: Rows) -> Noised:
         noised, batch = added(strategy, round, received, total), strategy.batch
         records = batch.plan.config.data.records
         there = records - ~batch.worlds

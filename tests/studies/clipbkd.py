@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from tables import Table, Value
 
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim import client_app, server_app
 from fedsim import config as configuration
 from fedsim.audits.run.empirical import bounds
@@ -152,7 +152,7 @@ def _transcript(config: Config) -> Arrays:
 
 def _bounds(
     configs: list[Config], found: list[Arrays], confidence: float
-) -> list[dict[str, LowerBound]]:
+) -> list[dict[str, EpsilonBound]]:
     return [
         bounds(transcript, config.challenge.copies, config.privacy.delta, confidence)
         for config, transcript in zip(configs, found, strict=True)

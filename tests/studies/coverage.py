@@ -17,7 +17,7 @@ from tables import Table
 
 from adversaries.statistics import forecast, gaussian
 from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, mixed_share
-from adversaries.statistics.intervals import LowerBound, clopper_pearson
+from adversaries.statistics.intervals import EpsilonBound, clopper_pearson
 from adversaries.statistics.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
@@ -153,7 +153,7 @@ def randomised_response(epsilon: float, repeats: int, n: int, seed: int) -> Game
 
 def bounds_of(
     game: Game, log_odds: Floats, trial_mu: Floats | None = None
-) -> dict[str, LowerBound]:
+) -> dict[str, EpsilonBound]:
     """Return what one campaign [T] proves, as a report would have it.
 
     The normality of log-odds is left to its check, though a report refuses sampled ones beforehand.

@@ -12,7 +12,7 @@ from tables import Table, Value
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
-from fedsim.audits.loop.measurement import LoopProcess, Order
+from fedsim.audits.loop.measurement import LoopOrder, LoopProcess
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[1] / "apps" / "loops"
@@ -111,7 +111,7 @@ def audit(
         target: "crafted" or "real".
     """
     relation = Neighbouring.ADD_REMOVE
-    order = Order(loop, data, records, target, relation.value, seed)
+    order = LoopOrder(loop, data, records, target, relation.value, seed)
     process = LoopProcess(order, Here())  # type: ignore[arg-type]
     return audited([process], order, trials, claim, relation, 0.95, lambda done: None)
 

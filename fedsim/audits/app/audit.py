@@ -13,11 +13,18 @@ import numpy.typing as npt
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian, lower_bounds
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound, significance
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import rules
-from fedsim.audits.app.guarantee import Guarantee
-from fedsim.audits.app.process import App, AppProcess, Configuration, Observation, Order, claim_of
+from fedsim.audits.app.guarantee import AppGuarantee
+from fedsim.audits.app.process import (
+    App,
+    AppObservation,
+    AppOrder,
+    AppProcess,
+    Configuration,
+    claim_of,
+)
 from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
@@ -67,7 +74,7 @@ class AppAudit(Judged):
 
     app: str
     configuration: Configuration
-    guarantee: Guarantee | None
+    guarantee: AppGuarantee | None
     vantage: Vantage
     neighbouring: Neighbouring
     scope: Scope
@@ -202,7 +209,7 @@ def _bounds(
     delta: float,
     reason: str | None,
     level: float,
-) -> dict[str, LowerBound]:
+) -> dict[str, EpsilonBound]:
     """Return the lower bounds that judge a claim; together they hold with confidence `level`."""
     kinds = lower_bounds.MechanismKind
     kind = kinds.OTHER if reason else kinds.GAUSSIAN
@@ -210,7 +217,7 @@ def _bounds(
     return lower_bounds.lower_bounds(worlds, scores, delta, each, kind, reason, names=BOUNDS)
 
 
-def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> str | None:
+def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) -> str | None:
     observation = configuration.observation
     if guarantee is None:
         return "the noise of the strategy is unknown"
@@ -226,7 +233,7 @@ def _not_normal(configuration: Configuration, guarantee: Guarantee | None) -> st
     return None
 
 
-def by_watching(observation: Observation | None) -> float:
+def by_watching(observation: AppObservation | None) -> float:
     """Return the share of the configured noise below which the audit would have objected.
 
     It is for one round of the honest run, with the noise of all parameters; 0 where unmeasured.
@@ -238,7 +245,7 @@ def by_watching(observation: Observation | None) -> float:
 
 
 def by_attack(
-    guarantee: Guarantee | None, claim: Claim | None, with_update: int, without: int
+    guarantee: AppGuarantee | None, claim: Claim | None, with_update: int, without: int
 ) -> float:
     """Return the share of theory's noise below which the attack would have convicted.
 
@@ -287,7 +294,7 @@ def audit_directory(
     count = overrides.get(ROUNDS_KEY, 1)
     if isinstance(count, int | float) and count < 1:
         raise InputError(f"{ROUNDS_KEY} is {count}; without a round nothing is released: give 1")
-    order = Order(str(app), clients, overrides)
+    order = AppOrder(str(app), clients, overrides)
     with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
         return audit(
             AppProcess(order, channel),

@@ -33,12 +33,12 @@ from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
     ORDER,
     REQUEST,
-    Answer,
+    AppAnswer,
+    AppRound,
+    AppStatement,
+    AppTraining,
     Execution,
-    Round,
     Script,
-    Statement,
-    Training,
     Vector,
     direction,
 )
@@ -182,14 +182,14 @@ class _AuditGrid(InProcessGrid):
 class _Recorder:
     def __init__(self, clients: int, script: Script | None) -> None:
         self.clients, self.script = clients, script
-        self.statements: list[Statement] = []
+        self.statements: list[AppStatement] = []
         self.seeded = False
         self.random: bool | None = None  # whether training is random; None until a client trained
         self._kinds: Counter[str] = Counter()  # of messages that clients answered
         self._failed = ""  # first failure of a client
         self.local: LocalDpMod | None = None
         self._epsilons: list[recorded_noise.Epsilon] = []
-        self._rounds: list[Round] = []
+        self._rounds: list[AppRound] = []
         self._model: Vector = np.empty(0)
         self._replies: dict[int, RecordDict] = {}
         self._without_noise: Vector | None = None
@@ -253,7 +253,7 @@ class _Recorder:
                 shift = float((model - self._model) @ along)
             after = float(getattr(wrapper, "clipping_norm", np.nan))
             self._rounds.append(
-                Round(len(contents), weights, before, after, energy, shift, *shifts)
+                AppRound(len(contents), weights, before, after, energy, shift, *shifts)
             )
             self._without_noise = None
             return result
@@ -285,7 +285,7 @@ class _Recorder:
             self._model.size,
             None
             if self.random is None
-            else Training(
+            else AppTraining(
                 self.random,
                 rules.libraries(app.root),
                 None if largest is None else largest.value,
@@ -326,7 +326,7 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
 
     def spent(self: RdpAccountant, delta: float | None = None) -> Any:
         result = answer(self, delta)
-        statement = Statement(result.epsilon, result.delta, result.num_releases)
+        statement = AppStatement(result.epsilon, result.delta, result.num_releases)
         recorder.statements.append(statement)
         return result
 
@@ -382,13 +382,13 @@ def _without_logs() -> Iterator[None]:
         log.setLevel(level)
 
 
-def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
+def answers(first: bytes, later: Iterator[bytes]) -> Iterator[AppAnswer]:
     order = ORDER.validate_json(first, strict=True)
     with opened(Path(order.directory), order.clients, order.overrides) as app:
-        yield Answer(name=app.name)
+        yield AppAnswer(name=app.name)
         for each in later:
             request = REQUEST.validate_json(each, strict=True)
-            yield Answer(execution=app.execute(request.seed, request.script))
+            yield AppAnswer(execution=app.execute(request.seed, request.script))
 
 
 if __name__ == "__main__":

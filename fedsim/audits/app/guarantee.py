@@ -30,14 +30,14 @@ from adversaries.statistics.intervals import Interval, significance
 from fedsim.audits.app.process import (
     UNBOUNDED_WEIGHT,
     App,
+    AppObservation,
     CentralNoise,
     Configuration,
     Execution,
-    Observation,
     Script,
 )
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 from fedsim.privacy.trust.model import Vantage
@@ -46,7 +46,7 @@ LEAST, MOST = 1e-6, 1e100
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class AppGuarantee:
     """The true noise of every round; each tuple has one value a round.
 
     Attributes:
@@ -93,7 +93,7 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
 
 def guarantee(
     configuration: Configuration, neighbouring: Neighbouring, vantage: Vantage | None = None
-) -> Guarantee | None:
+) -> AppGuarantee | None:
     """Return what the configuration guarantees towards a vantage; None where theory cannot tell.
 
     Before the app runs, the strategy's own statements are used, equal weights included. Towards a
@@ -118,7 +118,7 @@ def guarantee(
     return replace(models, multipliers=tuple(max(pair) for pair in pairs))
 
 
-def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guarantee | None:
+def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> AppGuarantee | None:
     rounds, run = configuration.rounds, configuration.observation
     vantage = Vantage.PARTICIPANT
     if configuration.central is None:
@@ -147,7 +147,7 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> Guar
     return _of(vantage, neighbouring, moved_by, stds, count_std)
 
 
-def share(central: CentralNoise, run: Observation | None, round: int) -> float:
+def share(central: CentralNoise, run: AppObservation | None, round: int) -> float:
     """Return the largest part of a round's average that one client's update can be.
 
     It is 1/n under equal weights. Where clients state their weights, it is the part of a client
@@ -162,7 +162,7 @@ def share(central: CentralNoise, run: Observation | None, round: int) -> float:
     return UNBOUNDED_WEIGHT / (UNBOUNDED_WEIGHT + others)
 
 
-def realised_shares(run: Observation | None, rounds: int) -> tuple[float, ...]:
+def realised_shares(run: AppObservation | None, rounds: int) -> tuple[float, ...]:
     """Return realised over configured noise of every round; 1 where they do not contradict.
 
     Rounds are judged one by one: much noise in one round does not replace noise in another.
@@ -194,7 +194,7 @@ def _of(
     influences: tuple[float, ...],
     stds: tuple[float, ...],
     count_std: float | None,
-) -> Guarantee:
+) -> AppGuarantee:
     """count_std: standard deviation of the noise on a released count; None if none is released."""
     on_models = tuple(
         min(std / moved, MOST) if math.isfinite(moved) and std >= LEAST * moved else 0.0
@@ -207,7 +207,7 @@ def _of(
         both = tuple(
             (z**-2 + count_std**-2) ** -0.5 if z > 0 and count_std > 0 else 0.0 for z in on_models
         )
-    return Guarantee(vantage, neighbouring, both, on_models, influences, stds)
+    return AppGuarantee(vantage, neighbouring, both, on_models, influences, stds)
 
 
 Bools = npt.NDArray[np.bool_]
@@ -220,7 +220,7 @@ PILOTS = 24
 
 
 @dataclass(frozen=True)
-class Game:
+class AppGame:
     """Scores of T trials of k rounds.
 
     Attributes:
@@ -248,7 +248,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     weights: dict[int, float] = {}
     for each in honest.rounds:
         weights |= each.weights
-    observation = Observation(
+    observation = AppObservation(
         participants=tuple(each.replies for each in honest.rounds),
         weights=weights,
         noise_ratios=_noise_ratios(honest, configuration, confidence),
@@ -295,13 +295,13 @@ def _noise_ratios(
 def play(
     audited: App,
     configuration: Configuration,
-    expected: Guarantee | None,
+    expected: AppGuarantee | None,
     neighbouring: Neighbouring,
     vantage: Vantage,
     trials: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
-) -> Game:
+) -> AppGame:
     """Play the game `trials` times, half in each world, and return the scores.
 
     A trial depends only on the seed and its number.
@@ -318,7 +318,7 @@ def play(
         progress: called with the number of finished trials after each, pilots not counted.
     """
     player = _Player(audited, configuration, neighbouring, seed)
-    worlds = generator(seed, Role.WORLD).permutation(np.arange(trials) % 2 == 0)
+    worlds = generator(seed, StreamRole.WORLD).permutation(np.arange(trials) % 2 == 0)
     modelled = expected is not None and all(
         np.isfinite([*expected.influences, *expected.noise_stds])
     )
@@ -345,7 +345,7 @@ def play(
         else:
             ratios[trial] = shifts - middle
         progress(trial + 1)
-    return Game(worlds, ratios)
+    return AppGame(worlds, ratios)
 
 
 class _Player:
@@ -376,7 +376,7 @@ def _shifts(execution: Execution, vantage: Vantage) -> Floats:
     return np.nan_to_num(np.array([getattr(each, name) for each in execution.rounds]))
 
 
-def _ratios(shifts: Floats, guarantee: Guarantee) -> Floats:
+def _ratios(shifts: Floats, guarantee: AppGuarantee) -> Floats:
     """Return the log-likelihood ratio of every round, [k], by theory's influence and noise.
 
     Without noise the ratio is that of unit noise, of which only the sign matters. A round without
@@ -399,4 +399,4 @@ def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
 
 
 def _app_seed(seed: int, number: int) -> int:
-    return int(generator(seed, Role.NOISE, trial=number).integers(2**32))
+    return int(generator(seed, StreamRole.NOISE, trial=number).integers(2**32))

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.sandbox.channel import Channel, Reply
-from fedsim.common.randomness import Role, generator
+from fedsim.audits.sandbox.channel import Channel, ProcessReply
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Scalar
 from fedsim.privacy.trust.model import Vantage
 
@@ -83,14 +83,14 @@ class LocalNoise:
 
 
 @dataclass(frozen=True)
-class Statement:
+class AppStatement:
     epsilon: float
     delta: float
     releases: int
 
 
 @dataclass(frozen=True)
-class Training:
+class AppTraining:
     """Observations of the clients' training in the honest run; trials do not train.
 
     Attributes:
@@ -107,7 +107,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Observation:
+class AppObservation:
     """Observations of one honest run of the app, and of one with a huge update.
 
     Attributes:
@@ -126,8 +126,8 @@ class Observation:
     noise_ratios: tuple[Interval, ...]
     client_norm_kept: bool
     seeded: bool
-    statements: tuple[Statement, ...]
-    training: Training | None = None
+    statements: tuple[AppStatement, ...]
+    training: AppTraining | None = None
     noise_coordinates: int = 0
 
     @property
@@ -153,7 +153,7 @@ class Configuration:
     known: bool = True
     central: CentralNoise | None = None
     local: LocalNoise | None = None
-    observation: Observation | None = None
+    observation: AppObservation | None = None
 
 
 def claim_of(configuration: Configuration) -> Claim | None:
@@ -202,12 +202,12 @@ class Script:
 @lru_cache(maxsize=1)
 def direction(seed: int, parameters: int) -> Vector:
     """Return the unit vector [P] of the target's update; all runs of an audit share it."""
-    drawn = generator(seed, Role.CANARY).standard_normal(parameters)
+    drawn = generator(seed, StreamRole.CANARY).standard_normal(parameters)
     return drawn / np.linalg.norm(drawn)
 
 
 @dataclass(frozen=True)
-class Round:
+class AppRound:
     """Observations of one round.
 
     Attributes:
@@ -242,12 +242,12 @@ class Execution:
         training: None for a scripted run.
     """
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[AppRound, ...]
     configuration: Configuration
-    statements: tuple[Statement, ...]
+    statements: tuple[AppStatement, ...]
     seeded: bool
     parameters: int
-    training: Training | None = None
+    training: AppTraining | None = None
 
 
 class App(Protocol):
@@ -266,35 +266,35 @@ class App(Protocol):
 
 
 @dataclass(frozen=True)
-class Order:
+class AppOrder:
     directory: str
     clients: int
     overrides: dict[str, Scalar]
 
 
 @dataclass(frozen=True)
-class Request:
+class AppRequest:
     seed: int
     script: Script | None
 
 
 @dataclass(frozen=True)
-class Answer(Reply):
+class AppAnswer(ProcessReply):
     name: str | None = None
     execution: Execution | None = None
 
 
-ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
+ORDER, REQUEST, ANSWER = TypeAdapter(AppOrder), TypeAdapter(AppRequest), TypeAdapter(AppAnswer)
 
 
 class AppProcess:
-    def __init__(self, order: Order, channel: Channel) -> None:
+    def __init__(self, order: AppOrder, channel: Channel) -> None:
         self._channel = channel
         self.clients = order.clients
         self.name = channel.ask(order, ANSWER).name or ""
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        answer = self._channel.ask(Request(seed, script), ANSWER)
+        answer = self._channel.ask(AppRequest(seed, script), ANSWER)
         if answer.execution is None:
             raise self._channel.no_measurement()
         return answer.execution

@@ -107,7 +107,7 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class Subject:
+class RuleSubject:
     """The input of a rule.
 
     Attributes:
@@ -118,10 +118,10 @@ class Subject:
     configuration: Configuration
     neighbouring: Neighbouring
     claim: Claim | None
-    guarantee: theory.Guarantee | None
+    guarantee: theory.AppGuarantee | None
 
 
-def _local_sensitivity(subject: Subject) -> Finding | None:
+def _local_sensitivity(subject: RuleSubject) -> Finding | None:
     local = subject.configuration.local
     if local is None:
         return None
@@ -140,7 +140,7 @@ def _local_sensitivity(subject: Subject) -> Finding | None:
     )
 
 
-def _local_formula(subject: Subject) -> Finding | None:
+def _local_formula(subject: RuleSubject) -> Finding | None:
     local = subject.configuration.local
     if local is None or local.epsilon <= 1 or not 0 < local.delta < 1 or not local.std:
         return None
@@ -158,7 +158,7 @@ def _local_formula(subject: Subject) -> Finding | None:
     )
 
 
-def _weighted_average(subject: Subject) -> Finding | None:
+def _weighted_average(subject: RuleSubject) -> Finding | None:
     central, run = subject.configuration.central, subject.configuration.observation
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
@@ -180,7 +180,7 @@ def _weighted_average(subject: Subject) -> Finding | None:
     )
 
 
-def _sampled_clients(subject: Subject) -> Finding | None:
+def _sampled_clients(subject: RuleSubject) -> Finding | None:
     central, run = subject.configuration.central, subject.configuration.observation
     if central is None or run is None or not run.participants:
         return None
@@ -196,7 +196,7 @@ def _sampled_clients(subject: Subject) -> Finding | None:
     )
 
 
-def _rebuilt_accountant(subject: Subject) -> Finding | None:
+def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
     run = subject.configuration.observation
     if run is None or not run.statements:
         return None
@@ -213,7 +213,7 @@ def _rebuilt_accountant(subject: Subject) -> Finding | None:
     )
 
 
-def _inner_strategy(subject: Subject) -> Finding | None:
+def _inner_strategy(subject: RuleSubject) -> Finding | None:
     central = subject.configuration.central
     if central is None or central.plain_mean:
         return None
@@ -228,7 +228,7 @@ def _inner_strategy(subject: Subject) -> Finding | None:
     )
 
 
-def _client_clipping(subject: Subject) -> Finding | None:
+def _client_clipping(subject: RuleSubject) -> Finding | None:
     central, run = subject.configuration.central, subject.configuration.observation
     if central is None or not central.client_clips or run is None or not run.client_norm_kept:
         return None
@@ -242,7 +242,7 @@ def _client_clipping(subject: Subject) -> Finding | None:
     )
 
 
-def _adaptive_clipping(subject: Subject) -> Finding | None:
+def _adaptive_clipping(subject: RuleSubject) -> Finding | None:
     central = subject.configuration.central
     if central is None or not central.adaptive:
         return None
@@ -261,7 +261,7 @@ def _adaptive_clipping(subject: Subject) -> Finding | None:
     )
 
 
-def _realised_noise(subject: Subject) -> Finding | None:
+def _realised_noise(subject: RuleSubject) -> Finding | None:
     run = subject.configuration.observation
     if run is None:
         return None
@@ -281,7 +281,7 @@ def _realised_noise(subject: Subject) -> Finding | None:
     )
 
 
-def _seeded_noise(subject: Subject) -> Finding | None:
+def _seeded_noise(subject: RuleSubject) -> Finding | None:
     run = subject.configuration.observation
     if run is None or not run.seeded or subject.configuration.central is None:
         return None
@@ -295,7 +295,7 @@ def _seeded_noise(subject: Subject) -> Finding | None:
     )
 
 
-def _no_noise(subject: Subject) -> Finding | None:
+def _no_noise(subject: RuleSubject) -> Finding | None:
     configuration = subject.configuration
     silent = configuration.central is not None and not configuration.central.noise_multiplier
     if configuration.local is not None or (configuration.central is not None and not silent):
@@ -325,7 +325,7 @@ def _no_noise(subject: Subject) -> Finding | None:
     )
 
 
-def _noise_below_claim(subject: Subject) -> Finding | None:
+def _noise_below_claim(subject: RuleSubject) -> Finding | None:
     claim, guarantee = subject.claim, subject.guarantee
     if claim is None or guarantee is None or unseen(subject.configuration, claim):
         return None
@@ -347,7 +347,7 @@ def _noise_below_claim(subject: Subject) -> Finding | None:
     )
 
 
-def _local_below_claim(subject: Subject) -> Finding | None:
+def _local_below_claim(subject: RuleSubject) -> Finding | None:
     own = local_claim(subject.configuration)
     if own is None or subject.claim in (None, own):
         return None
@@ -369,7 +369,7 @@ def _local_below_claim(subject: Subject) -> Finding | None:
     )
 
 
-RULES: dict[str, Callable[[Subject], Finding | None]] = {
+RULES: dict[str, Callable[[RuleSubject], Finding | None]] = {
     "local-sensitivity": _local_sensitivity,
     "local-formula": _local_formula,
     "weighted-average": _weighted_average,
@@ -392,6 +392,6 @@ def findings(
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
-    subject = Subject(configuration, neighbouring, claim, guarantee)
+    subject = RuleSubject(configuration, neighbouring, claim, guarantee)
     objections = (rule(subject) for rule in RULES.values())
     return [finding for finding in objections if finding is not None]

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from adversaries.errors import InputError
-from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import (
     ALARM_CONFIDENCE,
-    LowerBound,
+    EpsilonBound,
     check_positive_delta,
     significance,
 )
@@ -193,16 +193,16 @@ class Judged(ABC):
     claim: Claim | None
     delta: float
     epsilon: float | None
-    advantage: Advantage
-    lower_bounds: dict[str, LowerBound]
-    proven: LowerBound
+    advantage: AdvantageEstimate
+    lower_bounds: dict[str, EpsilonBound]
+    proven: EpsilonBound
     confidence: float
     findings: tuple[Finding, ...]
     trials: int
     seed: int
 
     @property
-    def lower_bound(self) -> LowerBound:
+    def lower_bound(self) -> EpsilonBound:
         return largest(self.lower_bounds)
 
     @property
@@ -280,5 +280,5 @@ class Judged(ABC):
         )
 
 
-def largest(bounds: Mapping[str, LowerBound]) -> LowerBound:
+def largest(bounds: Mapping[str, EpsilonBound]) -> EpsilonBound:
     return max(bounds.values(), key=lambda bound: bound.epsilon)

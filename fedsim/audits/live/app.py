@@ -42,9 +42,9 @@ def record(message: Message, context: Context) -> Message:
     # A client's node also loads this module, to know that it is not an auditor.
     from fedsim.federation.transcripts.records import (  # noqa: PLC0415
         AUDITOR,
-        Facts,
+        NodeReply,
         ObservedRound,
-        Reply,
+        TranscriptFacts,
     )
     from fedsim.federation.transcripts.writer import Writer  # noqa: PLC0415
 
@@ -52,13 +52,13 @@ def record(message: Message, context: Context) -> Message:
     request = Request.from_content(message.content)
     content = message.content
     arrays = {"parameters": messages.only(content.array_records[messages.MODEL])}
-    participants, sent = None, dict[int, Reply]()
+    participants, sent = None, dict[int, NodeReply]()
     if messages.AGGREGATE in content.array_records:
         arrays["sum"] = messages.only(content.array_records[messages.AGGREGATE])
         participants = messages.participants(content)
     if messages.SENT in content.array_records:
         replies = messages.arrays_of(content.array_records[messages.SENT])
-        sent = {int(client): Reply({"sum": array}) for client, array in replies.items()}
+        sent = {int(client): NodeReply({"sum": array}) for client, array in replies.items()}
     # Validated before it is written, so that this fedsim can read the configuration again.
     config = to_run_config(from_run_config(context.run_config))
     details = {
@@ -74,7 +74,9 @@ def record(message: Message, context: Context) -> Message:
     path = transcript_path(context)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     versions = {"fedsim": fedsim.__version__}
-    facts = Facts("auditor", AUDITOR, "fedsim", run=str(context.run_id), versions=versions)
+    facts = TranscriptFacts(
+        "auditor", AUDITOR, "fedsim", run=str(context.run_id), versions=versions
+    )
     with Writer(path, facts) as writer:
         writer.append(
             ObservedRound(

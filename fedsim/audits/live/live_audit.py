@@ -27,10 +27,10 @@ from adversaries.statistics import gaussian
 from fedsim.audits.live.live_rounds import (
     Belief,
     CanaryFindings,
-    Look,
+    LiveBatch,
+    LiveLook,
     Looks,
     TextFindings,
-    Training,
 )
 from fedsim.audits.live.watches import CanaryWatch, TextWatch
 from fedsim.common import device
@@ -82,17 +82,17 @@ class LiveAudit:
         self._data_root, self._device_name = data_root, device_name
         self._planted, self._challenge, self._confidence = planted, challenge, confidence
         self._weights = weights
-        self._trainings: dict[int, Training] = {}
+        self._trainings: dict[int, LiveBatch] = {}
         self._configured: Mapping[str, Any] = {}
         self.config: Config | None = None
         self.beliefs: dict[int, list[Belief]] = {}
-        self.looks: list[Look] = []
+        self.looks: list[LiveLook] = []
         self._shares = Looks()
         self.canaries: CanaryWatch | None = None
         self.texts: TextWatch | None = None
         self.noise: NoiseWatch | None = None
 
-    def observe(self, observed: ObservedRound) -> Belief | Look | None:
+    def observe(self, observed: ObservedRound) -> Belief | LiveLook | None:
         """Return the results for the round whose sum a message brings; None without a sum."""
         request = _request(observed)
         keys = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
@@ -118,7 +118,7 @@ class LiveAudit:
                 if training is not None and adds_up(self.run.privacy.noise_source)
                 else 0
             )
-            training = Training(
+            training = LiveBatch(
                 trials,
                 Memory.empty(len(trials)),
                 request["noise-multiplier"],
@@ -242,15 +242,15 @@ class LiveAudit:
         assert self.config is not None
         return self.config
 
-    def _miss(self, training: Training, rounds: int) -> None:
+    def _miss(self, training: LiveBatch, rounds: int) -> None:
         """Count missed rounds, with the least tolerated noise."""
         if rounds:
             training.missed += rounds
             training.add(self._unseen(training.nominal, rounds), rounds)
 
     def _conclude(
-        self, training: Training, before: ObservedRound, now: ObservedRound
-    ) -> Belief | Look:
+        self, training: LiveBatch, before: ObservedRound, now: ObservedRound
+    ) -> Belief | LiveLook:
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = _request(before)["noise-multiplier"]
@@ -305,9 +305,9 @@ class LiveAudit:
             else None
         )
 
-    def _look(self, training: Training, round: int) -> Look:
+    def _look(self, training: LiveBatch, round: int) -> LiveLook:
         epsilon = self._epsilon(training)
-        return Look(
+        return LiveLook(
             training.trials,
             round,
             epsilon,
@@ -320,7 +320,7 @@ class LiveAudit:
 
     def _remembered(
         self,
-        training: Training,
+        training: LiveBatch,
         before: ObservedRound,
         now: ObservedRound,
         present: Collection[int],
@@ -360,7 +360,7 @@ class LiveAudit:
         )
         return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
 
-    def _epsilon(self, training: Training) -> float:
+    def _epsilon(self, training: LiveBatch) -> float:
         mechanism = Mechanism(tuple(training.groups), self.run.privacy.neighbouring)
         return PLD.epsilon(mechanism, self.run.privacy.delta)
 

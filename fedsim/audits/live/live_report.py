@@ -33,7 +33,7 @@ from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs import precision, run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
-from fedsim.federation.transcripts.records import Facts, ObservedRound
+from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
 from fedsim.game.canary import DIRECTION, Canaries
 from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import noise_watch
@@ -45,7 +45,7 @@ Bools = npt.NDArray[np.bool_]
 
 def assemble(
     audit: LiveAudit,
-    facts: Facts,
+    facts: TranscriptFacts,
     confidence: float,
     worlds: Bools | None = None,
     claim: Claim | None = None,

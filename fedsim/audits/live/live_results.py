@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fedsim.audits.judgement.claim import Finding, JudgedClaim
 from fedsim.audits.live.live_rounds import CanaryFindings, TextFindings
-from fedsim.federation.transcripts.records import Facts
+from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.privacy import identifiability
 
 CANARIES = (
@@ -92,7 +92,7 @@ class LiveReport:
         seen_below: share of the claimed noise below which the auditor would raise an alarm.
     """
 
-    facts: Facts
+    facts: TranscriptFacts
     confidence: float
     vantage: str
     trust: str | None

@@ -147,7 +147,7 @@ class TextFindings:
 
 
 @dataclass(frozen=True)
-class Look:
+class LiveLook:
     """The results of an auditor without records after a round of a batch of trials.
 
     Attributes:
@@ -170,7 +170,7 @@ class Look:
 
 
 @dataclass
-class Training:
+class LiveBatch:
     """One batch of trials, as far as it was observed.
 
     Attributes:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from adversaries.statistics import canaries, gaussian, one_run
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.live.live_rounds import TextFindings
 from fedsim.common import device
 from fedsim.config.campaign import RunConfig
@@ -97,7 +97,7 @@ class CanaryWatch:
             return None
         return math.sqrt(max(training.power for training in self._trainings.values()))
 
-    def epsilon_at_least(self, delta: float, confidence: float) -> LowerBound | None:
+    def epsilon_at_least(self, delta: float, confidence: float) -> EpsilonBound | None:
         """Return the lower bound on epsilon from right guesses of the coins; None if too few.
 
         Source: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023.

@@ -14,21 +14,28 @@ import numpy.typing as npt
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, lower_bounds
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import LONGEST_TIME, check
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee
-from fedsim.audits.loop.guarantee import Observation
-from fedsim.audits.loop.measurement import FEATURES, Features, Learnt, LoopProcess, NoiseSums, Order
+from fedsim.audits.loop.guarantee import LoopObservation
+from fedsim.audits.loop.measurement import (
+    FEATURES,
+    Features,
+    Learnt,
+    LoopOrder,
+    LoopProcess,
+    NoiseSums,
+)
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.support import MeasuredNoise, Power, measured, not_judged, power
 from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -179,7 +186,7 @@ class LoopAudit(Judged):
     loop: str
     data: str
     target: str
-    observation: Observation
+    observation: LoopObservation
     noise: MeasuredNoise | None
     provable: float
     power: Power | None = None
@@ -261,7 +268,7 @@ def audit_loop(
         )
     if workers < 1:
         raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
-    order = Order(function, data, records, target, neighbouring.value, seed)
+    order = LoopOrder(function, data, records, target, neighbouring.value, seed)
     with ExitStack() as processes:
         channels = [
             processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, show))
@@ -273,7 +280,7 @@ def audit_loop(
 
 def audited(
     loops: Sequence[LoopProcess],
-    order: Order,
+    order: LoopOrder,
     trials: int,
     claim: Claim | None,
     neighbouring: Neighbouring,
@@ -336,8 +343,8 @@ def audited(
 
 def _observation(
     loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
-) -> Observation:
-    return Observation(
+) -> LoopObservation:
+    return LoopObservation(
         present=loop.observed(pair, "present", seeds),
         absent=loop.observed(pair, "absent", seeds[:WITHOUT]),
         twin=loop.observed(pair, "twin", seeds[:WITHOUT]),
@@ -354,7 +361,7 @@ def _bounds(
     curve: tuple[Floats, NoiseFamily] | None,
     delta: float,
     confidence: float,
-) -> dict[str, LowerBound]:
+) -> dict[str, EpsilonBound]:
     """Return the lower bounds that judged runs prove, which hold together with `confidence`.
 
     The trade-off curve has its own score and threshold: counts prove most epsilon far in the tails,
@@ -377,11 +384,12 @@ class _Seeds:
         numbers = range(self.count, self.count + count)
         self.count += count
         return [
-            int(generator(self.seed, Role.NOISE, trial=each).integers(2**32)) for each in numbers
+            int(generator(self.seed, StreamRole.NOISE, trial=each).integers(2**32))
+            for each in numbers
         ]
 
     def worlds(self, count: int) -> Bools:
-        drawn = generator(self.seed, Role.WORLD, trial=self.count)
+        drawn = generator(self.seed, StreamRole.WORLD, trial=self.count)
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
@@ -434,7 +442,7 @@ def _measured(
     return worlds, np.array(rows)
 
 
-def _claim_of(observation: Observation) -> Claim | None:
+def _claim_of(observation: LoopObservation) -> Claim | None:
     answer = observation.present[0].statement
     if answer is None or not math.isfinite(answer.epsilon):
         return None

@@ -36,7 +36,7 @@ from adversaries.attacks.poisoning import clipbkd_point
 from adversaries.errors import InputError
 from fedsim.audits.loop.measurement import UNREAD
 from fedsim.audits.sandbox.channel import AppFailedError
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.learning.data import BUNDLED, load
 from fedsim.learning.data.loaders import npz
 from fedsim.privacy.mechanism import Neighbouring
@@ -267,7 +267,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Neighbours:
     """D, and the data sets that differ from it.
 
     Attributes:
@@ -307,7 +307,7 @@ class Pair:
         return self.present.with_record(self.place, self.other, label)
 
 
-def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tuple[Pair, ...]:
+def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tuple[Neighbours, ...]:
     """Return the pairs of worlds among which pilots choose the one that reveals most about a loop.
 
     Crafted pairs are the worst that an adversary may choose: differential privacy allows it to know
@@ -318,7 +318,7 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     if target == "real":
         return (_pair("real", data, _unlike(data), data, neighbouring),)
     flat = data.features.reshape(len(data), -1).astype(np.float64)
-    towards = generator(seed, Role.CRAFTED).standard_normal(flat.shape[1])
+    towards = generator(seed, StreamRole.CRAFTED).standard_normal(flat.shape[1])
     point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
     if not np.isfinite(point).all() or not np.any(point):  # all records are zeros
         point = (towards / np.linalg.norm(towards)).reshape(point.shape)
@@ -335,13 +335,13 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     )
 
 
-def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbouring) -> Pair:
+def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbouring) -> Neighbours:
     other = 0 if place else 1
     absent = data.without(place)
     if neighbouring is Neighbouring.REPLACE:
         absent = data.with_record(place, data.features[other], data.labels[other])
     labels = np.unique(real.labels)
-    return Pair(name, data, absent, place, real.features[other], labels, real.features)
+    return Neighbours(name, data, absent, place, real.features[other], labels, real.features)
 
 
 def _unlike(data: Data) -> int:
@@ -378,7 +378,7 @@ def drawn(source: str, records: int, seed: int) -> Data:
         raise InputError(
             f"--records is {records}; '{source}' has {len(whole)} records, so give at most that"
         )
-    places = generator(seed, Role.CANDIDATES).permutation(len(whole))[:records]
+    places = generator(seed, StreamRole.CANDIDATES).permutation(len(whole))[:records]
     return Data(whole.features[places], whole.labels[places])
 
 

@@ -19,7 +19,7 @@ from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.loop import measurement
-from fedsim.audits.loop.measurement import NOTHING, SHOWN, UNREAD, NoiseSums, Seen, StepSeen
+from fedsim.audits.loop.measurement import NOTHING, SHOWN, UNREAD, NoiseSums, ObservedRun, StepSeen
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
@@ -34,7 +34,7 @@ LEAST_NOISE = 1e-6
 
 
 @dataclass(frozen=True)
-class Observation:
+class LoopObservation:
     """Honest runs of a loop in both worlds.
 
     Attributes:
@@ -50,12 +50,12 @@ class Observation:
             None where a replay cannot tell.
     """
 
-    present: tuple[Seen, ...]
-    absent: tuple[Seen, ...]
-    twin: tuple[Seen, ...]
+    present: tuple[ObservedRun, ...]
+    absent: tuple[ObservedRun, ...]
+    twin: tuple[ObservedRun, ...]
     records: int
     neighbouring: Neighbouring
-    stranger: tuple[Seen, ...] = ()
+    stranger: tuple[ObservedRun, ...] = ()
     more: NoiseSums = NOTHING
     varies: bool = False
     changed: tuple[str, ...] | None = ()
@@ -82,7 +82,7 @@ class Observation:
         return len(set(noises)) < len(noises)
 
     @property
-    def independent(self) -> tuple[Seen, ...]:
+    def independent(self) -> tuple[ObservedRun, ...]:
         """Runs with the target that statistics may count as independent."""
         return self.present[:1] if self.seeded else self.present
 
@@ -105,7 +105,7 @@ class Observation:
         return alone and all(starts) and not self.beside
 
     @property
-    def runs(self) -> tuple[Seen, ...]:
+    def runs(self) -> tuple[ObservedRun, ...]:
         return (*self.present, *self.absent, *self.twin, *self.stranger)
 
     @cached_property
@@ -269,7 +269,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-VALUES: dict[str, Callable[[Seen], set[float]]] = {
+VALUES: dict[str, Callable[[ObservedRun], set[float]]] = {
     "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
     "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
     "rate that is accounted for": lambda run: {_rounded(step.told_rate) for step in run.steps},
@@ -283,13 +283,13 @@ SETTINGS: dict[str, Callable[[StepSeen], float]] = {
 """Settings that a mechanism may change from step to step, but not depending on the data."""
 
 
-def multiplier(step: StepSeen, observation: Observation) -> float:
+def multiplier(step: StepSeen, observation: LoopObservation) -> float:
     """Return the configured noise multiplier of a step, for its true sensitivity."""
     limit = sensitivity(observation.neighbouring, step.sensitivity)
     return step.noise_multiplier * step.noise_norm / limit
 
 
-def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
+def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | None:
     """Return the Gaussian steps of a loop; None where theory cannot compose it."""
     multipliers = _multipliers(observation, scale)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
@@ -308,7 +308,7 @@ def mechanism(observation: Observation, scale: float = 1.0) -> Mechanism | None:
     return Mechanism(tuple(parts), observation.neighbouring)
 
 
-def _multipliers(observation: Observation, scale: float) -> list[float] | None:
+def _multipliers(observation: LoopObservation, scale: float) -> list[float] | None:
     """Return the noise multiplier of every step; None where more than the steps reads the data."""
     wrong = any(
         step.clipped is not True or step.adaptive
@@ -322,7 +322,7 @@ def _multipliers(observation: Observation, scale: float) -> list[float] | None:
     return [scale * multiplier(step, observation) for step in observation.steps]
 
 
-def epsilon(observation: Observation, delta: float, scale: float | None = None) -> float | None:
+def epsilon(observation: LoopObservation, delta: float, scale: float | None = None) -> float | None:
     """Return epsilon of all steps by theory; None where theory does not know the loop."""
     if scale is None:
         off = observation.noise_off

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.sandbox.channel import Channel, Reply
+from fedsim.audits.sandbox.channel import Channel, ProcessReply
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
 """Features of every attacked run, in the order of `Features`.
@@ -98,14 +98,14 @@ UNREAD = ""
 
 
 @dataclass(frozen=True)
-class Statement:
+class LoopStatement:
     epsilon: float
     delta: float
     steps: int
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedRun:
     """Observations of one run.
 
     Attributes:
@@ -125,7 +125,7 @@ class Seen:
     """
 
     steps: tuple[StepSeen, ...]
-    statement: Statement | None
+    statement: LoopStatement | None
     counts: tuple[int, ...]
     records: tuple[str, ...]
     explained: bool
@@ -290,7 +290,7 @@ World = Literal["present", "absent", "twin", "stranger"]
 
 
 @dataclass(frozen=True)
-class Order:
+class LoopOrder:
     function: str
     data: str
     records: int
@@ -300,7 +300,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Request:
+class LoopRequest:
     """A request after the order was answered.
 
     Attributes:
@@ -321,32 +321,32 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer(Reply):
+class LoopAnswer(ProcessReply):
     pairs: tuple[str, ...] = ()
     many: bool = False
     learnt: Learnt | None = None
-    runs: tuple[Seen, ...] = ()
+    runs: tuple[ObservedRun, ...] = ()
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
     changed: tuple[str, ...] | None = ()
     direction: str = ""
 
 
-ORDER, REQUEST, ANSWER = TypeAdapter(Order), TypeAdapter(Request), TypeAdapter(Answer)
+ORDER, REQUEST, ANSWER = TypeAdapter(LoopOrder), TypeAdapter(LoopRequest), TypeAdapter(LoopAnswer)
 
 LONGEST_DIRECTION = 2**30
 """Most bytes of a direction that processes share: about 100 million parameters."""
 
 
 class LoopProcess:
-    def __init__(self, order: Order, channel: Channel) -> None:
+    def __init__(self, order: LoopOrder, channel: Channel) -> None:
         self._channel, self.runs, self.noise = channel, 0, NoiseSums()
         answer = channel.ask(order, ANSWER)
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
-    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[Seen, ...]:
+    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[ObservedRun, ...]:
         self.runs += len(seeds)
-        request = Request("observe", pair, tuple(seeds), world)
+        request = LoopRequest("observe", pair, tuple(seeds), world)
         runs = self._channel.ask(request, ANSWER).runs
         if len(runs) != len(seeds):
             raise self._channel.no_measurement()
@@ -354,12 +354,12 @@ class LoopProcess:
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
         self.runs += 4
-        return self._channel.ask(Request("replay", pair, (seed,)), ANSWER).changed
+        return self._channel.ask(LoopRequest("replay", pair, (seed,)), ANSWER).changed
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
         """Make the process learn a pair's direction from two runs a seed; return what it learnt."""
         self.runs += 2 * len(seeds)
-        learnt = self._channel.ask(Request("pilots", pair, tuple(seeds)), ANSWER).learnt
+        learnt = self._channel.ask(LoopRequest("pilots", pair, tuple(seeds)), ANSWER).learnt
         if learnt is None:
             raise self._channel.no_measurement()
         return learnt
@@ -367,16 +367,16 @@ class LoopProcess:
     def take(self, pair: int, other: "LoopProcess") -> None:
         """Make the process measure as another one does, whose pilots it does not repeat."""
         # A direction has the size of the model.
-        share = Request("share", pair, ())
+        share = LoopRequest("share", pair, ())
         shared = other._channel.ask(share, ANSWER, LONGEST_DIRECTION).direction
-        self._channel.ask(Request("take", pair, (), direction=shared), ANSWER)
+        self._channel.ask(LoopRequest("take", pair, (), direction=shared), ANSWER)
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[tuple[Features, ...], NoiseSums]:
         """Return the features of each run, and the noise of their steps."""
         self.runs += len(seeds)
-        request = Request("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
+        request = LoopRequest("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
         answer = self._channel.ask(request, ANSWER)
         if len(answer.features) != len(seeds):
             raise self._channel.no_measurement()

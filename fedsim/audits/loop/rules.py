@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.loop.guarantee import Observation
+from fedsim.audits.loop.guarantee import LoopObservation
 
 
-def _data_dependent(runs: Observation) -> Finding | None:
+def _data_dependent(runs: LoopObservation) -> Finding | None:
     if not runs.unlike:
         return None
     return Finding(
@@ -24,7 +24,7 @@ def _data_dependent(runs: Observation) -> Finding | None:
     )
 
 
-def _where(runs: Observation) -> str:
+def _where(runs: LoopObservation) -> str:
     """Return at which numbers of records Opacus's formulas do this; "" where they are not used.
 
     The rate is 1/m with m = ceil(n/b) batches of b, and the divisor is int(n/m).
@@ -59,7 +59,7 @@ def _fixed(records: int, size: int) -> bool:
     return batches == fewer and records // batches == (records - 1) // batches
 
 
-def _data_dependent_records(runs: Observation) -> Finding | None:
+def _data_dependent_records(runs: LoopObservation) -> Finding | None:
     if runs.displaced <= 1:
         return None
     return Finding(
@@ -71,7 +71,7 @@ def _data_dependent_records(runs: Observation) -> Finding | None:
     )
 
 
-def _sampler(runs: Observation) -> Finding | None:
+def _sampler(runs: LoopObservation) -> Finding | None:
     wrong = runs.batches()
     if not wrong:
         return None
@@ -85,7 +85,7 @@ def _sampler(runs: Observation) -> Finding | None:
     )
 
 
-def _rebuilt(runs: Observation) -> Finding | None:
+def _rebuilt(runs: LoopObservation) -> Finding | None:
     statement, recorded = (runs.present[0].statement, sum(step.told for step in runs.steps))
     if statement is None or statement.steps >= recorded:
         return None
@@ -98,7 +98,7 @@ def _rebuilt(runs: Observation) -> Finding | None:
     )
 
 
-def _multiplier(runs: Observation) -> Finding | None:
+def _multiplier(runs: LoopObservation) -> Finding | None:
     wrong = [
         step
         for step in runs.steps
@@ -119,7 +119,7 @@ def _multiplier(runs: Observation) -> Finding | None:
     )
 
 
-def _realised(runs: Observation) -> Finding | None:
+def _realised(runs: LoopObservation) -> Finding | None:
     off = runs.noise_off
     if off is None:
         return None
@@ -133,7 +133,7 @@ def _realised(runs: Observation) -> Finding | None:
     )
 
 
-def _clipping(runs: Observation) -> Finding | None:
+def _clipping(runs: LoopObservation) -> Finding | None:
     wrong = [step for run in runs.present for step in run.steps if step.clipped is False]
     if not wrong:
         return None
@@ -145,7 +145,7 @@ def _clipping(runs: Observation) -> Finding | None:
     )
 
 
-def _adaptive(runs: Observation) -> Finding | None:
+def _adaptive(runs: LoopObservation) -> Finding | None:
     if not any(step.adaptive for step in runs.steps):
         if "clipping norm" not in runs.varied:
             return None
@@ -166,7 +166,7 @@ def _adaptive(runs: Observation) -> Finding | None:
     )
 
 
-def _no_noise(runs: Observation) -> Finding | None:
+def _no_noise(runs: LoopObservation) -> Finding | None:
     if not runs.steps or all(step.noise_multiplier > 0 for step in runs.steps):
         return None
     return Finding(
@@ -174,7 +174,7 @@ def _no_noise(runs: Observation) -> Finding | None:
     )
 
 
-def _untold(runs: Observation) -> Finding | None:
+def _untold(runs: LoopObservation) -> Finding | None:
     if unnoised := runs.present[0].unnoised:
         return Finding(
             "alarm",
@@ -195,7 +195,7 @@ def _untold(runs: Observation) -> Finding | None:
     )
 
 
-def _unreleased(runs: Observation) -> Finding | None:
+def _unreleased(runs: LoopObservation) -> Finding | None:
     if not runs.changed or runs.present[0].unnoised:  # those steps have their own finding
         return None
     names = ", ".join(runs.changed[:3]) + (" and others" if len(runs.changed) > 3 else "")
@@ -209,7 +209,7 @@ def _unreleased(runs: Observation) -> Finding | None:
     )
 
 
-def _seeded(runs: Observation) -> Finding | None:
+def _seeded(runs: LoopObservation) -> Finding | None:
     if not runs.seeded:
         return None
     return Finding(
@@ -221,7 +221,7 @@ def _seeded(runs: Observation) -> Finding | None:
     )
 
 
-def _secure(runs: Observation) -> Finding | None:
+def _secure(runs: LoopObservation) -> Finding | None:
     if not runs.steps or all(step.secure for step in runs.steps):
         return None
     return Finding(
@@ -232,7 +232,7 @@ def _secure(runs: Observation) -> Finding | None:
     )
 
 
-RULES: tuple[Callable[[Observation], Finding | None], ...] = (
+RULES: tuple[Callable[[LoopObservation], Finding | None], ...] = (
     _data_dependent,
     _data_dependent_records,
     _sampler,
@@ -249,5 +249,5 @@ RULES: tuple[Callable[[Observation], Finding | None], ...] = (
 )
 
 
-def findings(runs: Observation) -> tuple[Finding, ...]:
+def findings(runs: LoopObservation) -> tuple[Finding, ...]:
     return tuple(finding for rule in RULES if (finding := rule(runs)) is not None)

@@ -20,22 +20,31 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.audits.loop import contract
-from fedsim.audits.loop.contract import Data, Function, Pair, carried, drawn, loaded, pairs, tensors
+from fedsim.audits.loop.contract import (
+    Data,
+    Function,
+    Neighbours,
+    carried,
+    drawn,
+    loaded,
+    pairs,
+    tensors,
+)
 from fedsim.audits.loop.measurement import (
     FULL,
     ORDER,
     REQUEST,
-    Answer,
     Features,
     Form,
     Learnt,
+    LoopAnswer,
+    LoopRequest,
     NoiseSums,
-    Request,
-    Seen,
+    ObservedRun,
     summed,
     total,
 )
-from fedsim.audits.loop.watching import Watch, wrap
+from fedsim.audits.loop.watching import LoopWatch, wrap
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
@@ -197,12 +206,12 @@ class Loop:
         models: whether the rows of the last run were models; None for an array that may be either.
     """
 
-    def __init__(self, function: Function, watch: Watch) -> None:
+    def __init__(self, function: Function, watch: LoopWatch) -> None:
         self._function, self._watch = function, watch
         self.many = function.many
         self.models: bool | None = None
 
-    def observed(self, data: Data, seed: int) -> Seen:
+    def observed(self, data: Data, seed: int) -> ObservedRun:
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
         model = None if returned is None else contract.array(returned).ravel()
@@ -291,8 +300,8 @@ def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
     return sorted((first.keys() | other.keys()) - alike)
 
 
-class Trials:
-    def __init__(self, loop: Loop, pairs: Sequence[Pair]) -> None:
+class LoopTrials:
+    def __init__(self, loop: Loop, pairs: Sequence[Neighbours]) -> None:
         self._loop, self._pairs = loop, pairs
         self.directions: dict[int, Direction] = {}
         self.learnt: dict[int, Learnt] = {}
@@ -330,39 +339,41 @@ class Trials:
         return [measured[place] for place in range(len(worlds))]
 
 
-def answers(first: bytes, later: Iterator[bytes]) -> Iterator[Answer]:
+def answers(first: bytes, later: Iterator[bytes]) -> Iterator[LoopAnswer]:
     order = ORDER.validate_json(first, strict=True)
     # Opacus repeats in every run a warning that a rule reports once.
     warnings.simplefilter("ignore")
     function = loaded(order.function)
     data = drawn(order.data, order.records, order.seed)
     worlds = pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
-    loop = Loop(function, Watch())
-    trials = Trials(loop, worlds)
-    yield Answer(pairs=tuple(each.name for each in worlds), many=function.many)
+    loop = Loop(function, LoopWatch())
+    trials = LoopTrials(loop, worlds)
+    yield LoopAnswer(pairs=tuple(each.name for each in worlds), many=function.many)
     for each in later:
         yield _answer(REQUEST.validate_json(each, strict=True), loop, trials, worlds)
 
 
-def _answer(request: Request, loop: Loop, trials: Trials, worlds: tuple[Pair, ...]) -> Answer:
+def _answer(
+    request: LoopRequest, loop: Loop, trials: LoopTrials, worlds: tuple[Neighbours, ...]
+) -> LoopAnswer:
     pair = worlds[request.pair]
     if request.kind == "observe":
         made = {"twin": pair.twin, "stranger": pair.stranger}.get(request.world)
         data = getattr(pair, request.world) if made is None else made()
-        return Answer(runs=tuple(loop.observed(data, seed) for seed in request.seeds))
+        return LoopAnswer(runs=tuple(loop.observed(data, seed) for seed in request.seeds))
     if request.kind == "replay":
         (seed,) = request.seeds
-        return Answer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))
+        return LoopAnswer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))
     if request.kind == "share":
-        return Answer(direction=trials.directions[request.pair].packed())
+        return LoopAnswer(direction=trials.directions[request.pair].packed())
     if request.kind == "take":
         trials.directions[request.pair] = Direction.unpacked(request.direction)
-        return Answer()
+        return LoopAnswer()
     if request.kind == "pilots":
         trials.pilot(request.pair, request.seeds)
-        return Answer(learnt=trials.learnt[request.pair])
+        return LoopAnswer(learnt=trials.learnt[request.pair])
     features = tuple(trials.features(request.pair, request.worlds, request.seeds))
-    return Answer(features=features, noise=trials.noise)
+    return LoopAnswer(features=features, noise=trials.noise)
 
 
 if __name__ == "__main__":

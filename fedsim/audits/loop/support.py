@@ -11,7 +11,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_high, binomial_low
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.loop import guarantee, measurement
-from fedsim.audits.loop.guarantee import NOISE_TAIL, Observation
+from fedsim.audits.loop.guarantee import NOISE_TAIL, LoopObservation
 from fedsim.audits.loop.measurement import FULL, Learnt
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
@@ -159,7 +159,7 @@ class MeasuredNoise:
 
 
 def measured(
-    observation: Observation, delta: float, confidence: float, claim: float | None
+    observation: LoopObservation, delta: float, confidence: float, claim: float | None
 ) -> MeasuredNoise | None:
     """Return the measured noise; None where no step with noise was observed."""
     sums = observation.noise
@@ -195,7 +195,7 @@ def measured(
 
 
 def not_judged(
-    observation: Observation,
+    observation: LoopObservation,
     epsilon: float | None,
     noise: MeasuredNoise | None,
     claim: float,

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.audits.loop.measurement import SHOWN, Seen, Statement, StepSeen
+from fedsim.audits.loop.measurement import SHOWN, LoopStatement, ObservedRun, StepSeen
 from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 
 Floats = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ SAMPLERS = {
 
 
 @dataclass
-class Watch:
+class LoopWatch:
     """Observations since `clear`.
 
     Attributes:
@@ -62,7 +62,7 @@ class Watch:
     released: list[Floats] = field(default_factory=list)
     accountants: list[Any] = field(default_factory=list)
     accounted: list[tuple[float, float]] = field(default_factory=list)
-    statement: Statement | None = None
+    statement: LoopStatement | None = None
     ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
     drawn: list[Any] = field(default_factory=list)
     loader: Any = None
@@ -85,15 +85,15 @@ class Watch:
 
     def clear(self, replayed: tuple[Floats, ...] = ()) -> None:
         """Forget all observations; `replayed` replaces the gradients that the next run releases."""
-        self.__dict__.update(Watch(wrapped=self.wrapped, replayed=replayed).__dict__)
+        self.__dict__.update(LoopWatch(wrapped=self.wrapped, replayed=replayed).__dict__)
 
     def seen(
         self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
-    ) -> Seen:
+    ) -> ObservedRun:
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
         start = made if self.start is None else self.start
-        return Seen(
+        return ObservedRun(
             steps=tuple(self.steps),
             statement=self.statement,
             counts=tuple(self.counts[place] for place in range(self.records)),
@@ -143,10 +143,10 @@ def _rest(model: Floats, made: Floats) -> Floats | None:
 _HOOKS: list[Any] = []
 """PyTorch's hook that observes ordinary optimizers: at most one in a process."""
 
-Wrapper = Callable[[Watch, Callable[..., Any]], Callable[..., Any]]
+Wrapper = Callable[[LoopWatch, Callable[..., Any]], Callable[..., Any]]
 
 
-def wrap(watch: Watch) -> bool:
+def wrap(watch: LoopWatch) -> bool:
     """Wrap Opacus and PyTorch's loaders once Opacus is imported; return whether this did it."""
     if watch.wrapped or "opacus" not in sys.modules:
         return False
@@ -169,7 +169,7 @@ def wrap(watch: Watch) -> bool:
     return True
 
 
-def _replace(owner: type, watch: Watch, **wrappers: Wrapper) -> None:
+def _replace(owner: type, watch: LoopWatch, **wrappers: Wrapper) -> None:
     for name, wrapper in wrappers.items():
         if name in vars(owner):
             method = vars(owner)[name]
@@ -180,7 +180,7 @@ def _replace(owner: type, watch: Watch, **wrappers: Wrapper) -> None:
             setattr(owner, name, wrapped)
 
 
-def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _step(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if watch.within:  # a call to the class above, inside an observed step
@@ -225,7 +225,7 @@ def _step(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _replay(watch: Watch, params: list[Any]) -> None:
+def _replay(watch: LoopWatch, params: list[Any]) -> None:
     place = len(watch.released)
     sizes = [each.numel() for each in params]
     if place < len(watch.replayed) and watch.replayed[place].size == sum(sizes):
@@ -235,7 +235,7 @@ def _replay(watch: Watch, params: list[Any]) -> None:
 
 
 def _record(
-    watch: Watch, optimizer: Any, parts: dict[str, Any], expected: Any, limits: Floats
+    watch: LoopWatch, optimizer: Any, parts: dict[str, Any], expected: Any, limits: Floats
 ) -> None:
     drawn = Counter(place for _, batch in watch.drawn for place in batch)
     watch.counts.update(drawn)
@@ -279,7 +279,7 @@ def _record(
     )
 
 
-def _moved(watch: Watch, optimizer: Any) -> None:
+def _moved(watch: LoopWatch, optimizer: Any) -> None:
     """Observe an ordinary optimizer: it steps once along noised gradients, else without noise."""
     if watch.optimizer is None:
         return
@@ -293,7 +293,7 @@ def _moved(watch: Watch, optimizer: Any) -> None:
         watch.unnoised += 1
 
 
-def _accounted(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _accounted(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapped(self: Any, *, noise_multiplier: float, sample_rate: float) -> Any:
         if not any(each is self for each in watch.accountants):
@@ -304,7 +304,7 @@ def _accounted(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]
     return wrapped
 
 
-def _answered(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _answered(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `get_epsilon`, and keep answers of accountants that recorded a step.
 
     Calibration queries other accountants, which do not count. An accountant without a history
@@ -331,13 +331,13 @@ def _answered(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         unattached = bool(watch.steps) and not self.history
         if unattached or any(each is self for each in watch.accountants):
             counted = sum(int(steps) for *_, steps in self.history)
-            watch.statement = Statement(float(epsilon), float(delta), counted)
+            watch.statement = LoopStatement(float(epsilon), float(delta), counted)
         return epsilon
 
     return wrapped
 
 
-def _drawn(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _drawn(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a loader's draw of a batch's indices; workers draw several batches ahead."""
 
     @functools.wraps(original)
@@ -351,7 +351,7 @@ def _drawn(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _taken(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _taken(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a loader's next batch: it is the first of those that were drawn ahead."""
 
     @functools.wraps(original)

@@ -10,16 +10,16 @@ import numpy as np
 from scipy.special import logit, ndtr
 
 from adversaries.statistics import agreement, forecast, lower_bounds, privacy_profile
-from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.agreement import EstimateComparison
 from adversaries.statistics.design import Design
 from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
 from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results import measured
-from fedsim.audits.results.theory import Prediction
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.theory import PredictionResult
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs import precision
@@ -134,7 +134,7 @@ MORE_NOISE = (
 
 
 class Proven(TypedDict):
-    lower_bounds: dict[str, measured.LowerBound]
+    lower_bounds: dict[str, measured.ProvenBound]
     headline: measured.Headline
     agreement: measured.Agreement
     privacy_profile: measured.PrivacyProfile | None
@@ -196,7 +196,7 @@ class BoundsAudit:
         confidence: float,
         names: Collection[str] = (*LOWER_BOUNDS, "trade_off"),
         delta: float | None = None,
-    ) -> dict[str, LowerBound]:
+    ) -> dict[str, EpsilonBound]:
         """Return lower bounds by name, at delta or the audit's; those that do not hold are 0."""
         delta = self.delta if delta is None else delta
         kinds = lower_bounds.MechanismKind
@@ -219,14 +219,14 @@ class BoundsAudit:
             proven["trade_off"] = replace(bound, confidence=confidence)
         return proven
 
-    def chances(self, bounds: Mapping[str, LowerBound]) -> dict[str, float]:
+    def chances(self, bounds: Mapping[str, EpsilonBound]) -> dict[str, float]:
         """Return how often chance alone puts a bound above the claimed epsilon, by name.
 
         This is the significance at which the bound equals epsilon. It is given for bounds that are
         above epsilon, but not at the confidence of an alarm. Credible bounds have no such chance.
         """
 
-        def above(candidates: Mapping[str, LowerBound]) -> list[str]:
+        def above(candidates: Mapping[str, EpsilonBound]) -> list[str]:
             return [
                 name
                 for name, bound in candidates.items()
@@ -249,7 +249,7 @@ class BoundsAudit:
                 chances[name] = high
         return chances
 
-    def comparisons(self, prediction: Prediction) -> list[Comparison]:
+    def comparisons(self, prediction: PredictionResult) -> list[EstimateComparison]:
         """Return the comparisons of methods that trust the noise with methods that do not.
 
         By chance any of them disagrees with probability at most 1 - ALARM_CONFIDENCE. The list is
@@ -283,7 +283,7 @@ class BoundsAudit:
             epsilon=grid.tolist(),
             theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
             directions={
-                name: measured.Band(
+                name: measured.EstimateBand(
                     profile.estimate.tolist(), profile.low.tolist(), profile.high.tolist()
                 )
                 for name, profile in profiles.items()
@@ -291,7 +291,7 @@ class BoundsAudit:
             note="Each point of the band holds on its own, with the confidence of the report.",
         )
 
-    def checks(self, comparisons: list[Comparison], epsilon: float) -> list[Check]:
+    def checks(self, comparisons: list[EstimateComparison], epsilon: float) -> list[AlarmCheck]:
         """Return the checks of every bound against theory, and of theory against itself.
 
         Two kinds of bounds are not checks: those that trust the noise cannot contradict it, and
@@ -312,7 +312,7 @@ class BoundsAudit:
                     f"least {bound.epsilon:.3f} {sure}, but theory allows {epsilon:.3f} at delta "
                     f"{self.delta:g}."
                 )
-            made.append(Check(name, alarm))
+            made.append(AlarmCheck(name, alarm))
         if comparisons:
             alarm = None
             if differing := [each for each in comparisons if not each.agree]:
@@ -321,21 +321,21 @@ class BoundsAudit:
                     f"{sure}: {'; '.join(map(_worded, differing))}. "
                     + (LESS_NOISE if differing[0].surer else MORE_NOISE)
                 )
-            made.append(Check("trust", alarm))
+            made.append(AlarmCheck("trust", alarm))
         return made
 
 
 def report(
-    bounds: Mapping[str, LowerBound],
+    bounds: Mapping[str, EpsilonBound],
     chances: Mapping[str, float],
-    comparisons: list[Comparison],
+    comparisons: list[EstimateComparison],
     profile: measured.PrivacyProfile | None,
 ) -> Proven:
     name = headline(bounds)
     agree = all(each.agree for each in comparisons) if comparisons else None
     return {
         "lower_bounds": {
-            name: measured.LowerBound(**asdict(bound), p_value=chances.get(name))
+            name: measured.ProvenBound(**asdict(bound), p_value=chances.get(name))
             for name, bound in bounds.items()
         },
         "headline": measured.Headline(name, bounds[name].epsilon, bounds[name].confidence, RULE),
@@ -344,7 +344,7 @@ def report(
     }
 
 
-def headline(bounds: Mapping[str, LowerBound]) -> str:
+def headline(bounds: Mapping[str, EpsilonBound]) -> str:
     holding = [name for name in LEADING if name in bounds and bounds[name].reason is None]
     return (holding or ["clopper_pearson"])[0]
 
@@ -389,7 +389,7 @@ def _never_normal(scheme: Scheme) -> str | None:
     return None
 
 
-def _worded(comparison: Comparison) -> str:
+def _worded(comparison: EstimateComparison) -> str:
     if comparison.name == "mu":
         claimed, low, high = (comparison.details[name] for name in ("predicted", "low", "high"))
         return f"mu is {claimed:.3f} by the claim, but measured between {low:.3f} and {high:.3f}"

@@ -10,9 +10,9 @@ from adversaries.statistics import gaussian, intervals
 from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.order_statistics import order_bound, order_bounds
-from fedsim.audits.results.canaries import CanaryScores, OneRun, Spread
-from fedsim.audits.results.measured import LowerBound
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
+from fedsim.audits.results.measured import ProvenBound
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
@@ -40,7 +40,7 @@ NOTE = (
 
 def report(
     game: GameRules, transcript: Arrays, releases: Releases, delta: float, confidence: float
-) -> OneRun | None:
+) -> OneRunResult | None:
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None
@@ -55,7 +55,7 @@ def report(
     if one_run.KINDS[kind].orthogonal:
         everybody["order"] = order_bounds(coins, scores, delta, confidence)
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
-    return OneRun(
+    return OneRunResult(
         kind=kind,
         known_data=game.canaries.known_data,
         score=game.canaries.score,
@@ -71,7 +71,7 @@ def report(
         canary_mu=mu,
         canary_epsilon=limit,
         bounds={
-            name: LowerBound(**asdict(bound))
+            name: ProvenBound(**asdict(bound))
             for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
         },
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
@@ -116,11 +116,11 @@ def canary_mu(releases: Releases) -> float:
     return math.sqrt(total)
 
 
-def checks(audited: OneRun | None) -> list[Check]:
-    return [Check("one_run", audited.alarm)] if audited else []
+def checks(audited: OneRunResult | None) -> list[AlarmCheck]:
+    return [AlarmCheck("one_run", audited.alarm)] if audited else []
 
 
-def cautions(audited: OneRun | None) -> list[str]:
+def cautions(audited: OneRunResult | None) -> list[str]:
     if not audited:
         return []
     return [
@@ -144,7 +144,7 @@ def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64])
 
 def _bounds(
     kind: str, mine: Mine, guesses: int, delta: float, confidence: float
-) -> dict[str, intervals.LowerBound]:
+) -> dict[str, intervals.EpsilonBound]:
     bounds = {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),

@@ -14,14 +14,14 @@ from adversaries.attacks import residuals
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.theory import (
-    DirectionTest,
-    NoiseTest,
+    DirectionTestResult,
+    NoiseTestResult,
     Residuals,
-    SamplingTest,
+    SamplingTestResult,
     ScaleTest,
-    ShapeTest,
+    ShapeTestResult,
 )
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
@@ -86,7 +86,7 @@ def report(
             scheme.training.sampling_rate,
         )
     return Residuals(
-        noise=NoiseTest(
+        noise=NoiseTestResult(
             ratio=noise.ratio,
             interval=(noise.interval.low, noise.interval.high),
             by_step=[None if math.isnan(step) else step for step in noise.by_step],
@@ -94,27 +94,27 @@ def report(
             uneven=noise.uneven,
             degrees_of_freedom=noise.degrees_of_freedom,
         ),
-        repeats=None if repeats is None else DirectionTest(**asdict(repeats)),
+        repeats=None if repeats is None else DirectionTestResult(**asdict(repeats)),
         scale=None
         if scale is None
         else ScaleTest(
             **asdict(scale), factor=factor, first_p_value=None if first is None else first.p_value
         ),
-        shape=None if shape is None else ShapeTest(**asdict(shape)),
-        sampling=None if sampled is None else SamplingTest(**asdict(sampled)),
+        shape=None if shape is None else ShapeTestResult(**asdict(shape)),
+        sampling=None if sampled is None else SamplingTestResult(**asdict(sampled)),
         confidence=confidence,
         note=MEANING,
     )
 
 
-def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[Check]:
+def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[AlarmCheck]:
     if tested is None:
         return []
     level = 1 - played.level(ALARM_CONFIDENCE)
     sure = f"p below {level:.2g}"
 
-    def check(name: str, p_value: float, worded: Callable[[], str]) -> Check:
-        return Check(name, worded() if p_value < level else None)
+    def check(name: str, p_value: float, worded: Callable[[], str]) -> AlarmCheck:
+        return AlarmCheck(name, worded() if p_value < level else None)
 
     noise, repeats, scale = tested.noise, tested.repeats, tested.scale
     shape, sampling = tested.shape, tested.sampling
@@ -148,7 +148,7 @@ def _noise_is_shared(tested: Residuals) -> bool:
     return all(low < step < high for step in steps) and (first is None or first > FIRST_LEVEL)
 
 
-def _of_noise(noise: NoiseTest, sure: str) -> str:
+def _of_noise(noise: NoiseTestResult, sure: str) -> str:
     by_step = np.asarray(noise.by_step, float)
     without = np.flatnonzero(by_step < NEGLIGIBLE)
     if len(without) == len(by_step):
@@ -190,7 +190,7 @@ def _of_scale(tested: Residuals, scale: ScaleTest, sure: str) -> str:
     return f"The sum is {factor:.3g} times the sum of clipped gradients ({sure}): {cause}."
 
 
-def _of_shape(shape: ShapeTest, sure: str) -> str:
+def _of_shape(shape: ShapeTestResult, sure: str) -> str:
     cause = "Truncated or uniform noise would explain this"
     if shape.ratio < shape.normal:
         cause = "Laplace noise, or coordinates without noise, would explain this"
@@ -200,7 +200,7 @@ def _of_shape(shape: ShapeTest, sure: str) -> str:
     )
 
 
-def _of_sampling(sampling: SamplingTest, sure: str) -> str:
+def _of_sampling(sampling: SamplingTestResult, sure: str) -> str:
     cause = "The sampling rate is not the one that was accounted for"
     if sampling.dispersion < 0.5:
         cause = "Shuffled batches of one size would explain this, which no accountant here covers"

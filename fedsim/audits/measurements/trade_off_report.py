@@ -9,7 +9,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trade_off_bands import trade_off_band
 from adversaries.statistics.trials import two_sided
 from fedsim.audits.results.measured import TradeOff
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
@@ -58,7 +58,7 @@ def _at(seen: Arrays, mechanism: Mechanism, confidence: float, played: Design) -
     )
 
 
-def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Iterator[Check]:
+def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Iterator[AlarmCheck]:
     """Yield the check of each vantage that the band does not cross the curve of theory."""
     for vantage, curve in curves.items():
         alarm = None
@@ -71,4 +71,4 @@ def checks(curves: Mapping[str, TradeOff], primary: Vantage) -> Iterator[Check]:
                 "clipped gradient exceeds the sensitivity."
             )
         own = vantage == primary.value
-        yield Check("trade_off" if own else f"trade_off_{vantage}", alarm)
+        yield AlarmCheck("trade_off" if own else f"trade_off_{vantage}", alarm)

@@ -15,9 +15,9 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast, lower_bounds
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import Bools, Floats, two_sided
-from fedsim.audits.results.measured import AtVantage, LowerBound, VantageEmpirical
-from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, Prediction
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.measured import AtVantage, ProvenBound, VantageEmpirical
+from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, PredictionResult
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs import precision
@@ -51,7 +51,7 @@ def report(
     audit: AuditConfig,
     transcript: Arrays,
     bounds: Sequence[VantageBounds],
-    predictions: Mapping[Vantage, Prediction],
+    predictions: Mapping[Vantage, PredictionResult],
     delta: float,
     confidence: float,
 ) -> dict[str, AtVantage]:
@@ -95,7 +95,7 @@ def _special_prediction(
     neighbouring: Neighbouring,
     view: Arrays,
     vantage: Vantage,
-) -> Prediction | None:
+) -> PredictionResult | None:
     """Return the prediction at a vantage whose log-odds need no closed form; else None.
 
     For the released model it is the normal law of the linearised score. For a server that sees
@@ -115,8 +115,8 @@ def _special_prediction(
 
 def _without_fit(
     mu: float | None, advantage: float | None, error: float | None, method: str
-) -> Prediction:
-    return Prediction(
+) -> PredictionResult:
+    return PredictionResult(
         mu=mu,
         advantage=advantage,
         standard_error=error,
@@ -158,7 +158,7 @@ def _empirical(
     audit: AuditConfig,
     view: Arrays,
     bound: VantageBounds,
-    predicted: Prediction,
+    predicted: PredictionResult,
     delta: float,
     confidence: float,
 ) -> VantageEmpirical:
@@ -186,14 +186,14 @@ def _empirical(
         delta_prime=estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
         belief=float(expit(largest)),
         epsilon_belief=largest,
-        lower_bound=LowerBound(**asdict(replace(proven, confidence=confidence))),
+        lower_bound=ProvenBound(**asdict(replace(proven, confidence=confidence))),
         surely_at_least=sure.low if both else None,
         within_bound=sure.low <= bound.rho_alpha if both else None,
         near_prediction=near,
     )
 
 
-def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
+def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[AlarmCheck]:
     """Yield the checks of the advantage at the vantages beside the configured one.
 
     They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
@@ -210,7 +210,7 @@ def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[Check]:
                 f"rho_alpha is {row.rho_alpha:.3f}. The noise is not the noise that was accounted "
                 "for, or a clipped gradient exceeds the sensitivity."
             )
-        yield Check(f"advantage_{vantage}", alarm)
+        yield AlarmCheck(f"advantage_{vantage}", alarm)
 
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
@@ -221,7 +221,7 @@ SIMULATION_SEED = 0x5EED
 
 def predictions(
     rules: GameRules, audit: AuditConfig, transcript: Arrays
-) -> dict[Vantage, Prediction]:
+) -> dict[Vantage, PredictionResult]:
     primary = rules.scheme.federation.vantage
     views = {
         vantage: seen_from(transcript, vantage, primary)
@@ -235,7 +235,9 @@ def predictions(
     }
 
 
-def _prediction(scheme: Scheme, prior: float, transcript: Arrays, vantage: Vantage) -> Prediction:
+def _prediction(
+    scheme: Scheme, prior: float, transcript: Arrays, vantage: Vantage
+) -> PredictionResult:
     if special := _special_prediction(
         prior, scheme.participation, scheme.privacy.neighbouring, transcript, vantage
     ):
@@ -246,7 +248,7 @@ def _prediction(scheme: Scheme, prior: float, transcript: Arrays, vantage: Vanta
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
     worlds = transcript["worlds"]
     if not scheme.participation.secret:
-        return Prediction(
+        return PredictionResult(
             mu=predicted.mu,
             advantage=predicted.advantage,
             standard_error=0.0,
@@ -269,7 +271,7 @@ def _prediction(scheme: Scheme, prior: float, transcript: Arrays, vantage: Vanta
         sample = simulation.world_d + logit(prior)
         one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
         advantage, error = one_sided.point, one_sided.standard_error
-    return Prediction(
+    return PredictionResult(
         mu=predicted.mu,
         advantage=advantage,
         standard_error=error,

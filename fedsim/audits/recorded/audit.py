@@ -39,7 +39,7 @@ from fedsim.audits.recorded.recorded_noise import (
     NUMBERS,
     Asked,
     Epsilon,
-    Measured,
+    MeasuredRounds,
     Notes,
     unbelievable,
 )
@@ -52,7 +52,13 @@ from fedsim.audits.recorded.recorded_report import (
 )
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.federation.transcripts.records import LOOP, UNITS, Facts, ObservedRound, Transcript
+from fedsim.federation.transcripts.records import (
+    LOOP,
+    UNITS,
+    ObservedRound,
+    Transcript,
+    TranscriptFacts,
+)
 
 RECORDS = (
     "it is about a record of a client's data, and a transcript measures what is learnt about a "
@@ -105,7 +111,7 @@ class Recorded:
     """
 
     mechanism: Mapping[str, Any]
-    measured: Measured
+    measured: MeasuredRounds
     reported: Reported | None
     missing: str
     alarms: bool
@@ -204,7 +210,7 @@ DEFAULTS = AuditOptions()
 class Auditor:
     """Reads a transcript round by round. Not thread-safe."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: TranscriptFacts) -> None:
         self.facts = facts
         self.rounds = 0
         self._last_round = -1

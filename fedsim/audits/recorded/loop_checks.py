@@ -13,7 +13,7 @@ from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recorded.recorded_noise import Step
+from fedsim.audits.recorded.recorded_noise import RecordedStep
 from fedsim.audits.recorded.recorded_report import Sampling
 from fedsim.audits.recorded.transcript_release import EXCESS
 
@@ -107,7 +107,7 @@ class Checked:
     favoured_rate: float = 0.0
     divisors: tuple[tuple[float, int], ...] = ()
 
-    def most_mu(self, steps: Sequence[Step], multipliers: Sequence[float]) -> float:
+    def most_mu(self, steps: Sequence[RecordedStep], multipliers: Sequence[float]) -> float:
         """Return the signal-to-noise ratio of the record that took part most, over all steps."""
         if 0.0 in multipliers:
             return math.inf
@@ -131,7 +131,7 @@ class Checked:
         alike = counts.size > 0 and counts.min() == counts.max()
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
-    def neighbour(self, steps: Sequence[Step], delta: float) -> str:
+    def neighbour(self, steps: Sequence[RecordedStep], delta: float) -> str:
         one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
         numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
         limit = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
@@ -176,7 +176,7 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
     return largest
 
 
-def checked(steps: Sequence[Step]) -> Checked:
+def checked(steps: Sequence[RecordedStep]) -> Checked:
     if not steps:
         return Checked()
     taken = tuple(step.members for step in steps if step.members is not None)
@@ -197,7 +197,7 @@ def checked(steps: Sequence[Step]) -> Checked:
     return Checked(findings, amplified, unsure, sampling, members, favoured, divisors)
 
 
-def _sampling(steps: Sequence[Step]) -> tuple[Sampling | None, list[Finding]]:
+def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Finding]]:
     findings = []
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
@@ -222,7 +222,7 @@ def _sampling(steps: Sequence[Step]) -> tuple[Sampling | None, list[Finding]]:
     return worst, findings
 
 
-def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
+def _sizes(steps: Sequence[RecordedStep]) -> dict[tuple[float, int | None], list[int]]:
     """Return the sizes of single batches that are declared Poisson samples, by q and N."""
     kinds: dict[tuple[float, int | None], list[int]] = {}
     for step in steps:
@@ -240,7 +240,7 @@ def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[Sampling
     ]
 
 
-def _tested(steps: Sequence[Step]) -> bool:
+def _tested(steps: Sequence[RecordedStep]) -> bool:
     """Return whether the sampling is known: recorded, or batches of one size would have shown."""
     sampled = [step for step in steps if (step.sample_rate or 1.0) < 1]
     if all(step.sampling == "poisson" for step in sampled):
@@ -258,7 +258,7 @@ def _tested(steps: Sequence[Step]) -> bool:
     return True
 
 
-def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[int]:
+def _possible(steps: Sequence[RecordedStep], rate: float, records: int | None) -> list[int]:
     """Return the size of the data set, or those that the batch's expected size allows.
 
     Opacus rounds the expected size N q down. Without an expected size the list is empty.
@@ -274,7 +274,7 @@ def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[i
 
 
 def _members(
-    steps: Sequence[Step], taken: tuple[tuple[int, ...], ...] | None
+    steps: Sequence[RecordedStep], taken: tuple[tuple[int, ...], ...] | None
 ) -> tuple[float, list[Finding]]:
     if taken is None:
         return 0.0, []
@@ -296,7 +296,7 @@ def _members(
     return low, findings
 
 
-def _sums(steps: Sequence[Step]) -> list[Finding]:
+def _sums(steps: Sequence[RecordedStep]) -> list[Finding]:
     unclipped = sum(step.clipped is False for step in steps)
     findings = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
@@ -312,7 +312,7 @@ def _sums(steps: Sequence[Step]) -> list[Finding]:
     return [*findings, Finding("alarm", "", LONG_SUM.format(*longest))]
 
 
-def _divisors(steps: Sequence[Step]) -> list[Finding]:
+def _divisors(steps: Sequence[RecordedStep]) -> list[Finding]:
     findings = []
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
@@ -332,7 +332,7 @@ def _divisors(steps: Sequence[Step]) -> list[Finding]:
     return findings
 
 
-def _accountants(steps: Sequence[Step]) -> list[Finding]:
+def _accountants(steps: Sequence[RecordedStep]) -> list[Finding]:
     findings = []
     for step in steps:
         if step.charged is None or step.noise_multiplier is None:

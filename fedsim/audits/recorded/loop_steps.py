@@ -18,7 +18,14 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import loop_checks, noise_level
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import Asked, Charge, Measured, Notes, Step, step_of
+from fedsim.audits.recorded.recorded_noise import (
+    Asked,
+    Charge,
+    MeasuredRounds,
+    Notes,
+    RecordedStep,
+    step_of,
+)
 from fedsim.audits.recorded.recorded_report import (
     Accountants,
     Estimated,
@@ -52,7 +59,7 @@ class LoopSteps:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._dither = Dither()
-        self._steps: list[Step] = []
+        self._steps: list[RecordedStep] = []
         self._releases: list[Release] = []
         self._unsummed = False
 
@@ -75,7 +82,7 @@ class LoopSteps:
         assert after is not None and total is not None  # `believable` refuses None
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
-    def measured(self, options: Asked) -> Measured:
+    def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
         unit = (
             str(options.mechanism["unit"]) if options.mechanism.get("unit") in UNITS else "record"
@@ -88,7 +95,7 @@ class LoopSteps:
             findings.append(Finding("alarm", "", checked.neighbour(self._steps, options.delta)))
         if why:
             findings.append(Finding("caution", "", why))
-            return Measured(unmeasured=why, unit=unit)
+            return MeasuredRounds(unmeasured=why, unit=unit)
         level = noise_level.measured(self._releases, options.confidence)
         findings += noise_level.findings_of(level, self._releases)
         if not any(release.noiseless for release in self._releases):
@@ -97,11 +104,11 @@ class LoopSteps:
             findings += noise_level.shape_findings(compared, stds, declared=False)
             if len(compared) < len(self._releases):
                 findings.append(Finding("note", "", COMPARED))
-        return Measured(
+        return MeasuredRounds(
             self._release(level, checked, options.delta, options.confidence, unit), unit=unit
         )
 
-    def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
+    def _reduced(self, step: RecordedStep, layout: Layout, after: Floats, mean: Floats) -> Release:
         units = layout.units(mean, after)
         norm = None if step.clipping_norm is None else step.clipping_norm / step.divisor
         std = None
@@ -191,7 +198,7 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class _Account:
-    steps: Sequence[Step]
+    steps: Sequence[RecordedStep]
     checked: loop_checks.Checked
     delta: float
 

@@ -29,7 +29,13 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding, believable
-from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_local_std, number
+from fedsim.audits.recorded.recorded_noise import (
+    Asked,
+    MeasuredRounds,
+    Notes,
+    claimed_local_std,
+    number,
+)
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
     CanarySignal,
@@ -249,7 +255,7 @@ class ParticipantRounds:
         self._svt = SvtRounds(notes)
         self._share = ShareRounds()
         self._unread: set[str] = set()
-        self._scored: list[Scored] = []
+        self._scored: list[ScoredRounds] = []
         self._pending: ObservedRound | None = None
 
     def observe(self, observed: ObservedRound) -> None:
@@ -274,7 +280,7 @@ class ParticipantRounds:
         elif observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
-    def measured(self, options: Asked) -> Measured:
+    def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
         release = canary = None
         if self._local:
@@ -296,13 +302,13 @@ class ParticipantRounds:
             else:
                 why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
             findings.append(Finding("caution", "", why))
-            return Measured(None, canary, why, "client", filtered)
+            return MeasuredRounds(None, canary, why, "client", filtered)
         filtered = self._svt.measured(options)
         if filtered is not None:
-            return Measured(release, canary, SELECTION, filtered=filtered)
+            return MeasuredRounds(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
             findings.append(Finding("note", "", NOTHING_MEASURED))
-        return Measured(release, canary, "" if release else NOTHING_MEASURED)
+        return MeasuredRounds(release, canary, "" if release else NOTHING_MEASURED)
 
     def _score(self, observed: ObservedRound, canary: Canary, after: Arrays) -> None:
         if vector(after).shape != vector(observed.model).shape:
@@ -312,7 +318,7 @@ class ParticipantRounds:
         if not math.isfinite(score):
             self._notes.add("alarm", "the aggregate is not finite", observed.round)
             return
-        self._scored.append(Scored(observed.round, canary.coin, score))
+        self._scored.append(ScoredRounds(observed.round, canary.coin, score))
 
     def _observe_local(self, observed: ObservedRound, unprotected: Arrays) -> None:
         layout = Layout.of(observed.model)
@@ -360,13 +366,15 @@ def _understated(release: ReleaseReport, mechanism: Mapping[str, Any]) -> list[F
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRounds:
     round: int
     coin: bool
     score: float
 
 
-def canary_measured(scored: Sequence[Scored], delta: float, confidence: float) -> CanaryReport:
+def canary_measured(
+    scored: Sequence[ScoredRounds], delta: float, confidence: float
+) -> CanaryReport:
     coins = np.array([one.coin for one in scored])
     scores = np.array([one.score for one in scored])
     effect = canaries.effect(coins, scores, confidence)

@@ -86,7 +86,7 @@ class Charge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordedStep:
     """One step of DP-SGD, as recorded; None where a value is unknown.
 
     Attributes:
@@ -126,7 +126,7 @@ class Step:
     clipped: bool | None = None
 
 
-def step_of(place: int, observed: ObservedRound) -> Step | None:
+def step_of(place: int, observed: ObservedRound) -> RecordedStep | None:
     """Return a recorded step; None if its divisor is not a number above 0."""
     mechanism = observed.mechanism
     divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")
@@ -138,7 +138,7 @@ def step_of(place: int, observed: ObservedRound) -> Step | None:
     kept = sum(array.size for array in (observed.aggregate or {}).values())
     clipped = mechanism.get("clipped")
     adaptive, differ = mechanism.get("adaptive") is True, mechanism.get("weights_differ")
-    return Step(
+    return RecordedStep(
         place=place,
         engine=str(mechanism.get("engine", "")),
         parameters=int(number(mechanism, "parameters") or kept),
@@ -242,7 +242,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRounds:
     """Measurements of all rounds of a vantage point.
 
     Attributes:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, LowerBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval
 from fedsim.audits.judgement.claim import Finding, JudgedClaim, alarms
-from fedsim.federation.transcripts.records import Facts
+from fedsim.federation.transcripts.records import TranscriptFacts
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Scores:
     bystanders: int
     true_positives: int
     false_positives: int
-    lower_bounds: Mapping[str, LowerBound]
+    lower_bounds: Mapping[str, EpsilonBound]
     unit: str = "one release"
 
 
@@ -351,7 +351,7 @@ class RecordedReport:
         transcript: None while the recorded run goes on.
     """
 
-    facts: Facts
+    facts: TranscriptFacts
     rounds: int
     delta: float
     confidence: float

@@ -15,7 +15,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level, transcript_release
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import Asked, Measured, Notes, claimed_std, number
+from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_std, number
 from fedsim.audits.recorded.recorded_report import MeanRelease
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
@@ -110,16 +110,16 @@ class ServerRounds:
         if means is not None:
             self._weighting.add(self._reduced(view, weighted, means), means)
 
-    def measured(self, options: Asked) -> Measured:
+    def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
         name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
             findings.append(Finding("note", "", "no round released an aggregate; nothing to audit"))
-            return Measured(unmeasured="no round released an aggregate")
+            return MeasuredRounds(unmeasured="no round released an aggregate")
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding("caution", "", why))
-            return Measured(unmeasured=why)
+            return MeasuredRounds(unmeasured=why)
         declared = options.mechanism.get("aggregation") == "declared"
         release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
         against = self._weighting.against
@@ -131,7 +131,7 @@ class ServerRounds:
         )
         if release.claimed_noise_multiplier:
             findings += self._weighting.imbalance(name, options.mechanism)
-        return Measured(release)
+        return MeasuredRounds(release)
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
         if observed.aggregate is None or not observed.replies:

@@ -38,13 +38,13 @@ from fedsim.audits.app.introspection import (
 )
 from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recording.loop import RoundSink, Sink, append, safely
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.transcripts.records import (
     UNITS,
     Arrays,
     Canary,
+    NodeReply,
     ObservedRound,
-    Reply,
     Scalar,
     Value,
 )
@@ -167,11 +167,11 @@ def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
     return {key: np.array(array.numpy()) for key, array in record.items()}
 
 
-def reply_of(message: Message, weighting_key: str) -> Reply:
+def reply_of(message: Message, weighting_key: str) -> NodeReply:
     metrics = _metrics(message)
     weight = metrics.get(weighting_key)
     weight = float(weight) if isinstance(weight, int | float) else None
-    return Reply(arrays(message), weight, metrics)
+    return NodeReply(arrays(message), weight, metrics)
 
 
 def _metrics(message: Message) -> dict[str, Value]:
@@ -390,7 +390,7 @@ class _ServerRecorder:
         replies = list(replies)
         key = weighting_key(self._strategy)
         # Before the call, which may clip the replies in place.
-        replies_by_node: dict[int, Reply] = {}
+        replies_by_node: dict[int, NodeReply] = {}
         with self._sink.guarded():
             replies_by_node = {
                 message.metadata.src_node_id: reply_of(message, key)
@@ -448,5 +448,5 @@ def _append(
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:
     if seed is None:
         return Canary(bool(secrets.randbits(1)), secrets.randbits(63), norm, idle)
-    stream = generator(seed, Role.CANARY, round=round, partition=node)
+    stream = generator(seed, StreamRole.CANARY, round=round, partition=node)
     return Canary(bool(stream.random() < 0.5), int(stream.integers(2**63)), norm, idle)

@@ -28,10 +28,10 @@ from fedsim.federation.transcripts.records import (
     LOOP,
     UNITS,
     Arrays,
-    Facts,
+    NodeReply,
     ObservedRound,
-    Reply,
     Scalar,
+    TranscriptFacts,
 )
 from fedsim.federation.transcripts.writer import Writer
 
@@ -140,10 +140,10 @@ def facts_of(
     node: int | None = None,
     run: str = "",
     packages: Iterable[str] = (),
-) -> Facts:
+) -> TranscriptFacts:
     """Return the first record of a transcript, with the versions of the packages that matter."""
     versions = {"fedsim": fedsim.__version__} | installed(("flwr", "numpy", *packages))
-    return Facts(vantage, recorder, app, node, run, versions)
+    return TranscriptFacts(vantage, recorder, app, node, run, versions)
 
 
 def safely(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -316,7 +316,7 @@ class Recorder:
             facts["sum_length"] = math.sqrt(sum(_energy(array) for array in sums.values()))
         return ObservedRound(
             self._steps,
-            replies={0: Reply(summed, count)},
+            replies={0: NodeReply(summed, count)},
             aggregate={name: _kept(array, stride) for name, array in noisy.items()},
             participants=members,
             mechanism={**self._known, "parameters": size, **facts},

@@ -98,11 +98,11 @@ def opacus(
     if isinstance(recorded, PrivacyEngine):
         _attach_engine(recorded, begun, key, size_public)
     else:
-        _Steps(recorded, begun(None), key)
+        _OpacusSteps(recorded, begun(None), key)
     return recorded
 
 
-class _Steps:
+class _OpacusSteps:
     """Replaces an optimizer's `pre_step`, which clips, adds noise and scales.
 
     It holds the optimizer by a weak reference, so that both end with the training.
@@ -230,7 +230,7 @@ def _attach_engine(
         batches = _Batches(loader, 1 / len(loaded))
         if not size_public:
             batches.facts |= _with_one_fewer(loaded, records)
-        _Steps(optimizer, begun(records), key, batches)
+        _OpacusSteps(optimizer, begun(records), key, batches)
         return made
 
     engine.make_private = make_private

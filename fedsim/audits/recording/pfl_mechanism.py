@@ -77,11 +77,11 @@ def pfl(
         recorder="fedsim.recording.pfl",
         packages=("pfl",),
     )
-    _Steps(mechanism, recorder)
+    _PflSteps(mechanism, recorder)
     return mechanism
 
 
-class _Steps:
+class _PflSteps:
     def __init__(self, mechanism: Any, recorder: Recorder) -> None:
         self._of, self._recorder, self._count = weakref.ref(mechanism), recorder, 0
         # Users are numbered by their first participation: the transcript must not name them.

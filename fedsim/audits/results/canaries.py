@@ -36,7 +36,7 @@ class CanaryScores:
 
 
 @dataclass(frozen=True)
-class OneRun:
+class OneRunResult:
     """What the canaries of a single training prove."""
 
     kind: str

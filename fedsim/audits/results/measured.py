@@ -10,14 +10,14 @@ from fedsim.audits.results.theory import Predicted
 
 
 @dataclass(frozen=True)
-class LowerBound(intervals.LowerBound):
+class ProvenBound(intervals.EpsilonBound):
     """A lower bound on epsilon at delta, as an estimator proved it."""
 
     p_value: Real | None = None
     """How often chance alone puts it above theory's epsilon; None unless it is above."""
 
 
-Bound = Annotated[LowerBound, REALS]
+Bound = Annotated[ProvenBound, REALS]
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Agreement:
 
     agree: bool | None
     """None where nothing could be compared."""
-    comparisons: list[Annotated[agreement.Comparison, REALS]]
+    comparisons: list[Annotated[agreement.EstimateComparison, REALS]]
     """The comparisons that were possible."""
 
 
 @dataclass(frozen=True)
-class Band:
+class EstimateBand:
     """An estimate over a grid, with its confidence band."""
 
     estimate: list[Real]
@@ -64,7 +64,7 @@ class PrivacyProfile:
     """Grid of epsilons, rising; every other list here has the same length."""
     theory: list[Real]
     """Delta of the claimed mechanism."""
-    directions: Mapping[str, Band]
+    directions: Mapping[str, EstimateBand]
     """Bands by the world in which log-odds were measured."""
     note: str
     """What the band proves."""
@@ -263,7 +263,7 @@ class MembershipAttack:
 
 
 @dataclass(frozen=True)
-class Crafted:
+class CraftedResult:
     """What a crafted target, or a group of copies, proves about one record."""
 
     kind: str
@@ -289,7 +289,7 @@ class Crafted:
 
 
 @dataclass(frozen=True)
-class Series:
+class RoundSeries:
     """Mean over the trials and the band of 90 % of them, before round 1 and after each round; None
     after a model has diverged."""
 
@@ -309,11 +309,11 @@ class ByClient:
     """Rounds after which it was measured; 0 for the first model."""
     clients: int
     """Number of clients measured, spread evenly over all."""
-    accuracy: Series
+    accuracy: RoundSeries
     """Accuracy of the global model on a client's own records: mean and quantiles over clients."""
     weighted: list[Real | None]
     """The same accuracy over all their records, so that each client counts by its records."""
-    own_models: Series | None
+    own_models: RoundSeries | None
     """Accuracy of a client's model after its own training, on held-out records; None where records
     are the unit of privacy."""
 
@@ -324,9 +324,9 @@ class Utility:
 
     rounds: list[int]
     """Rounds, from 0 before the first to k after the last."""
-    accuracy: Series
+    accuracy: RoundSeries
     """Share of right answers, in [0, 1]."""
-    loss: Series
+    loss: RoundSeries
     """Mean training loss over the records."""
     trials: int
     """Trials that mean and band are over."""
@@ -361,7 +361,7 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class Campaign:
+class CampaignResult:
     """How the trials were played, and why there were no more."""
 
     trials: int

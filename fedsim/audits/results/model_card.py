@@ -19,7 +19,7 @@ class Charged:
 
 
 @dataclass(frozen=True)
-class Towards:
+class ReleasedTowards:
     """What the training released to one vantage."""
 
     vantage: str
@@ -55,7 +55,7 @@ class Privacy:
     """Probability that a record takes part in a round."""
     trust: str
     """Source of the noise, and how the messages were summed, in words."""
-    towards: list[Towards]
+    towards: list[ReleasedTowards]
     """What was released to each vantage."""
     rounds_charged: int
     """Rounds that released something, interrupted attempts included."""
@@ -69,7 +69,7 @@ class Privacy:
 
 
 @dataclass(frozen=True)
-class Utility:
+class ModelUtility:
     """Quality of the model on held-out records."""
 
     records: int
@@ -182,7 +182,7 @@ class ModelCard:
     """training.optimizer."""
     privacy: Privacy
     """The protection of the records."""
-    utility: Utility | None
+    utility: ModelUtility | None
     """None where no records are held out."""
     rehearsal: Rehearsal | None
     """None where no rehearsal was named."""

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 
 from fedsim.audits.results import measured, theory
-from fedsim.audits.results.canaries import OneRun
+from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.theory import Residuals
 from fedsim.audits.results.verdicts import Change, VantageVerdict
@@ -22,7 +22,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Data:
+class DataFacts:
     """The data, and which client holds what."""
 
     name: str
@@ -60,7 +60,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingFacts:
     """Settings of the training, except those of the mechanism."""
 
     learning_rate: Real
@@ -98,7 +98,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Challenge:
+class ChallengeFacts:
     """The difference between D and D'."""
 
     record: int | None
@@ -126,7 +126,7 @@ class Challenge:
 
 
 @dataclass(frozen=True)
-class Rounding:
+class RoundingCost:
     """Cost of sending integers, under distributed trust."""
 
     secure_aggregation: str
@@ -149,7 +149,7 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class MechanismFacts:
     """The mechanism, as configured and as accounted for."""
 
     noise_multiplier: Real
@@ -176,7 +176,7 @@ class Mechanism:
     """Probability that a client joins, where records are the unit and its coin is public."""
     learning_rate: Real
     """The server's learning rate, by which the released model moves."""
-    rounding: Rounding | None
+    rounding: RoundingCost | None
     """None where messages are not rounded."""
     dp_guarantee: bool
     """Whether everything released has a finite epsilon, by noise that no observer can remove."""
@@ -252,13 +252,13 @@ class Report:
     """Number of clients, the adversary among them."""
     colluding: int
     """Number of clients that disclosed their noise to the adversary."""
-    data: Data
+    data: DataFacts
     """D, and how it was divided among clients."""
     model: Model
     """The trained model."""
     precision: str
     """Floating-point format of forward and backward passes."""
-    training: Training
+    training: TrainingFacts
     """Settings of the training."""
     audit_mode: str
     """Adversary that computed the beliefs: "participant", "oracle", or one that the user wrote."""
@@ -267,19 +267,19 @@ class Report:
     lowering: list[Change]
     """What theory would allow with other settings, the run as it is first; empty where theory
     cannot tell."""
-    challenge: Challenge
+    challenge: ChallengeFacts
     """The target."""
-    mechanism: Mechanism
+    mechanism: MechanismFacts
     """The noise, and the sensitivity that scales it."""
-    released: theory.Released | None
+    released: theory.ReleasedTogether | None
     """None where the noise comes from the seed."""
-    bounds: theory.Bounds
+    bounds: theory.RunBounds
     """Bounds at the configured vantage, for one training."""
     dropouts: Dropouts | None
     """None where no client may be missing."""
     budget: theory.Budget
     """What the rounds spent, and the limit."""
-    prediction: theory.Prediction
+    prediction: theory.PredictionResult
     """Prediction at the configured vantage."""
     empirical: measured.Empirical
     """Measurements at the configured vantage."""
@@ -289,7 +289,7 @@ class Report:
     """Why configured attacks were not played; None if they were."""
     bayesian: theory.Bayesian | None
     """None where no distances of gradients were gathered."""
-    one_run: OneRun | None
+    one_run: OneRunResult | None
     """None where no canaries were planted."""
     utility: measured.Utility
     """Quality of the model on held-out records."""
@@ -297,13 +297,13 @@ class Report:
     """Times of all batches of trials together."""
     vantages: Mapping[str, measured.AtVantage]
     """Bounds and measurements by vantage, the configured one among them."""
-    pac: theory.Pac
+    pac: theory.PacResult
     """PAC privacy, in nats and probabilities, for any noise."""
-    crafted: measured.Crafted | None
+    crafted: measured.CraftedResult | None
     """None where the target is one record of D."""
     residuals: Residuals | None
     """None where the adversary formed no residuals."""
-    campaign: measured.Campaign
+    campaign: measured.CampaignResult
     """Number of trials, and why there are no more."""
     contradictions: Mapping[str, str]
     """Alarms: contradictions of theory, by the check that raised them."""

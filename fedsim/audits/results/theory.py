@@ -9,7 +9,7 @@ from fedsim.audits.results.numbers import REALS, Ends, Real
 
 
 @dataclass(frozen=True)
-class VantageBounds:
+class RunVantageBounds:
     """What theory allows an adversary at one vantage."""
 
     trust: str
@@ -38,7 +38,7 @@ class VantageBounds:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RunBounds:
     """What theory allows an adversary at the configured vantage, in one training, at delta."""
 
     epsilon: Real
@@ -63,12 +63,12 @@ class Bounds:
     """Belief bound of tight_epsilon."""
     tail_limit: Real
     """Upper bound on how often any pair passes rho_beta."""
-    vantages: list[VantageBounds]
+    vantages: list[RunVantageBounds]
     """Bounds at each vantage, the configured one among them."""
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedTogether:
     """What all trainings released together, where the noise does not come from the seed."""
 
     trainings: int
@@ -170,7 +170,7 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Prediction(Predicted):
+class PredictionResult(Predicted):
     """Theory's prediction for the configured vantage, and how well the run follows it."""
 
     deterministic: bool
@@ -184,7 +184,7 @@ class Prediction(Predicted):
 
 
 @dataclass(frozen=True)
-class Pac:
+class PacResult:
     """PAC privacy: information on the secret, on average over its prior, and what it allows."""
 
     mutual_information: Real
@@ -272,7 +272,7 @@ class Bayesian:
 
 
 @dataclass(frozen=True)
-class NoiseTest:
+class NoiseTestResult:
     """Whether residuals have the length that the claimed noise gives them."""
 
     ratio: Real
@@ -290,7 +290,7 @@ class NoiseTest:
 
 
 @dataclass(frozen=True)
-class DirectionTest:
+class DirectionTestResult:
     """Whether residuals lean along a direction."""
 
     statistic: Real
@@ -304,7 +304,7 @@ class DirectionTest:
 
 
 @dataclass(frozen=True)
-class ScaleTest(DirectionTest):
+class ScaleTest(DirectionTestResult):
     """Whether the sum is larger or smaller than expected."""
 
     factor: Real | None
@@ -314,7 +314,7 @@ class ScaleTest(DirectionTest):
 
 
 @dataclass(frozen=True)
-class ShapeTest:
+class ShapeTestResult:
     """Whether the residuals' coordinates are normal."""
 
     ratio: Real
@@ -328,7 +328,7 @@ class ShapeTest:
 
 
 @dataclass(frozen=True)
-class SamplingTest:
+class SamplingTestResult:
     """Whether batch sizes are those of Poisson sampling."""
 
     rate: Real
@@ -345,15 +345,15 @@ class SamplingTest:
 class Residuals:
     """Tests of the residuals; None for a test that could not be made."""
 
-    noise: NoiseTest
+    noise: NoiseTestResult
     """Whether residuals are as long as the claimed noise."""
-    repeats: DirectionTest | None
+    repeats: DirectionTestResult | None
     """Whether the noise of a round resembles that of earlier rounds."""
     scale: ScaleTest | None
     """Whether the sum under the noise is the expected one."""
-    shape: ShapeTest | None
+    shape: ShapeTestResult | None
     """Whether the noise is normal."""
-    sampling: SamplingTest | None
+    sampling: SamplingTestResult | None
     """None where every record takes part in every round."""
     confidence: Real
     """Confidence of the noise's interval, in (0, 1)."""

@@ -8,7 +8,7 @@ from fedsim.audits.results.numbers import Ends, Real
 
 
 @dataclass(frozen=True)
-class Check:
+class AlarmCheck:
     """A check that was made, with its alarm if it raised one.
 
     Attributes:
@@ -24,11 +24,11 @@ class Check:
     by_chance: bool = True
 
 
-def alarms(checks: Iterable[Check]) -> dict[str, str]:
+def alarms(checks: Iterable[AlarmCheck]) -> dict[str, str]:
     return {check.name: check.alarm for check in checks if check.alarm}
 
 
-def chance_alarms(checks: Iterable[Check]) -> int:
+def chance_alarms(checks: Iterable[AlarmCheck]) -> int:
     """Return the number of alarms that chance could raise: one for each check of a statistic.
 
     This number times 1 - ALARM_CONFIDENCE bounds how often a report accuses an honest mechanism.

@@ -21,8 +21,8 @@ from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bayesian, Bounds, Budget, Pac, VantageBounds
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.theory import Bayesian, Budget, PacResult, RunBounds, RunVantageBounds
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs import spending
@@ -39,7 +39,7 @@ RATES = ("advantage", "advantage_interval", "standard_error", "delta_prime")
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
-def checks(run: AuditedRun, report: Report) -> list[Check]:
+def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
     """Return every check that the run allows.
 
     Checks use `ALARM_CONFIDENCE`: at the report's 95 % an honest mechanism would raise an alarm in
@@ -58,7 +58,7 @@ def checks(run: AuditedRun, report: Report) -> list[Check]:
     ]
 
 
-def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
+def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     if not two_sided(run.worlds):
         return
     sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
@@ -70,17 +70,17 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
         f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
         "sensitivity."
     )
-    yield Check("advantage", above if low > limit else None)
+    yield AlarmCheck("advantage", above if low > limit else None)
     limit = report.pac.advantage_bound
     above = (
         f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
         f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
         "was budgeted, or the secret was not drawn from the stated prior."
     )
-    yield Check("pac_advantage", above if low > limit else None)
+    yield AlarmCheck("pac_advantage", above if low > limit else None)
 
 
-def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
+def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
     if not at_server.is_exact(config.scheme, config.audit.mode, run.vantage):
         return
@@ -93,7 +93,7 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
         )
-        yield Check("delta_prime", often if low > limit else None)
+        yield AlarmCheck("delta_prime", often if low > limit else None)
     # The steps are known, and so is the mu that they compose to: this check has no chance in it.
     realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
     more = (
@@ -103,7 +103,7 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
         "sensitivity."
     )
     excess = realised > EXCESS * mechanism.mu
-    yield Check("composition", more if excess else None, by_chance=False)
+    yield AlarmCheck("composition", more if excess else None, by_chance=False)
     sampled = config.participation.secret
     theory = "sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
     fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
@@ -114,7 +114,7 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[Check]:
             f"The log-odds in {world} do not follow {theory} "
             f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
         )
-        yield Check(world, off if fit.p_value < 1 - level else None)
+        yield AlarmCheck(world, off if fit.p_value < 1 - level else None)
 
 
 def assemble(run: AuditedRun) -> Report:
@@ -215,12 +215,12 @@ def _trade_offs(run: AuditedRun) -> dict[str, TradeOff]:
     return trade_off_report.report(views, run.releases.towards, run.confidence, run.played)
 
 
-def _bounds(run: AuditedRun) -> Bounds:
+def _bounds(run: AuditedRun) -> RunBounds:
     rows = []
     for row in run.vantage_bounds:
         named = {"trust": row.trust.value, "vantage": row.vantage.value, "risks": list(row.risks)}
-        rows.append(VantageBounds(**asdict(row) | named))
-    return Bounds(
+        rows.append(RunVantageBounds(**asdict(row) | named))
+    return RunBounds(
         **asdict(run.bounds),
         tail_limit=identifiability.tail_limit(run.mechanism, run.bounds.epsilon),
         vantages=rows,
@@ -272,7 +272,7 @@ def _budget(run: AuditedRun) -> Budget:
     )
 
 
-def _pac(run: AuditedRun) -> Pac:
+def _pac(run: AuditedRun) -> PacResult:
     """Return PAC privacy of the run: information on the secret, averaged over its prior.
 
     Among m random halves, guessing succeeds with probability p0 = 1/m. For a pair, the question is
@@ -296,7 +296,7 @@ def _pac(run: AuditedRun) -> Pac:
         "person in it. equivalent_epsilon is the epsilon with the same bound on success, not a DP "
         "guarantee."
     )
-    return Pac(
+    return PacResult(
         **asdict(pac.guarantee(information, run.delta)),
         realised_information=realised,
         # Nats add up, whether the trials share one secret or each has its own.

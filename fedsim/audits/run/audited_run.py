@@ -11,20 +11,20 @@ import scipy
 from scipy.special import logit, ndtr
 
 from adversaries.statistics import estimators, gaussian, stopping
-from adversaries.statistics.agreement import Comparison
+from adversaries.statistics.agreement import EstimateComparison
 from adversaries.statistics.design import Design, pair_scores
-from adversaries.statistics.estimators import Advantage
+from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.measurements import membership_audit, vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
-from fedsim.audits.results.measured import Campaign, Variance
-from fedsim.audits.results.theory import Prediction
+from fedsim.audits.results.measured import CampaignResult, Variance
+from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.config import Config
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs import precision, spending
-from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.precision import halfwidth, interim_analyses
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import identifiability, risks
@@ -48,7 +48,7 @@ class AuditedRun:
     transcript: Arrays
     confidence: float
     delta: float
-    rows: Sequence[Row] = ()
+    rows: Sequence[LedgerRow] = ()
 
     @property
     def worlds(self) -> Bools:
@@ -139,15 +139,15 @@ class AuditedRun:
         ]
 
     @cached_property
-    def predictions(self) -> Mapping[Vantage, Prediction]:
+    def predictions(self) -> Mapping[Vantage, PredictionResult]:
         return vantage_report.predictions(self.config.game, self.config.audit, self.transcript)
 
     @property
-    def prediction(self) -> Prediction:
+    def prediction(self) -> PredictionResult:
         return self.predictions[self.vantage]
 
     @cached_property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[EstimateComparison]:
         return self.proven.comparisons(self.prediction)
 
     @cached_property
@@ -156,7 +156,7 @@ class AuditedRun:
         return BoundsAudit(config.game, config.audit, self.mechanism, self.transcript, self.delta)
 
     @cached_property
-    def advantage(self) -> Advantage:
+    def advantage(self) -> AdvantageEstimate:
         return estimators.advantage(self.worlds, self.final, self.confidence, self.played)
 
 
@@ -185,7 +185,7 @@ NEGLIGIBLE = 1e-9
 """Advantage below which no trial is decided."""
 
 
-def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
+def measure(run: AuditedRun, ends: tuple[float, float] | None) -> CampaignResult:
     """Return the `campaign` of the report.
 
     The variance is that of the advantage under common random numbers, over that of independent
@@ -205,7 +205,7 @@ def measure(run: AuditedRun, ends: tuple[float, float] | None) -> Campaign:
             measured=float((pair_scores(run.worlds, scores) / 2).var() / alone) if alone else None,
             predicted=None if predicted is None else variance_ratio(predicted, prior),
         )
-    return Campaign(
+    return CampaignResult(
         trials=trials,
         planned=run.facts["planned_trials"],
         extended_from=config.first if trials > config.first > 0 else None,
@@ -258,7 +258,7 @@ def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
     return [EXTENDED.format(first=first, trials=trials)]
 
 
-def imprecise(campaign: Campaign) -> list[str]:
+def imprecise(campaign: CampaignResult) -> list[str]:
     if campaign.precise is not False:
         return []
     return [f"The advantage is not as precise as configured: {campaign.reason}."]

@@ -14,7 +14,7 @@ from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, LowerBound, mean_interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval, mean_interval
 from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
@@ -22,17 +22,17 @@ from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results import measured
 from fedsim.audits.results.measured import (
     ByClient,
-    Crafted,
+    CraftedResult,
     Empirical,
     EstimatedEpsilons,
     MembershipAttack,
+    RoundSeries,
     SensitivityByRound,
-    Series,
     TruePositives,
     Utility,
 )
 from fedsim.audits.results.numbers import Ends, OfClass, Proportion, Quality, SureRecords
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
 from fedsim.federation.runs.run_directory import Arrays
@@ -209,9 +209,9 @@ def _mean(transcript: Arrays, name: str) -> float | None:
     return None if math.isnan(mean) else mean
 
 
-def _series(curves: npt.NDArray[np.float64]) -> Series:
+def _series(curves: npt.NDArray[np.float64]) -> RoundSeries:
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
-    return Series(curves.mean(1).tolist(), low.tolist(), high.tolist())
+    return RoundSeries(curves.mean(1).tolist(), low.tolist(), high.tolist())
 
 
 def _by_client(transcript: Arrays) -> ByClient | None:
@@ -316,7 +316,7 @@ WHAT = {
 }
 
 
-def crafted(run: AuditedRun) -> Crafted | None:
+def crafted(run: AuditedRun) -> CraftedResult | None:
     """Return the `crafted` of the report; None where the target is one record of D.
 
     All lower_bounds are about one record, by group privacy, at delta. The released model has one
@@ -326,7 +326,7 @@ def crafted(run: AuditedRun) -> Crafted | None:
     kind, copies = config.challenge.kind, config.challenge.copies
     if kind == "record" and copies == 1:
         return None
-    return Crafted(
+    return CraftedResult(
         kind=kind,
         copies=copies,
         label=run.facts["challenge"]["label"],
@@ -337,7 +337,7 @@ def crafted(run: AuditedRun) -> Crafted | None:
         epsilon=PLD.epsilon(run.of_one.towards(run.vantage), delta),
         group_epsilon=PLD.epsilon(run.mechanism, delta),
         lower_bounds={
-            name: measured.LowerBound(**asdict(bound))
+            name: measured.ProvenBound(**asdict(bound))
             for name, bound in bounds(
                 run.transcript,
                 copies,
@@ -360,7 +360,7 @@ def bounds(
     not_normal: str | None = None,
     not_gaussian: str | None = None,
     played: Design = INDEPENDENT,
-) -> dict[str, LowerBound]:
+) -> dict[str, EpsilonBound]:
     """Return lower bounds on the epsilon of one record, by adversary.
 
     "identification" uses the log-odds at the threshold 0. "identification_gaussian" uses the same
@@ -393,7 +393,7 @@ def bounds(
     return {name: replace(bound, confidence=confidence) for name, bound in proven.items()}
 
 
-def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
+def by_share_of_mu(bound: EpsilonBound, copies: int) -> EpsilonBound:
     """Return what counted rates prove about one of k records whose steps are Gaussian mechanisms.
 
     If TPR >= t and FPR <= f hold together, the group's mu_k is at least Phi^-1(t) - Phi^-1(f). It
@@ -412,7 +412,9 @@ def by_share_of_mu(bound: LowerBound, copies: int) -> LowerBound:
     )
 
 
-def crafted_checks(report: Crafted | None, transcript: Arrays, played: Design) -> list[Check]:
+def crafted_checks(
+    report: CraftedResult | None, transcript: Arrays, played: Design
+) -> list[AlarmCheck]:
     """Return the check of the released model's bound against the epsilon of one record.
 
     `bounds_audit` checks the bounds of the log-odds.
@@ -430,4 +432,4 @@ def crafted_checks(report: Crafted | None, transcript: Arrays, played: Design) -
             f"record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
             f"theory allows {epsilon:.3f} at delta {report.delta:g}."
         )
-    return [Check("poison_score", alarm)]
+    return [AlarmCheck("poison_score", alarm)]

@@ -6,7 +6,7 @@
 import math
 from dataclasses import dataclass
 
-from fedsim.audits.results.theory import Budget, Released
+from fedsim.audits.results.theory import Budget, ReleasedTogether
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.needs import UNBOUNDED
 from fedsim.config.objects import GameRules
@@ -184,7 +184,7 @@ class Guarantee:
 
     given: bool
     note: str
-    released: Released | None
+    released: ReleasedTogether | None
 
 
 def of(
@@ -211,10 +211,10 @@ def of(
             for vantage in vantages.measured(scheme.federation.vantage, audit.vantages)
         )
     failings = dp_failings(rules, audit)
-    released: Released | None = None
+    released: ReleasedTogether | None = None
     if everything is not None:
         epsilons = {vantage.value: epsilon(everything, vantage) for vantage in Vantage}
-        released = Released(
+        released = ReleasedTogether(
             trainings=trainings,
             rounds=everything.count,
             delta=delta,
@@ -232,7 +232,7 @@ def of(
     return Guarantee(True, f"{SYSTEM_NOISE} {stated(released)}", released)
 
 
-def stated(released: Released) -> str:
+def stated(released: ReleasedTogether) -> str:
     count = released.trainings
     where = f"at delta {released.delta:g} towards the {released.vantage}"
     if count == 1:

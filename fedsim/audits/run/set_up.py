@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedsim.audits.results.report import (
-    Challenge,
-    Data,
+    ChallengeFacts,
+    DataFacts,
     Dropouts,
-    Mechanism,
+    MechanismFacts,
     Model,
-    Rounding,
+    RoundingCost,
     Timing,
-    Training,
+    TrainingFacts,
 )
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Scheme
-from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted
 
@@ -28,12 +28,12 @@ UNPROTECTED = (
 )
 
 
-def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Rounding | None:
+def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> RoundingCost | None:
     grid = fixed_point.grid(scheme, nominal, parameters)
     if grid is None:
         return None
     aggregation = scheme.federation.secure_aggregation
-    return Rounding(
+    return RoundingCost(
         secure_aggregation=aggregation,
         note=IN_THE_CLEAR if aggregation == "simulated" else "aggregated by Flower's SecAgg+",
         step=grid.step,
@@ -45,7 +45,7 @@ def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> Ro
     )
 
 
-def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | None:
+def dropouts(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Dropouts | None:
     """Return the rounds with missing clients, over all batches of trials; None if none may miss."""
     federation = scheme.federation
     tolerated = federation.tolerated_dropouts
@@ -69,7 +69,7 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Dropouts | 
 
 
 def cautions(
-    federation: FederationConfig, cost: Rounding | None, missing: Dropouts | None
+    federation: FederationConfig, cost: RoundingCost | None, missing: Dropouts | None
 ) -> list[str]:
     texts, colluding = [], federation.colluding
     if cost and cost.note == IN_THE_CLEAR:
@@ -104,9 +104,9 @@ def cautions(
 MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
 
 
-def data(run: AuditedRun) -> Data:
+def data(run: AuditedRun) -> DataFacts:
     config, facts = run.config, run.facts
-    return Data(
+    return DataFacts(
         name=facts["dataset"],
         records=config.data.records,
         held_out=facts["held_out"],
@@ -129,14 +129,14 @@ def model(run: AuditedRun) -> Model:
     )
 
 
-def training(run: AuditedRun) -> Training:
-    return Training(**run.config.training.model_dump(exclude=MECHANISM_KEYS))
+def training(run: AuditedRun) -> TrainingFacts:
+    return TrainingFacts(**run.config.training.model_dump(exclude=MECHANISM_KEYS))
 
 
-def mechanism(run: AuditedRun) -> Mechanism:
+def mechanism(run: AuditedRun) -> MechanismFacts:
     """Return the mechanism; its guarantee covers only what was released."""
     config, nominal = run.config, run.noise_multiplier
-    return Mechanism(
+    return MechanismFacts(
         noise_multiplier=nominal,
         effective_noise_multiplier=_common_noise_multiplier(run.of_one.towards(run.vantage)),
         clipping_norm=config.training.clipping_norm,
@@ -155,13 +155,13 @@ def mechanism(run: AuditedRun) -> Mechanism:
     )
 
 
-def challenge(run: AuditedRun) -> Challenge:
+def challenge(run: AuditedRun) -> ChallengeFacts:
     target = run.facts["challenge"]
     replacement = target["replacement"]
     if run.config.challenge.is_crafted and replacement is not None:
         # Its position is not one of the pool.
         replacement = "the original record"
-    return Challenge(
+    return ChallengeFacts(
         record=target["record"],
         replacement=replacement,
         client=target["client"],

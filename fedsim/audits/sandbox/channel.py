@@ -48,7 +48,7 @@ class AppFailedError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Reply:
+class ProcessReply:
     """An answer of the process, or why there is none.
 
     Attributes:
@@ -60,7 +60,7 @@ class Reply:
     failed: str | None = None
 
 
-Answer = TypeVar("Answer", bound=Reply)
+Answer = TypeVar("Answer", bound=ProcessReply)
 
 
 class Channel:
@@ -160,7 +160,7 @@ def started(
             process.wait()
 
 
-def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
+def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[ProcessReply]]) -> None:
     """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor."""
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         channel.set_inheritable(False)
@@ -172,9 +172,9 @@ def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[Reply]]) -> None:
                 for answer in answers(first, messages):
                     channel.sendall(_line(answer))
         except InputError as error:
-            channel.sendall(_line(Reply(refused=str(error))))
+            channel.sendall(_line(ProcessReply(refused=str(error))))
         except AppFailedError as error:
-            channel.sendall(_line(Reply(failed=str(error))))
+            channel.sendall(_line(ProcessReply(failed=str(error))))
         except BrokenPipeError:  # the audit was interrupted, and reports that itself
             return
 

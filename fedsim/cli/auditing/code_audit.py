@@ -186,11 +186,11 @@ def _counted(count: int, noun: str) -> str:
 @contextmanager
 def _running(name: str, trials: int, first: str) -> Iterator[dict[str, Any]]:
     """Yield a function that prints the code's output, and one that shows the number of trials."""
-    from fedsim.report.tracking.progress import Steps  # noqa: PLC0415  (Flower)
+    from fedsim.report.tracking.progress import ProgressSteps  # noqa: PLC0415  (Flower)
 
     console = Terminal(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Steps(*columns, console=console) as bar:
+    with ProgressSteps(*columns, console=console) as bar:
         task = bar.add_task(first, total=trials)
         yield {
             "show": partial(console.print, f"{name}:", soft_wrap=True, highlight=False),

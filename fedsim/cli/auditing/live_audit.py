@@ -12,7 +12,7 @@ from rich.live import Live
 from adversaries.errors import InputError
 from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
-from fedsim.audits.live.live_rounds import Belief, Look
+from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
@@ -44,7 +44,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, view(console) as show:
-            beliefs: list[Belief | Look] = []
+            beliefs: list[Belief | LiveLook] = []
             for belief in map(live.audit.observe, rounds):
                 if belief is None:
                     continue

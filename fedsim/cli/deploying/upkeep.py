@@ -108,7 +108,7 @@ def report(
     Example: fedsim deploy report /etc/fedsim/client-0 --others public.csv
     """
     from fedsim.report.client import client_page  # noqa: PLC0415  (torch and matplotlib are slow)
-    from fedsim.report.client.report import Node, assemble  # noqa: PLC0415
+    from fedsim.report.client.report import ClientNode, assemble  # noqa: PLC0415
 
     path = directory / "node.toml"
     try:
@@ -119,7 +119,7 @@ def report(
         raise InputError(
             f"cannot read '{path}': {reading.reason(error)}; correct the file"
         ) from None
-    node = Node.of(values, directory.resolve() / "work")
+    node = ClientNode.of(values, directory.resolve() / "work")
     assembled = assemble(node, others, model)
     written = client_page.write(assembled, directory / "report" if out is None else out)
     if json_:

@@ -85,11 +85,11 @@ def choose(
     fedsim choose configs/digits.toml --max-risk 0.005 --baseline-risk 0.001
     """
     from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
-    from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
+    from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
     console = Terminal(stderr=True, quiet=quiet)
     placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
-    request = Request(
+    request = ChoiceRequest(
         limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
         against=against,

@@ -13,7 +13,7 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
 from fedsim.privacy import identifiability
 from fedsim.studies.guarantees import accounting
-from fedsim.studies.guarantees.accounting import BELIEFS, Accounted, unbounded
+from fedsim.studies.guarantees.accounting import BELIEFS, AccountedGuarantees, unbounded
 from fedsim.studies.guarantees.statements import Row
 
 
@@ -76,7 +76,7 @@ def account(
             console.print(f"Figure: {plot}", soft_wrap=True)
 
 
-def _print(guarantee: Accounted, console: Console, assumed: bool) -> None:
+def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> None:
     releases, vantage, bounds = guarantee.releases, guarantee.vantage, guarantee.bounds
     document, config = guarantee.document, guarantee.config
     reason = None if config is None else unbounded(config.training.clipping, config.privacy.noise)
@@ -148,7 +148,7 @@ def _check_plot(plot: Path) -> None:
         raise InputError(f"cannot write '{plot}': {error.strerror}; name another file") from None
 
 
-def _plot(guarantee: Accounted, path: Path) -> Row:
+def _plot(guarantee: AccountedGuarantees, path: Path) -> Row:
     """Draw the figure; return epsilon by round, for JSON. Raises InputError."""
     releases, vantage, delta = guarantee.releases, guarantee.vantage, guarantee.bounds.delta
     document = guarantee.document

@@ -11,7 +11,7 @@ from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
-from fedsim.privacy.calibration import Comparison, compare
+from fedsim.privacy.calibration import CalibrationComparison, compare
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import THEOREM2, TOTAL_VARIATION
 from fedsim.report.document import terminal
@@ -58,7 +58,9 @@ def _compare(sought: Sought, beliefs: list[float], deltas: list[float], *, as_js
         _print_comparison(sought, rows, per_effective)
 
 
-def _print_comparison(sought: Sought, rows: Sequence[Comparison], per_effective: float) -> None:
+def _print_comparison(
+    sought: Sought, rows: Sequence[CalibrationComparison], per_effective: float
+) -> None:
     console = Terminal(highlight=False)
     noise = [_noise(row, per_effective) for row in rows]
     _print_table("The paper's noise (rdp-classic) beside the tight one (pld)", noise, console)
@@ -75,7 +77,7 @@ def _print_comparison(sought: Sought, rows: Sequence[Comparison], per_effective:
     )
 
 
-def _noise(row: Comparison, per_effective: float) -> dict[str, str]:
+def _noise(row: CalibrationComparison, per_effective: float) -> dict[str, str]:
     """Return the noise of a row by heading, with the nominal noise if it is another number."""
     cells = {
         "delta": f"{row.delta:g}",
@@ -90,7 +92,7 @@ def _noise(row: Comparison, per_effective: float) -> dict[str, str]:
     return cells
 
 
-def _guarantee(row: Comparison) -> dict[str, str]:
+def _guarantee(row: CalibrationComparison) -> dict[str, str]:
     return {
         "delta": f"{row.delta:g}",
         "rho_beta": f"{row.rho_beta:g}",

@@ -22,7 +22,7 @@ from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.federation.client import client_ledger, seen_models
-from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, node_machine
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.federation.runtimes import ports
@@ -215,7 +215,7 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
     except InputError as error:
         yield "budget", WRONG, str(error)
         return
-    promised: list[Answer] = []
+    promised: list[AnsweredMessage] = []
     for run_id, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
         promised += mine

@@ -19,7 +19,7 @@ from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
-from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
@@ -35,7 +35,7 @@ from fedsim.privacy.trust.model import Vantage
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedMessage:
     """A message to a client's node. `whole` also has the records that the client holds back."""
 
     message: Message
@@ -98,7 +98,7 @@ def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int
     return needs
 
 
-def check(received: Received) -> None:
+def check(received: ReceivedMessage) -> None:
     """Raise RefusedError unless the run's plan of a request is within the client's terms."""
     terms = consent.terms(received.context.node_config)
     if terms is None:
@@ -131,7 +131,7 @@ def check(received: Received) -> None:
             raise RefusedError(str(error)) from None
 
 
-def enter(received: Received) -> None:
+def enter(received: ReceivedMessage) -> None:
     """Enter the answer to a request in the client's own ledger, as `client_ledger.enter` does."""
     context, config, request = received.context, received.config, received.request
     terms = consent.terms(context.node_config)
@@ -152,11 +152,11 @@ def enter(received: Received) -> None:
     client_ledger.enter(terms, answer, ahead, measures)
 
 
-def answer_to(received: Received, agreed: float | None) -> Answer:
+def answer_to(received: ReceivedMessage, agreed: float | None) -> AnsweredMessage:
     """Return the entry of a request, without its cost."""
     context, config, request = received.context, received.config, received.request
     expected = privacy.noise_multiplier(config.scheme) if agreed is None else agreed
-    return Answer(
+    return AnsweredMessage(
         datetime.now(UTC).isoformat(timespec="seconds"),
         str(context.run_id),
         config.run.name,
@@ -174,7 +174,7 @@ def answer_to(received: Received, agreed: float | None) -> Answer:
     )
 
 
-def keep_model(received: Received, model: Tensor) -> None:
+def keep_model(received: ReceivedMessage, model: Tensor) -> None:
     """Keep the model of a training, float32 [1, P], for a deployed client's own report."""
     context, config, round = received.context, received.config, received.request.round
     terms = consent.terms(context.node_config)
@@ -257,7 +257,7 @@ def _belief_handed_over(
     )
 
 
-def _check_place(received: Received) -> None:
+def _check_place(received: ReceivedMessage) -> None:
     request, rounds = received.request, received.config.training.rounds
     planned = received.config.trials.count
     numbers = (request.first_trial, request.trials, request.round, request.record)
@@ -298,7 +298,7 @@ def _check_role(job: str, request: Request, loaded: Federation, partition: int) 
         raise RefusedError("this node is asked for a challenge about another client's records")
 
 
-def _check_arrays(received: Received) -> None:
+def _check_arrays(received: ReceivedMessage) -> None:
     message, request = received.message, received.request
     shape = (request.trials, models.size(received.loaded.model))
     try:

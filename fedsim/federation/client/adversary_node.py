@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
-from fedsim.federation.client.admission import Received
+from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.protocol import consent, messages, node_machine
 from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
@@ -32,7 +32,7 @@ PROGRESS = "round"
 
 
 def follow(
-    received: Received,
+    received: ReceivedMessage,
     parameters: torch.Tensor,
     sent: torch.Tensor,
     taking_part: torch.Tensor | None,
@@ -63,7 +63,7 @@ def follow(
         _watch_losses(received, parameters)
 
 
-def conclude(received: Received) -> None:
+def conclude(received: ReceivedMessage) -> None:
     context, config, loaded = received.context, received.config, received.loaded
     request = received.request
     if _sees_own_rounds(received):
@@ -101,18 +101,18 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
     return records
 
 
-def _follows_rounds(received: Received) -> bool:
+def _follows_rounds(received: ReceivedMessage) -> bool:
     vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows
 
 
-def _sees_own_rounds(received: Received) -> bool:
+def _sees_own_rounds(received: ReceivedMessage) -> bool:
     """Return whether the adversary is sampled as other clients, and sees only its own rounds."""
     return _follows_rounds(received) and received.config.federation.adversary_rounds == "own"
 
 
-def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
+def _since_own_round(received: ReceivedMessage, model: torch.Tensor) -> Memory:
     """Return the memory after the model of this message, for the rounds since the last own one."""
     context, config, request = received.context, received.config, received.request
     arrays, kept = (node_machine.recall(context, name) for name in (MEMORY, AWAITING))
@@ -130,13 +130,13 @@ def _since_own_round(received: Received, model: torch.Tensor) -> Memory:
     return own_rounds.observe(memory, config.game, received.loaded, game, before, model, rounds)
 
 
-def _follows_losses(received: Received) -> bool:
+def _follows_losses(received: ReceivedMessage) -> bool:
     """Return whether an attack needs the target's losses at all global models, and may use them."""
     wanted = "trajectory" in membership_attacks.needed(received.config.audit.attacks)
     return wanted and not consent.protects(received.context.node_config)
 
 
-def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
+def _attack_losses(received: ReceivedMessage) -> dict[str, npt.NDArray[Any]]:
     """Return the scores of attacks on the final model, which read losses without noise."""
     config, loaded, trials = received.config, received.loaded, received.request.trial_numbers
     model = received.model
@@ -150,13 +150,15 @@ def _attack_losses(received: Received) -> dict[str, npt.NDArray[Any]]:
     return attack
 
 
-def _target(received: Received) -> npt.NDArray[np.intp]:
+def _target(received: ReceivedMessage) -> npt.NDArray[np.intp]:
     if received.config.privacy.unit == "client":
         return received.loaded.owned_by(received.request.target_client)
     return np.asarray([received.request.record])
 
 
-def _watch_losses(received: Received, parameters: torch.Tensor) -> npt.NDArray[np.float64] | None:
+def _watch_losses(
+    received: ReceivedMessage, parameters: torch.Tensor
+) -> npt.NDArray[np.float64] | None:
     """Remember the target's loss at a model; return all losses, [T, i]; None: some are lost."""
     context, request = received.context, received.request
     before = node_machine.recall(context, LOSSES).get("losses") if request.round > 1 else None
@@ -176,7 +178,7 @@ def _waits(federation: FederationConfig) -> bool:
     )
 
 
-def _recall(received: Received) -> Memory:
+def _recall(received: ReceivedMessage) -> Memory:
     """Return the memory after this message's aggregate; an empty memory in the first round."""
     request, loaded = received.request, received.loaded
     if request.round == 1:
@@ -194,7 +196,7 @@ def _recall(received: Received) -> Memory:
     return participant.observe(memory, received.array(messages.AGGREGATE))
 
 
-def _expect_late(memory: Memory, received: Received) -> Memory:
+def _expect_late(memory: Memory, received: ReceivedMessage) -> Memory:
     """Form the hypotheses about the previous aggregate, whose participants the message names."""
     message, context = received.message, received.context
     config, loaded = received.config, received.loaded

@@ -33,7 +33,7 @@ FILE = "ledger.jsonl"
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredMessage:
     """An answer to one message.
 
     Attributes:
@@ -80,12 +80,12 @@ class Answer:
         )
 
 
-def read(folder: Path) -> list[Answer]:
+def read(folder: Path) -> list[AnsweredMessage]:
     """Return a client's answers, in order. Raises InputError if the ledger is unreadable."""
     return _read(folder).entries
 
 
-def epsilon(answers: Sequence[Answer], delta: float) -> float:
+def epsilon(answers: Sequence[AnsweredMessage], delta: float) -> float:
     """Return the epsilon of some answers for any one record, their measures included."""
     measured = math.fsum(answer.measured for answer in answers)
     charged = [answer for answer in answers if answer.charged is not None]
@@ -98,7 +98,7 @@ def epsilon(answers: Sequence[Answer], delta: float) -> float:
 
 
 def enter(
-    terms: Terms, answer: Answer, planned: Steps | None = None, measures: float = 0.0
+    terms: Terms, answer: AnsweredMessage, planned: Steps | None = None, measures: float = 0.0
 ) -> None:
     """Enter an answer, before it leaves.
 
@@ -137,7 +137,7 @@ def attempted(terms: Terms, experiment: str) -> int:
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
 
-def _check_order(answers: Sequence[Answer], new: Answer) -> None:
+def _check_order(answers: Sequence[AnsweredMessage], new: AnsweredMessage) -> None:
     for old in reversed(answers):
         same = (old.run, old.node) == (new.run, new.node)
         common = set(old.trial_numbers).intersection(new.trial_numbers)
@@ -150,7 +150,10 @@ def _check_order(answers: Sequence[Answer], new: Answer) -> None:
 
 
 def _check_budget(
-    terms: Terms, answers: Sequence[Answer], new: Answer, planned: Answer | None
+    terms: Terms,
+    answers: Sequence[AnsweredMessage],
+    new: AnsweredMessage,
+    planned: AnsweredMessage | None,
 ) -> None:
     for old in answers:
         if (old.charged or old.measured) and (old.unit, old.neighbouring) != (
@@ -180,10 +183,10 @@ def _check_budget(
         )
 
 
-def _read(folder: Path) -> Journal[Answer]:
+def _read(folder: Path) -> Journal[AnsweredMessage]:
     return journal.read(
         folder / FILE,
-        Answer.of,
+        AnsweredMessage.of,
         "the releases of this client's records are unknown; restore it from a copy",
     )
 

@@ -8,7 +8,7 @@ import torch
 from flwr.app import Context, Message
 
 from fedsim.federation.client import admission, client_ledger, holding_back
-from fedsim.federation.client.admission import Received
+from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.preparation import prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -48,7 +48,7 @@ def measures(message: Message, context: Context) -> Message:
     return messages.reply(message, received.partition, answer)
 
 
-def _enter(received: Received) -> None:
+def _enter(received: ReceivedMessage) -> None:
     """Enter a noisy confusion matrix, the last answer of a training, before it is computed."""
     epsilon, node = received.config.federation.measures_epsilon, received.context.node_config
     terms = consent.terms(node)
@@ -67,7 +67,7 @@ def _enter(received: Received) -> None:
     client_ledger.enter(terms, answer)
 
 
-def _confusion(received: Received, classes: int) -> list[list[int]]:
+def _confusion(received: ReceivedMessage, classes: int) -> list[list[int]]:
     loaded = received.loaded
     back = holding_back.held_back(received.whole, loaded, received.partition)
     if not len(back):

@@ -11,7 +11,7 @@ from fedsim.config import Config, Scalar, from_run_config
 from fedsim.config.federation import OWN
 from fedsim.config.objects import Experiment
 from fedsim.federation.client import admission
-from fedsim.federation.client.admission import Received
+from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.messages import Request
@@ -23,7 +23,7 @@ from fedsim.learning.data import schema as schemas
 LOG = logging.getLogger(__name__)
 
 
-def prepared(message: Message, context: Context) -> Received:
+def prepared(message: Message, context: Context) -> ReceivedMessage:
     """Return the request with experiment and data, unless the client's terms refuse it."""
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
@@ -37,7 +37,7 @@ def prepared(message: Message, context: Context) -> Received:
 
         holding_back.check(node, config.federation.measures_epsilon)
         loaded = holding_back.trained_on(whole, partition, node, share, config.run.seed)
-    received = Received(message, context, config, loaded, whole, request)
+    received = ReceivedMessage(message, context, config, loaded, whole, request)
     admission.check(received)
     if received.loaded.device.type == "cpu":
         device.single_threaded_kernels()

@@ -11,12 +11,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.common.randomness import Role as SeedRole
+from fedsim.common.randomness import StreamRole as SeedRole
 from fedsim.common.randomness import generator
 from fedsim.config import from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission
-from fedsim.federation.client.admission import Received
+from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Role
@@ -116,7 +116,7 @@ def train(message: Message, context: Context) -> Message:
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
 
-def _without_joining(received: Received, parameters: torch.Tensor, start: float) -> Message:
+def _without_joining(received: ReceivedMessage, parameters: torch.Tensor, start: float) -> Message:
     """Return the adversary's reply to a round that it sees and does not join."""
     request = received.request
     if request.role == Role.ADVERSARY:
@@ -136,7 +136,9 @@ def _seconds(context: Context, start: float) -> float:
     return 0.0 if consent.protects(context.node_config) else time.perf_counter() - start
 
 
-def _noise(received: Received, step: int, size: int, grid: FixedPoint | None) -> torch.Tensor:
+def _noise(
+    received: ReceivedMessage, step: int, size: int, grid: FixedPoint | None
+) -> torch.Tensor:
     """Return the client's noise of one local step, float64 [T, P], on the grid if there is one."""
     config, request = received.config, received.request
     drawn = noise(
@@ -188,7 +190,7 @@ def findings(message: Message, context: Context) -> Message:
     return messages.reply(message, messages.partition(context), records)
 
 
-def _may_drop_out(received: Received) -> None:
+def _may_drop_out(received: ReceivedMessage) -> None:
     """Raise RuntimeError if chance makes this client fail in this round, never the adversary."""
     request, rate = received.request, received.config.federation.dropout_rate
     if not rate or request.role == Role.ADVERSARY:
@@ -202,7 +204,7 @@ def _may_drop_out(received: Received) -> None:
 
 
 def _contribution(
-    received: Received,
+    received: ReceivedMessage,
     coins: Sequence[torch.Tensor | None],
     masks: Bools | None,
     grid: FixedPoint | None,
@@ -231,13 +233,13 @@ def _contribution(
 
 
 def _known_round(
-    received: Received, model: torch.Tensor, coins: torch.Tensor | None = None
+    received: ReceivedMessage, model: torch.Tensor, coins: torch.Tensor | None = None
 ) -> KnownRound:
     game = received.request.game
     return KnownRound(received.config.game, received.loaded, game, model, coins)
 
 
-def _planted(received: Received) -> "Canaries | None":
+def _planted(received: ReceivedMessage) -> "Canaries | None":
     """Return this client's canaries or None. Raises InputError if the run does not allow them."""
     node, config = received.context.node_config, received.config
     if (seed := node.get(consent.CANARY_SEED)) is None:
@@ -268,7 +270,7 @@ def _planted(received: Received) -> "Canaries | None":
     return planted
 
 
-def _candidate_masks(received: Received) -> Bools | None:
+def _candidate_masks(received: ReceivedMessage) -> Bools | None:
     """Return a mask of this client's records for each candidate; None without candidates."""
     config, request = received.config, received.request
     if not config.privacy.noise.mechanism.by_candidate:
@@ -283,7 +285,7 @@ def _candidate_masks(received: Received) -> Bools | None:
     )
 
 
-def _noise_std(received: Received, grid: FixedPoint | None) -> torch.Tensor:
+def _noise_std(received: ReceivedMessage, grid: FixedPoint | None) -> torch.Tensor:
     """Return the standard deviation [T] of this client's noise; on a grid, of its share."""
     scheme, request = received.config.scheme, received.request
     if grid is not None:
@@ -298,7 +300,7 @@ def _noise_std(received: Received, grid: FixedPoint | None) -> torch.Tensor:
 
 
 def disclosed(
-    received: Received,
+    received: ReceivedMessage,
     parameters: torch.Tensor,
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
@@ -321,7 +323,7 @@ def disclosed(
 
 
 def _measurement(
-    received: Received,
+    received: ReceivedMessage,
     parameters: torch.Tensor,
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
@@ -342,7 +344,7 @@ def _measurement(
     return measured
 
 
-def distances(received: Received, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
+def distances(received: ReceivedMessage, parameters: torch.Tensor) -> dict[str, ArrayRecord]:
     """Return the gradient distances for the Bayesian accountant; empty where it needs none."""
     config, request = received.config, received.request
     evaluated = config.audit.evaluated(request.trial_numbers)

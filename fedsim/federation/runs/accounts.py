@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fedsim.federation.runs.ledger_row import Place, Release, Row
+from fedsim.federation.runs.ledger_row import LedgerRow, Place, Release
 from fedsim.game.mechanisms.privacy import Counts
 from fedsim.privacy.releases import Rounds
 from fedsim.privacy.trust.model import Vantage
@@ -27,10 +27,10 @@ class Account:
     releases: dict[Release, Rounds] = field(default_factory=dict)
     counts: dict[int, Counts] = field(default_factory=dict)
     settled: set[Place] = field(default_factory=set)
-    pending: dict[Place, Row] = field(default_factory=dict)
+    pending: dict[Place, LedgerRow] = field(default_factory=dict)
     colluders: set[int] = field(default_factory=set)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: LedgerRow) -> None:
         self.attempts = max(self.attempts, row.attempt)
         self.colluders.update(row.colluders)
         if self.has(row):
@@ -48,22 +48,22 @@ class Account:
         for client in row.participants:
             self.counts.setdefault(client, Counter()).update(cost)
 
-    def has(self, row: Row) -> bool:
+    def has(self, row: LedgerRow) -> bool:
         """Return whether a row repeats a release of the account, or a settled round."""
         if row.provisional:
             return row.place in self.pending or row.place in self.settled
         return row.release in self.releases and row.place not in self.pending
 
-    def clashes(self, row: Row) -> bool:
+    def clashes(self, row: LedgerRow) -> bool:
         """Return whether a row repeats the noise of a settled round with another release."""
         repeats = row.noise_source == "seed" and not row.provisional and row.place in self.settled
         return repeats and row.release not in self.releases
 
-    def counts_as(self, row: Row) -> Rounds:
+    def counts_as(self, row: LedgerRow) -> Rounds:
         """Return the rounds that a row adds; without noise where it clashes."""
         return replace(row.kind, noise_multiplier=0.0) if self.clashes(row) else row.kind
 
-    def after(self, row: Row, client: int) -> Counts:
+    def after(self, row: LedgerRow, client: int) -> Counts:
         """Return the rounds of a client, with one more row among them."""
         counts = Counter(self.spent(client))
         if self.has(row):
@@ -90,11 +90,11 @@ class Account:
             colluders=set(self.colluders),
         )
 
-    def _cost(self, row: Row, kind: Rounds) -> Counts:
+    def _cost(self, row: LedgerRow, kind: Rounds) -> Counts:
         return Counter({kind: row.trials if self.all_trials else 1})
 
 
-def by_batch(rows: Iterable[Row]) -> dict[int, Account]:
+def by_batch(rows: Iterable[LedgerRow]) -> dict[int, Account]:
     """Return the account of every batch of trials by its first trial."""
     accounts: dict[int, Account] = {}
     for row in rows:
@@ -102,7 +102,7 @@ def by_batch(rows: Iterable[Row]) -> dict[int, Account]:
     return accounts
 
 
-def together(rows: Iterable[Row]) -> Account:
+def together(rows: Iterable[LedgerRow]) -> Account:
     account = Account(all_trials=True)
     for row in rows:
         account.add(row)

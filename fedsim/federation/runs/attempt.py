@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.accounts import HELPED, Account
-from fedsim.federation.runs.ledger_row import Row, Spent, planned_kind
+from fedsim.federation.runs.ledger_row import LedgerRow, Spent, planned_kind
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, epsilon_of, within
 
 
@@ -33,7 +33,7 @@ class Attempt:
     def __init__(
         self,
         scheme: Scheme,
-        append: Callable[[Row], None],
+        append: Callable[[LedgerRow], None],
         trials: range,
         account: Account,
         everything: Account,
@@ -45,7 +45,7 @@ class Attempt:
         self._scheme, self._append, self._account = scheme, append, account
         kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
         self._provisional = scheme.federation.tolerated_dropouts > 0
-        self._template = Row(
+        self._template = LedgerRow(
             trials.start,
             len(trials),
             account.attempts,
@@ -115,7 +115,7 @@ class Attempt:
             )
         self._enter(row)
 
-    def _asked(self, round: int, participants: tuple[int, ...]) -> Row:
+    def _asked(self, round: int, participants: tuple[int, ...]) -> LedgerRow:
         every = not self._provisional and self._scheme.participation.complete
         return replace(
             self._template,
@@ -125,7 +125,7 @@ class Attempt:
             shares=None if every else self._scheme.participation.shares(round),
         )
 
-    def _enter(self, row: Row) -> None:
+    def _enter(self, row: LedgerRow) -> None:
         training = self._training.after(row)
         released = {} if self._everything is None else self._everything.after(row)
         spent, vantage = released or training, self._scheme.federation.vantage
@@ -135,7 +135,7 @@ class Attempt:
         self._append(replace(row, epsilon=training, released=released))
         self.epsilon = max(spent[client][vantage] for client in honest)
 
-    def _check(self, row: Row, client: int, epsilon: float) -> None:
+    def _check(self, row: LedgerRow, client: int, epsilon: float) -> None:
         scheme, limit = self._scheme, self._scheme.privacy.stop_at or math.inf
         if epsilon <= limit:
             return
@@ -161,7 +161,7 @@ class _Course:
     epsilons: dict[Any, dict[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, scheme: Scheme, account: Account, planned: Iterable[Row]) -> Self:
+    def of(cls, scheme: Scheme, account: Account, planned: Iterable[LedgerRow]) -> Self:
         final = account.copy()
         for row in planned:
             final.add(row)
@@ -171,11 +171,11 @@ class _Course:
             {client: final.spent(client) for client in scheme.participation.accounts},
         )
 
-    def counts(self, row: Row, client: int) -> Counts:
+    def counts(self, row: LedgerRow, client: int) -> Counts:
         asked = client in row.participants
         return self.account.after(row, client) if asked else self.account.spent(client)
 
-    def after(self, row: Row) -> Spent:
+    def after(self, row: LedgerRow) -> Spent:
         """Return every client's epsilons with a row."""
         spent: dict[int, Mapping[str, float]] = {}
         for client, total in self.total.items():

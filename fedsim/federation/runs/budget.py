@@ -11,7 +11,7 @@ from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.ledger_row import Row, planned_course, planned_kind
+from fedsim.federation.runs.ledger_row import LedgerRow, planned_course, planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
@@ -76,7 +76,12 @@ def accept(directory: RunDirectory, epsilon: float) -> None:
 
 
 def _ahead(
-    scheme: Scheme, kind: Rounds, rows: Sequence[Row], left: Sequence[range], rounds: int, done: int
+    scheme: Scheme,
+    kind: Rounds,
+    rows: Sequence[LedgerRow],
+    left: Sequence[range],
+    rounds: int,
+    done: int,
 ) -> list[Ahead]:
     """Return the remaining work: all trainings together, or each batch with noise from the seed."""
     participation = scheme.participation

@@ -17,7 +17,7 @@ from fedsim.federation.runs import accounts, run_transcript
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.attempt import Attempt
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
 
 FILE = "ledger.jsonl"
@@ -56,20 +56,20 @@ class Ledger:
             first,
         )
 
-    def append(self, row: Row) -> None:
+    def append(self, row: LedgerRow) -> None:
         """Write a row; it is on disk when the function returns."""
         self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
         self._accounts[row.batch].add(row)
         self._everything.add(row)
 
 
-def read(directory: RunDirectory) -> list[Row]:
+def read(directory: RunDirectory) -> list[LedgerRow]:
     """Return the rows of a run, of each attempt's round the last. Raises InputError if damaged."""
     rows = _read(directory).entries
     return list({(row.batch, row.attempt, row.round): row for row in rows}.values())
 
 
-def verified(directory: RunDirectory) -> list[Row]:
+def verified(directory: RunDirectory) -> list[LedgerRow]:
     """Return the rows of a run, after a check by batches and events.jsonl that none is missing."""
     rows = read(directory)
     books = accounts.by_batch(rows)
@@ -107,9 +107,9 @@ def lacking(directory: RunDirectory) -> InputError:
     )
 
 
-def _read(directory: RunDirectory) -> Journal[Row]:
+def _read(directory: RunDirectory) -> Journal[LedgerRow]:
     return journal.read(
         directory.path / FILE,
-        Row.of,
+        LedgerRow.of,
         "the released rounds are unknown; restore it from a copy, or begin another run (run.out)",
     )

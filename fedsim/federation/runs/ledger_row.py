@@ -20,7 +20,7 @@ Spent = Mapping[int, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """One round of one batch of trials.
 
     Attributes:

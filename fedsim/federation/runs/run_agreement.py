@@ -5,12 +5,12 @@ from typing import Any
 
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.ledger_row import Row, planned_kind
+from fedsim.federation.runs.ledger_row import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 
 
 def check(
-    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[Row]
+    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[LedgerRow]
 ) -> None:
     """Raise InputError for the first fact that contradicts another file of the run."""
     for name, fact, other, where in _statements(directory, facts, transcript, rows):
@@ -19,7 +19,7 @@ def check(
 
 
 def _statements(
-    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[Row]
+    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[LedgerRow]
 ) -> Iterator[tuple[str, object, object, str]]:
     """Yield (name, value in facts.json, value in another file, "FILE says") of each fact."""
     config = directory.config

@@ -143,7 +143,7 @@ class RunDirectory:
     def read_facts(self) -> dict[str, Any]:
         facts = self.read_json("facts.json")
         with self.reading("facts.json"):
-            run_files.check(run_files.Facts, facts)
+            run_files.check(run_files.RunFacts, facts)
         return facts
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -14,11 +14,11 @@ Length = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Part(BaseModel):
+class FactsPart(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class Challenge(Part):
+class ChosenChallenge(FactsPart):
     record: Count | None
     replacement: Count | None
     client: Count
@@ -30,22 +30,22 @@ class Challenge(Part):
     label: Count | None
 
 
-class Attribute(Part):
+class AttributeFacts(FactsPart):
     name: str
     value: str
     other: str
     share: Annotated[float, Field(ge=0, le=1)]
 
 
-class Target(Part):
+class TargetFacts(FactsPart):
     """Part of facts.json: a target record of public data, from `record_display.shown`."""
 
     label: Count
     pixels: list[list[Count]] | list[list[list[Count]]] | None = None
-    attributes: list[Attribute] | None = None
+    attributes: list[AttributeFacts] | None = None
 
 
-class Timing(Part):
+class TimingFacts(FactsPart):
     """Part of facts.json, in seconds."""
 
     federation: Length
@@ -53,14 +53,14 @@ class Timing(Part):
     total: Length
 
 
-class Facts(Part):
+class RunFacts(FactsPart):
     """facts.json: data of the report beside the configuration and the transcript."""
 
     created: str
     runtime: str
     device: str
     versions: dict[str, str]
-    challenge: Challenge
+    challenge: ChosenChallenge
     client_sizes: list[Count]
     label_skew: dict[str, Number] | None
     dataset: str
@@ -68,20 +68,20 @@ class Facts(Part):
     majority: Annotated[float, Field(ge=0, le=1)]
     baseline_loss: Length | None = None
     class_names: list[str] = []
-    target: Target | None = None
+    target: TargetFacts | None = None
     data_sha256: str = ""
     parameters: Count
     frozen_parameters: Count
     gradient_fallbacks: dict[str, str]
     precision: str
     noise_multiplier: Length
-    timing: Timing
+    timing: TimingFacts
     planned_trials: Count
     batches: Count
     stopped_at: Length | None
 
 
-class Event(Part):
+class Event(FactsPart):
     """A line of events.jsonl. Its keys tell its kind."""
 
     time: Number
@@ -106,7 +106,7 @@ class Event(Part):
     seconds: Number = 0.0
 
 
-def check(schema: type[Part], value: Mapping[str, Any]) -> None:
+def check(schema: type[FactsPart], value: Mapping[str, Any]) -> None:
     """Raise ValueError for the first key of a JSON object that is missing or has another type."""
     try:
         schema.model_validate(value)

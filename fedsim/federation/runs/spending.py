@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import HELPED, Account
-from fedsim.federation.runs.ledger_row import Row, planned_course
+from fedsim.federation.runs.ledger_row import LedgerRow, planned_course
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
@@ -31,7 +31,7 @@ EPSILON = "epsilon_spent"
 def describe(
     scheme: Scheme,
     nominal: float,
-    rows: Sequence[Row],
+    rows: Sequence[LedgerRow],
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> Releases:
@@ -47,7 +47,9 @@ def describe(
     return described(scheme, counts)
 
 
-def describe_everything(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> Releases | None:
+def describe_everything(
+    scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]
+) -> Releases | None:
     """Return the releases of all trainings for the worst client; None: there is no guarantee."""
     if not adds_up(scheme.privacy.noise_source):
         return None
@@ -64,7 +66,7 @@ def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
     return describe(config.scheme, nominal, rows), describe_everything(config.scheme, nominal, rows)
 
 
-def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> npt.NDArray[np.float64]:
     """Return epsilon after every round of one trial.
 
     It is for the worst batch and its last attempt; releases of earlier attempts are spent before
@@ -96,17 +98,17 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[Row]) -> npt.NDArray[np
     return spent
 
 
-def trainings(rows: Iterable[Row]) -> int:
+def trainings(rows: Iterable[LedgerRow]) -> int:
     """Return the number of trainings that were begun. All attempts at a training count once."""
     return sum({row.batch: row.trials for row in rows}.values())
 
 
-def colluders(rows: Iterable[Row]) -> frozenset[int]:
+def colluders(rows: Iterable[LedgerRow]) -> frozenset[int]:
     """Return the clients that disclosed their noise, so that their records are not protected."""
     return frozenset(client for row in rows for client in row.colluders)
 
 
-def earlier_rounds(scheme: Scheme, rows: Sequence[Row]) -> int:
+def earlier_rounds(scheme: Scheme, rows: Sequence[LedgerRow]) -> int:
     """Return the number of rounds of interrupted attempts that count beside the last attempt."""
     if not rows:
         return 0
@@ -151,7 +153,7 @@ def _worst(
 
 
 def _last_attempt(
-    scheme: Scheme, rows: Sequence[Row]
+    scheme: Scheme, rows: Sequence[LedgerRow]
 ) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
     """Return kind and clients of the worst batch's last rounds, and the account before them."""
     books = accounts.by_batch(rows)

@@ -84,7 +84,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Task:
+class BatchTask:
     """A batch of trials for a worker, in plain values that another version can read and refuse.
 
     Attributes:

@@ -14,8 +14,8 @@ from functools import partial
 from adversaries.errors import InputError
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Scalar, to_run_config
-from fedsim.federation.runtimes.batch_task import Done, Program, Task
-from fedsim.federation.runtimes.pools import Pool
+from fedsim.federation.runtimes.batch_task import BatchTask, Done, Program
+from fedsim.federation.runtimes.pools import WorkerPool
 from fedsim.federation.runtimes.spread import LostWorkersError, spread
 from fedsim.federation.server.batch_run import Campaign
 from fedsim.game.mechanisms.privacy import adds_up
@@ -52,8 +52,8 @@ class Dispatcher:
         say: shows a line to the user.
     """
 
-    pool: Pool
-    train: Callable[[Task], Done]
+    pool: WorkerPool
+    train: Callable[[BatchTask], Done]
     say: Callable[[str], None]
     _results: Iterator[tuple[str, Future[Done]]] = field(default_factory=lambda: iter(()))
     _batches: dict[str, range] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Dispatcher:
         note = partial(self._note, campaign)
         self._results = spread(self.pool, self.train, tasks, note)
 
-    def _charged(self, campaign: Campaign, name: str) -> Task:
+    def _charged(self, campaign: Campaign, name: str) -> BatchTask:
         """Return the task of a batch, after its rounds are charged."""
         plan, trials = campaign.plan, self._batches[name]
         attempt = campaign.begin(trials)
@@ -101,7 +101,7 @@ class Dispatcher:
             attempt.charge(round, plan.config.participation.charged(round))
             epsilons.append(attempt.epsilon)
         batch = campaign.batch(trials)
-        return Task(
+        return BatchTask(
             self._run_config,
             self._program,
             asdict(batch.challenge),

@@ -62,7 +62,7 @@ ACTIVATION: dict[int, bool] = {
 """Whether a server knows a node's key, by the code of its refusal to activate the node."""
 
 
-class Runtime:
+class RuntimeApi:
     """The Runtime API of a SuperNode, for the program that starts the processes of its tasks.
 
     All requests go through one client, which sets up TLS once.
@@ -235,7 +235,7 @@ def replies_are_own(body: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedRequest:
     """The claims in the headers of a node's request.
 
     Attributes:
@@ -251,7 +251,7 @@ class Signed:
     age: float
 
 
-def claim(headers: Mapping[str, str]) -> Signed | None:
+def claim(headers: Mapping[str, str]) -> SignedRequest | None:
     """Return the claims of a request; None if they are missing or unreadable."""
     try:
         key = bytes_to_public_key(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
@@ -260,7 +260,11 @@ def claim(headers: Mapping[str, str]) -> Signed | None:
         age = (now() - datetime.fromisoformat(signed)).total_seconds()
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    return Signed(key, signature, signed, age) if isinstance(key, EllipticCurvePublicKey) else None
+    return (
+        SignedRequest(key, signature, signed, age)
+        if isinstance(key, EllipticCurvePublicKey)
+        else None
+    )
 
 
 def signer(headers: Mapping[str, str]) -> EllipticCurvePublicKey | None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from adversaries.errors import InputError
 from fedsim.federation.runtimes.dask_pool import Address, DaskPool
-from fedsim.federation.runtimes.pools import LocalPool, Pool
+from fedsim.federation.runtimes.pools import LocalPool, WorkerPool
 
 Workers = int | Address
 """The number of processes of this machine, or the scheduler of a Dask cluster."""
@@ -24,7 +24,7 @@ def processes(workers: Workers | None) -> int:
 
 
 @contextmanager
-def opened(workers: Workers, say: Callable[[str], None], leaves: str) -> Iterator[Pool]:
+def opened(workers: Workers, say: Callable[[str], None], leaves: str) -> Iterator[WorkerPool]:
     """Yield a pool of workers, which ends with the block. A cluster goes on running.
 
     Args:

@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Workers that take tasks through an Executor."""
 
     broken: tuple[type[Exception], ...]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 
-from fedsim.federation.runtimes.pools import Given, Pool, Result
+from fedsim.federation.runtimes.pools import Given, Result, WorkerPool
 
 MOST_LOSSES = 4
 """Number of workers that are lost with a task, after which the task fails."""
@@ -23,7 +23,7 @@ class LostWorkersError(RuntimeError):
 
 
 def spread(
-    pool: Pool,
+    pool: WorkerPool,
     work: Callable[[Given], Result],
     tasks: Mapping[str, Callable[[], Given]],
     repeated: Callable[[list[str]], None],

@@ -18,7 +18,7 @@ from fedsim.common.private_files import PARTIAL
 from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import LAST_FILE, LOCK, RunDirectory
 from fedsim.federation.runtimes.batch_task import Program
-from fedsim.federation.runtimes.pools import Pool
+from fedsim.federation.runtimes.pools import WorkerPool
 from fedsim.federation.runtimes.spread import spread
 from fedsim.federation.server.plan import Plan
 
@@ -66,7 +66,10 @@ class WholeRuns:
     """
 
     def __init__(
-        self, pool: Pool, carry_out: Callable[[WholeRun], Files | None], say: Callable[[str], None]
+        self,
+        pool: WorkerPool,
+        carry_out: Callable[[WholeRun], Files | None],
+        say: Callable[[str], None],
     ) -> None:
         self._pool, self._carry_out, self._say = pool, carry_out, say
         self._locks = ExitStack()

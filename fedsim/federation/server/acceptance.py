@@ -24,7 +24,7 @@ from fedsim.federation.protocol.replies import (
     sort_out,
 )
 from fedsim.federation.protocol.secure_aggregation import SecureSum
-from fedsim.federation.server.batch import Array, Batch, Floats, Received, Round
+from fedsim.federation.server.batch import Array, Batch, BegunRound, Floats, ReceivedReplies
 from fedsim.federation.server.requests import Sending
 from fedsim.game import federation, one_run
 from fedsim.game.mechanisms import vantages
@@ -92,11 +92,11 @@ def accept(
 
 def accept_round(
     batch: Batch,
-    round: Round,
+    round: BegunRound,
     answers: Iterable[Message],
     secure: SecureSum | None,
     log_event: LogEvent | None,
-) -> Received:
+) -> ReceivedReplies:
     """Return the clients' valid replies of a round."""
     # An adversary that misses a round has lost its memory and cannot continue.
     follows = at_server.seat(batch.plan.config.audit.mode).follows
@@ -110,7 +110,7 @@ def accept_round(
         inspect=lambda reply: _check_reply(batch, round, secure, reply),
         log_event=log_event,
     )
-    return Received(
+    return ReceivedReplies(
         {client: reply for client, reply in accepted.items() if batch.sends(client, round.number)}
     )
 
@@ -171,7 +171,7 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
     )
 
 
-def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Message) -> None:
+def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, reply: Message) -> None:
     config, partition = batch.plan.config, int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
@@ -200,7 +200,7 @@ def _check_reply(batch: Batch, round: Round, secure: SecureSum | None, reply: Me
     )
 
 
-def check_size(batch: Batch, round: Round, reply: Message) -> None:
+def check_size(batch: Batch, round: BegunRound, reply: Message) -> None:
     """Raise ValueError if a sum is longer than its client's can be, or outside the grid."""
     sent = messages.only(messages.array_records(reply.content)[messages.REPLY])
     if round.grid is not None:

@@ -96,7 +96,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Round:
+class BegunRound:
     """A round that has begun; one client's sum is (T, P), or (T, m, P) with m candidates."""
 
     number: int
@@ -108,7 +108,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedReplies:
     """The valid replies of a round that have a sum, sorted by partition in every runtime."""
 
     replies: dict[int, Message]

@@ -18,7 +18,7 @@ OPTIMIZER = "optimizer_"
 
 
 @dataclass(frozen=True)
-class Release:
+class RoundRelease:
     """The release of a round, which the next message brings to clients, and more to auditors."""
 
     aggregate: npt.NDArray[np.float32]
@@ -33,7 +33,7 @@ class Checkpoint:
 
     round: int
     model: npt.NDArray[np.float32]
-    release: Release
+    release: RoundRelease
     optimizer: Mapping[str, Tensor]
 
 
@@ -72,5 +72,5 @@ def read(directory: RunDirectory) -> Checkpoint | None:
         }
         participants = tuple(arrays["participants"].tolist())
         return Checkpoint(
-            int(arrays["round"]), model, Release(aggregate, participants, None), optimizer
+            int(arrays["round"]), model, RoundRelease(aggregate, participants, None), optimizer
         )

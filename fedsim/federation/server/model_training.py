@@ -14,8 +14,8 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint, noisy_measures
-from fedsim.federation.server.batch import Batch, Floats, Received
-from fedsim.federation.server.checkpoint import Checkpoint, Release
+from fedsim.federation.server.batch import Batch, Floats, ReceivedReplies
+from fedsim.federation.server.checkpoint import Checkpoint, RoundRelease
 from fedsim.federation.server.nodes import connected
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.strategy import DPSGD
@@ -64,7 +64,7 @@ class ResumableDPSGD(DPSGD):
             self.done + server_round, messages.only(arrays), self._release, self._optimizer.state()
         )
 
-    def _released(self, round: int, received: Received, total: Floats) -> Release:
+    def _released(self, round: int, received: ReceivedReplies, total: Floats) -> RoundRelease:
         """Round the sum to the released values, and observe its noise."""
         release = super()._released(round, received, total)
         if self.noise is not None:

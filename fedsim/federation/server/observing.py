@@ -8,19 +8,19 @@ from flwr.app import ArrayRecord
 
 from fedsim.common.randomness import SERVER
 from fedsim.federation.protocol import messages
-from fedsim.federation.server.batch import Array, Batch, Received, Round
-from fedsim.federation.server.checkpoint import Release
+from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies
+from fedsim.federation.server.checkpoint import RoundRelease
 from fedsim.game import federation, one_run
 from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
 from fedsim.game.mechanisms.step import UnknownNoise, join
 from fedsim.game.observers import at_server, disclosed_noise
-from fedsim.game.observers.at_server import Measured, Seen
+from fedsim.game.observers.at_server import OracleView, Seen
 from fedsim.privacy.noise.mechanism import Learnt, Noised
 from fedsim.privacy.trust.model import Vantage
 
 
-class Observations:
+class BatchObservations:
     """The observations of a batch of trials over its rounds."""
 
     def __init__(self, batch: Batch) -> None:
@@ -30,7 +30,7 @@ class Observations:
         self._distances: list[Array] = []
         self._canary_scores: Array | None = None
 
-    def observe(self, round: Round, received: Received, noised: Noised) -> None:
+    def observe(self, round: BegunRound, received: ReceivedReplies, noised: Noised) -> None:
         """Add the adversaries' conclusions from a round, and the clients' measurements in it.
 
         A training has none, since it has no adversary.
@@ -45,7 +45,7 @@ class Observations:
             self._distances.append(np.concatenate(arrays, axis=1))
 
     def _from_seat(
-        self, round: Round, received: Received, noised: Noised
+        self, round: BegunRound, received: ReceivedReplies, noised: Noised
     ) -> Mapping[Vantage, Learnt]:
         """Return what the seat learns; no information where the target's client was missing."""
         batch = self._batch
@@ -71,7 +71,7 @@ class Observations:
         steps = self._seat.observe(_seen(batch, round, received, noised, unknown_noise))
         return {vantage: step.learnt for vantage, step in steps.items()}
 
-    def score_canaries(self, round: Round, release: Release, after: torch.Tensor) -> None:
+    def score_canaries(self, round: BegunRound, release: RoundRelease, after: torch.Tensor) -> None:
         """Add the score of every canary in the released sum, which every recipient can compute."""
         config = self._batch.plan.config
         if not config.canaries.count:
@@ -99,8 +99,8 @@ class Observations:
 
 def _seen(
     batch: Batch,
-    round: Round,
-    received: Received,
+    round: BegunRound,
+    received: ReceivedReplies,
     noised: Noised,
     unknown_noise: Mapping[Vantage, UnknownNoise],
 ) -> Seen:
@@ -125,7 +125,7 @@ def _seen(
     )
 
 
-def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
+def _measured(batch: Batch, received: ReceivedReplies, noised: Noised) -> OracleView:
     records = received.records(messages.MEASUREMENT)
     target = records[batch.challenge.client]
 
@@ -139,7 +139,7 @@ def _measured(batch: Batch, received: Received, noised: Noised) -> Measured:
 
     present = _tensor(target, "present")
     assert present is not None
-    return Measured(
+    return OracleView(
         torch.from_numpy(batch.worlds),
         present,
         _tensor(target, "absent"),

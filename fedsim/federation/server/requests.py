@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.server.batch import Batch, Floats
-from fedsim.federation.server.checkpoint import Release
+from fedsim.federation.server.checkpoint import RoundRelease
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Sending:
     round: int
     arrays: ArrayRecord
     spent: tuple[int, int, int]
-    release: Release | None = None
+    release: RoundRelease | None = None
     sensitivities: Floats | None = None
 
     def to_clients(self, kind: str, clients: Iterable[int]) -> list[Message]:

@@ -15,10 +15,10 @@ from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.runs.attempt import Attempt
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError
-from fedsim.federation.server.batch import Array, Batch, Floats, Received, Round
-from fedsim.federation.server.checkpoint import Release
+from fedsim.federation.server.batch import Array, Batch, BegunRound, Floats, ReceivedReplies
+from fedsim.federation.server.checkpoint import RoundRelease
 from fedsim.federation.server.nodes import Auditors
-from fedsim.federation.server.observing import Observations
+from fedsim.federation.server.observing import BatchObservations
 from fedsim.federation.server.requests import Sending
 from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.optimizers import ServerOptimizer
@@ -36,11 +36,11 @@ class DPSGD(Strategy):
 
     def __post_init__(self) -> None:
         config = self.batch.plan.config
-        self._round: Round | None = None
-        self._release: Release | None = None
+        self._round: BegunRound | None = None
+        self._release: RoundRelease | None = None
         self._secure: SecureSum | None = None
         self._noise = self._noise_mechanism()
-        self._observations = Observations(self.batch)
+        self._observations = BatchObservations(self.batch)
         self._optimizer = ServerOptimizer(config.training, config.participation.divisor)
 
     @property
@@ -131,7 +131,7 @@ class DPSGD(Strategy):
         ]
         return [*observations, *self._observations.findings()]
 
-    def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> Round:
+    def _begin(self, number: int, arrays: ArrayRecord, grid: Grid) -> BegunRound:
         config, model = self.batch.plan.config, messages.only(arrays)
         trials, size = model.shape
         local = config.privacy.sensitivity == "local"
@@ -141,7 +141,7 @@ class DPSGD(Strategy):
         else:
             bound = fixed_point.sensitivity(config.scheme, self.batch.plan.noise_multiplier, size)
             sensitivities = np.full(trials, bound)
-        return Round(
+        return BegunRound(
             number,
             model,
             sensitivities,
@@ -202,7 +202,7 @@ class DPSGD(Strategy):
                 left.append(request)
         return left
 
-    def _sum(self, round: Round, received: Received) -> Floats:
+    def _sum(self, round: BegunRound, received: ReceivedReplies) -> Floats:
         """Return the sum of the clients' messages, float64 of the round's shape.
 
         Raises SecureAggregationError as `SecureSum.unmask` does.
@@ -238,7 +238,7 @@ class DPSGD(Strategy):
             )
         )
 
-    def _add_noise(self, round: Round, received: Received, total: Floats) -> Noised:
+    def _add_noise(self, round: BegunRound, received: ReceivedReplies, total: Floats) -> Noised:
         """Return a round's sum with the server's noise. It may overwrite the sum."""
 
         def measured() -> dict[str, Array]:
@@ -248,7 +248,7 @@ class DPSGD(Strategy):
         stds = self.batch.plan.noise_multiplier * round.sensitivities
         return self._noise.add(Summed(round.number, total, stds, measured))
 
-    def _released(self, round: int, received: Received, total: Floats) -> Release:
+    def _released(self, round: int, received: ReceivedReplies, total: Floats) -> RoundRelease:
         """Round the sum to float32, as clients receive it and as the model is stepped with it.
 
         Raises ClientFailedError where float32 cannot hold it.
@@ -260,7 +260,7 @@ class DPSGD(Strategy):
                 "so at least one of them is false; nothing of it is released"
             )
         sent = received.for_auditors(self.batch.plan.config.federation.auditor_sees)
-        return Release(aggregate, received.participants, received.disclosed, sent)
+        return RoundRelease(aggregate, received.participants, received.disclosed, sent)
 
 
 def _computing_time(replies: dict[int, Message]) -> MetricRecord:

@@ -14,10 +14,10 @@ from fedsim.common import reading
 from fedsim.federation.transcripts.records import (
     Arrays,
     Canary,
-    Facts,
+    NodeReply,
     ObservedRound,
-    Reply,
     Scalar,
+    TranscriptFacts,
 )
 
 LARGEST_TEXT = 2**26
@@ -25,7 +25,7 @@ MOST_ARRAYS = 2**17
 MOST_DIMENSIONS = 32
 
 
-def facts_to_json(facts: Facts) -> dict[str, Any]:
+def facts_to_json(facts: TranscriptFacts) -> dict[str, Any]:
     """Return the header's content as JSON values."""
     return {**vars(facts), "versions": dict(facts.versions)}
 
@@ -128,7 +128,7 @@ def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> O
 
     canary, participants = text["canary"], text["participants"]
     replies = {
-        whole_of(entry["node"]): Reply(
+        whole_of(entry["node"]): NodeReply(
             taken(entry["arrays"]),
             None if entry["num_examples"] is None else _real(entry["num_examples"]),
             {name: _from_json(value) for name, value in entry["metrics"].items()},

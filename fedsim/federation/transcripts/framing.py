@@ -17,7 +17,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.federation.transcripts.encoding import text_of, unpacked, unpacked_round, whole_of
-from fedsim.federation.transcripts.records import Facts, ObservedRound
+from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
 
 MAGIC = b"fedsim transcript\n"
 VERSION = 1
@@ -39,13 +39,13 @@ class Record:
     payload: memoryview
     place: str
 
-    def facts(self) -> Facts:
+    def facts(self) -> TranscriptFacts:
         """Return the facts of a header. Raises InputError for another or a malformed record."""
         text, _ = self._unpacked()
         try:
             if self.kind != HEADER:
                 raise ValueError("it should be the header")
-            return Facts(
+            return TranscriptFacts(
                 **{name: text_of(text[name]) for name in ("vantage", "recorder", "app", "run")},
                 node=None if text["node"] is None else whole_of(text["node"]),
                 versions={

@@ -25,7 +25,7 @@ Value = Scalar | None | list[int] | list[float]
 
 
 @dataclass(frozen=True)
-class Facts:
+class TranscriptFacts:
     """The facts in the first record of a transcript.
 
     Raises InputError if the vantage does not exist.
@@ -51,7 +51,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Reply:
+class NodeReply:
     """The reply of one node: its model, its number of examples or None, and its metrics."""
 
     arrays: Arrays
@@ -100,7 +100,7 @@ class ObservedRound:
 
     round: int
     model: Arrays = field(default_factory=dict)
-    replies: Mapping[int, Reply] = field(default_factory=dict)
+    replies: Mapping[int, NodeReply] = field(default_factory=dict)
     own: Arrays = field(default_factory=dict)
     unprotected: Arrays | None = None
     aggregate: Arrays | None = None
@@ -121,7 +121,7 @@ def not_of_an_auditor(observed: ObservedRound) -> InputError:
 class Transcript:
     """A transcript as it was read, with the bytes that were torn off, and why it is incomplete."""
 
-    facts: Facts
+    facts: TranscriptFacts
     rounds: tuple[ObservedRound, ...]
     ended: bool
     incomplete: str

@@ -28,7 +28,7 @@ from fedsim.federation.transcripts.framing import (
     start_of,
     write_bytes,
 )
-from fedsim.federation.transcripts.records import Facts, ObservedRound
+from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
 
 
 class Writer:
@@ -37,7 +37,7 @@ class Writer:
     Raises InputError if the file has other facts, or cannot be written.
     """
 
-    def __init__(self, path: Path, facts: Facts) -> None:
+    def __init__(self, path: Path, facts: TranscriptFacts) -> None:
         self.path = path
         try:
             descriptor = private_files.opened_own(private_files.as_named(path), os.O_RDWR)
@@ -86,7 +86,7 @@ class Writer:
                 "recorder its own file"
             ) from None
 
-    def _continued(self, facts: Facts) -> tuple[int, bytes]:
+    def _continued(self, facts: TranscriptFacts) -> tuple[int, bytes]:
         """Return where to write and the checksum before it; write the header of a new file."""
         if self._file.seek(0, os.SEEK_END) < len(MAGIC) + 4:
             # A new file, or a writer was killed within its first bytes.
@@ -101,7 +101,7 @@ class Writer:
             return self._position, self._digest
         scan = Scan(self._file, self.path)
         position, digest = scan.position, scan.digest
-        stored: Facts | None = None
+        stored: TranscriptFacts | None = None
         for record in scan.records(only=(HEADER, END)):
             if record.kind == END:
                 if not record.resumable():

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Measured:
+class OracleView:
     """Secrets of a round that only an oracle may read, such as g and g', [T, P], and all noise."""
 
     worlds: Tensor
@@ -51,7 +51,7 @@ class Seen:
     model: Array
     total: Floats
     message: Callable[[int], Array]
-    measured: Callable[[], Measured]
+    measured: Callable[[], OracleView]
 
 
 class Seat(ABC):

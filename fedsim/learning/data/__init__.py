@@ -6,7 +6,14 @@ from functools import lru_cache
 from importlib import import_module
 
 from adversaries.registry import lookup
-from fedsim.learning.data.loaders.dataset import Dataset, Indices, Records, Source, Target, only
+from fedsim.learning.data.loaders.dataset import (
+    Dataset,
+    Indices,
+    Records,
+    Source,
+    TargetRange,
+    only,
+)
 from fedsim.learning.data.splitting import Split, split
 
 __all__ = [
@@ -67,7 +74,7 @@ def load(
     classes: tuple[str, ...] = (),
     length: int = 64,
     tokenizer: str = "",
-    target: Target | None = None,
+    target: TargetRange | None = None,
 ) -> Dataset:
     """Return the named dataset.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from fedsim.common.foreign_text import brief
-from fedsim.common.tables import Table
+from fedsim.common.tables import TomlTable
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -51,7 +51,7 @@ class Problem:
         return f"column '{self.column}': {self.message} ({len(numbers):,} records: {rows}{more})"
 
 
-class _Column(Table):
+class _Column(TomlTable):
     """Base class of columns: reports the values that the schema does not allow."""
 
     def _problems(
@@ -63,7 +63,7 @@ class _Column(Table):
                 yield Problem(name, rows, message.format(first=first), rule == "drop")
 
 
-class Numbers(_Column):
+class NumberColumn(_Column):
     """Numbers in a range, which become a feature from 0 to 1, with rules for other values."""
 
     range: Range
@@ -188,7 +188,7 @@ class Dates(_Column):
         first, last = self.date
         days = [_day(value, self.format) for value in values]
         ordinals = np.array([np.nan if day is None else day.toordinal() for day in days])
-        span = Numbers(
+        span = NumberColumn(
             range=[float(first.toordinal()), float(last.toordinal())],
             missing="category" if self.missing == "category" else self.missing,
             outside=self.outside,
@@ -213,7 +213,7 @@ class Dates(_Column):
         return np.concatenate([*blocks, absent], axis=1).astype(np.float32), problems
 
 
-Column = Numbers | Values | Dates
+Column = NumberColumn | Values | Dates
 
 
 def column_of(given: Any) -> Column:
@@ -221,11 +221,11 @@ def column_of(given: Any) -> Column:
     if isinstance(given, list):
         if given and isinstance(given[0], str):
             return Values(values=given)
-        return Numbers(range=given)
+        return NumberColumn(range=given)
     if not isinstance(given, dict):
         raise ValueError("a column is [least, largest], a list of values, or a table")
-    kinds: dict[str, type[Numbers] | type[Values] | type[Dates]]
-    kinds = {"range": Numbers, "values": Values, "date": Dates}
+    kinds: dict[str, type[NumberColumn] | type[Values] | type[Dates]]
+    kinds = {"range": NumberColumn, "values": Values, "date": Dates}
     named = [kind for key, kind in kinds.items() if key in given]
     if len(named) != 1:
         raise ValueError(f"a column's table needs exactly one of {', '.join(kinds)}")

@@ -16,7 +16,13 @@ from fedsim.common import reading
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
-from fedsim.learning.data.loaders.dataset import GREY_OR_COLOUR, Dataset, Records, Source, Target
+from fedsim.learning.data.loaders.dataset import (
+    GREY_OR_COLOUR,
+    Dataset,
+    Records,
+    Source,
+    TargetRange,
+)
 from fedsim.learning.data.schema import Schema
 
 LOG = logging.getLogger("fedsim.records")
@@ -152,7 +158,7 @@ def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "")
         max(1, len(schema.classes)),
         "tabular" if schema.image is None else "image",
         attributes=schema.features,
-        target=None if schema.target is None else Target(*schema.target),
+        target=None if schema.target is None else TargetRange(*schema.target),
     )
 
 

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.common.foreign_text import brief
-from fedsim.common.tables import Table, explain
+from fedsim.common.tables import TomlTable, explain
 from fedsim.learning.data.columns import (
     LONGEST,
     Column,
@@ -26,26 +26,26 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.loaders.dataset import Target
+from fedsim.learning.data.loaders.dataset import TargetRange
 
 Floats = npt.NDArray[np.float32]
 
 
-class Image(Table):
+class Image(TomlTable):
     """The shape and range of pictures."""
 
     shape: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=3, max_length=3)]
     range: Range = Field(default=[0.0, 255.0])
 
 
-class Text(Table):
+class Text(TomlTable):
     """The column of texts, and the number of tokens to which each is cut or padded."""
 
     column: str = "text"
     length: Annotated[int, Field(ge=1, le=4096)]
 
 
-class Schema(Table):
+class Schema(TomlTable):
     """The public description of the records of all clients; identifiers are never features."""
 
     classes: Annotated[list[str], Field(max_length=1000)] = Field(default_factory=list)
@@ -138,7 +138,7 @@ class Schema(Table):
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
         values = np.array([number_of(label) for label in labels], dtype=np.float64)
         wrong = ~np.isfinite(values)
-        steps = Target(*target).steps(np.where(wrong, target[0], values))
+        steps = TargetRange(*target).steps(np.where(wrong, target[0], values))
         if not wrong.any():
             return steps, []
         first = brief(labels[int(wrong.argmax())], LONGEST)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fedsim.common.blocks import Pool
+from fedsim.common.blocks import ThreadPool
 from fedsim.common.device import Precision, reduced
 from fedsim.common.memory import Footprint, footprint
 from fedsim.learning.training.gradients import Dense, Gradient, formed, weighted_sum
@@ -31,7 +31,7 @@ class Method:
     """A method to compute the gradients of records of one kind, with a function for each thread."""
 
     fallbacks: dict[str, str]
-    gradients: Pool[Gradients]
+    gradients: ThreadPool[Gradients]
     footprint: Footprint
 
     @classmethod
@@ -55,7 +55,7 @@ class Method:
                 return _by_torch_func(model, precision)
             return LayerwiseModel(model, precision).gradients
 
-        gradients = Pool(make)
+        gradients = ThreadPool(make)
         parameters = flatten(model)
 
         def block(trials: int, records: int) -> Tensor:
@@ -69,7 +69,7 @@ class Method:
 
 
 def clipped_sum(
-    pool: Pool[Gradients],
+    pool: ThreadPool[Gradients],
     clipping_norm: float,
     parameters: Tensor,
     features: Tensor,
@@ -98,7 +98,7 @@ def clipped_sum(
 
 
 def clipped_sums(
-    pool: Pool[Gradients],
+    pool: ThreadPool[Gradients],
     clipping_norm: float,
     parameters: Tensor,
     features: Tensor,
@@ -122,7 +122,7 @@ def clipped_sums(
 
 
 def clipped_gradients(
-    pool: Pool[Gradients],
+    pool: ThreadPool[Gradients],
     clipping_norm: float,
     parameters: Tensor,
     features: Tensor,

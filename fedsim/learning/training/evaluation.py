@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fedsim.common.blocks import Pool, run, slices
+from fedsim.common.blocks import ThreadPool, run, slices
 from fedsim.learning.training import cutting
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.models import parameter_shapes, unflatten
@@ -119,12 +119,12 @@ def logits(model: nn.Module, parameters: Tensor, features: Tensor) -> Tensor:
 @lru_cache(maxsize=4)
 def _forwards(
     model: nn.Module, shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> Pool[Forward]:
+) -> ThreadPool[Forward]:
     with torch.enable_grad():
         layerwise = "" not in fallbacks(model, torch.zeros(shape, dtype=dtype, device=device))
     if layerwise:
-        return Pool(lambda: LayerwiseModel(model).logits)
-    return Pool(lambda: _by_torch_func(copy.deepcopy(model)))
+        return ThreadPool(lambda: LayerwiseModel(model).logits)
+    return ThreadPool(lambda: _by_torch_func(copy.deepcopy(model)))
 
 
 def _by_torch_func(model: nn.Module) -> Forward:

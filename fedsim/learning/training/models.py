@@ -14,7 +14,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
-from fedsim.common.randomness import Role, key
+from fedsim.common.randomness import StreamRole, key
 from fedsim.learning.training.tasks import named, task_of
 from fedsim.learning.training.trainable import freeze, train_only
 
@@ -426,7 +426,9 @@ def _drawing(seed: int, trial: int) -> Iterator[None]:
     """Make PyTorch's initialisers draw from a random stream."""
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which also formats the call stack for every other device.
-        torch.default_generator.manual_seed(key(seed, Role.INITIAL_MODEL, trial=trial) % 2**63)
+        torch.default_generator.manual_seed(
+            key(seed, StreamRole.INITIAL_MODEL, trial=trial) % 2**63
+        )
         yield
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedsim.common.html_table import html_table
-from fedsim.learning.data.loaders.dataset import Target
+from fedsim.learning.data.loaders.dataset import TargetRange
 
 Row = list[str | float | int]
 
@@ -24,10 +24,10 @@ class Meaning:
     """The meaning of a network's outputs: names of classes, or a predicted number's range."""
 
     classes: tuple[str, ...] = ()
-    target: Target | None = None
+    target: TargetRange | None = None
 
 
-class Answers(ABC):
+class PredictedValues(ABC):
     """A model's predictions, as a table for readers and as JSON."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Answers(ABC):
 
 
 @dataclass(frozen=True)
-class Numbers(Answers):
+class PredictedNumbers(PredictedValues):
     """A regression's predictions for N records, within the target's range, float64 [N]."""
 
     values: npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ class Numbers(Answers):
 
 
 @dataclass(frozen=True)
-class Predictions(Answers):
+class Predictions(PredictedValues):
     """A classifier's predictions for N records, with probabilities float64 [N, classes]."""
 
     classes: tuple[str, ...]
@@ -79,7 +79,7 @@ class Predictions(Answers):
 
 
 @dataclass(frozen=True)
-class Likelihoods(Answers):
+class Likelihoods(PredictedValues):
     """A decoder's predicted tokens, their log-likelihood and perplexity, for N cut texts."""
 
     tokens: npt.NDArray[np.int64]
@@ -125,9 +125,9 @@ def classified(logits: Tensor, names: Sequence[str]) -> Predictions:
     return Predictions(tuple(names), named, probabilities.numpy())
 
 
-def numbers(shares: Tensor, target: Target) -> Numbers:
+def numbers(shares: Tensor, target: TargetRange) -> PredictedNumbers:
     """Return the numbers at shares [N] of the target's range, clipped to it."""
-    return Numbers(target.values(shares.double().clamp(0, 1).numpy()))
+    return PredictedNumbers(target.values(shares.double().clamp(0, 1).numpy()))
 
 
 def likelihoods(losses: Tensor, tokens: Tensor) -> Likelihoods:

@@ -14,17 +14,17 @@ from torch import Tensor, nn
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.common.tables import Table, explain
+from fedsim.common.tables import TomlTable, explain
 from fedsim.config.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records, texts
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz
-from fedsim.learning.data.loaders.dataset import Target, finite
+from fedsim.learning.data.loaders.dataset import TargetRange, finite
 from fedsim.learning.training import hugging_face, models, pretrained, size_limit, trainable
 from fedsim.learning.training.predictions import (
     Likelihoods,
     Meaning,
-    Numbers,
+    PredictedNumbers,
     Predictions,
     likeliest,
 )
@@ -42,7 +42,7 @@ PUBLIC = "public"
 """Folder of a run with the files that may be shared: the model, its description and its card."""
 
 
-class Network(Table):
+class Network(TomlTable):
     """The keys of [model] that describe the network for `models.build`, with adapters merged in."""
 
     name: str
@@ -55,7 +55,7 @@ class Network(Table):
     task: str = "classification"
 
 
-class Input(Table):
+class Input(TomlTable):
     """The input and output of the network; one logit for two classes is the second's."""
 
     shape: list[Annotated[int, Field(ge=1)]]
@@ -72,7 +72,7 @@ class Input(Table):
         return self
 
 
-class Description(Table):
+class Description(TomlTable):
     """The content of `model.toml`, with the version of fedsim that wrote it."""
 
     format: Literal[1] = 1
@@ -228,7 +228,7 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
 
 def predictions(
     directory: Path, features: Tensor, own: str = ""
-) -> Predictions | Likelihoods | Numbers:
+) -> Predictions | Likelihoods | PredictedNumbers:
     """Return predictions of a directory's model, as `load`, for records of `read`.
 
     Raises InputError if the directory is damaged, or needs code that is not named.
@@ -243,5 +243,7 @@ def predictions(
     model = load(directory, own)
     with torch.no_grad():
         outputs = torch.cat([model(each) for each in features.split(AT_ONCE)])
-    meaning = Meaning(tuple(class_names(taken)), Target(*taken.target) if taken.target else None)
+    meaning = Meaning(
+        tuple(class_names(taken)), TargetRange(*taken.target) if taken.target else None
+    )
     return task_of(model).predictions(model, outputs, features, meaning)

@@ -41,7 +41,12 @@ def correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 if TYPE_CHECKING:  # SciPy, which a client's process does not need
     from adversaries.statistics.intervals import Interval
-    from fedsim.learning.training.predictions import Likelihoods, Meaning, Numbers, Predictions
+    from fedsim.learning.training.predictions import (
+        Likelihoods,
+        Meaning,
+        PredictedNumbers,
+        Predictions,
+    )
 
 NORMAL = 1.959963984540054
 """The 97.5 % quantile of the normal distribution, for intervals at 95 %."""
@@ -80,7 +85,7 @@ class Task(ABC):
     @abstractmethod
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
-    ) -> "Predictions | Likelihoods | Numbers":
+    ) -> "Predictions | Likelihoods | PredictedNumbers":
         """Return the predictions in the outputs [N, c] for records with these features."""
 
     @abstractmethod
@@ -270,7 +275,7 @@ class Regression(Task):
 
     def predictions(
         self, model: nn.Module, outputs: Tensor, features: Tensor, meaning: "Meaning"
-    ) -> "Numbers":
+    ) -> "PredictedNumbers":
         from fedsim.learning.training import predictions  # noqa: PLC0415  (no client predicts)
 
         assert meaning.target is not None

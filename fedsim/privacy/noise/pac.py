@@ -19,10 +19,10 @@ class Pac(NoiseMechanism):
     columns = ("mutual_information",)
 
     def __init__(self, trials: Trials) -> None:
-        from fedsim.privacy.noise.pac_release import Releases  # noqa: PLC0415  (scipy is slow to import)
+        from fedsim.privacy.noise.pac_release import PacReleases  # noqa: PLC0415  (scipy is slow to import)
 
         super().__init__(trials)
-        self._releases = Releases(
+        self._releases = PacReleases(
             trials.information / trials.rounds,
             trials.prior,
             trials.secret_seed,

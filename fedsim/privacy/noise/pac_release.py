@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy import pac
 from fedsim.privacy.noise.mechanism import Bools, Floats, Learnt
 
@@ -26,7 +26,7 @@ Without it, an almost excluded candidate would get almost no noise, and stand ou
 
 
 @dataclass(frozen=True)
-class Released:
+class PacRelease:
     """A round's release and what it reveals about the candidates.
 
     Attributes:
@@ -55,7 +55,7 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
     """
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
-    random = generator(seed, Role.CANDIDATES, partition=client)
+    random = generator(seed, StreamRole.CANDIDATES, partition=client)
     ranks = random.permuted(np.tile(np.arange(records), (draws // 2, 1)), axis=1)
     first = ranks < records // 2
     return np.stack([first, ~first], axis=1).reshape(draws, records)
@@ -87,7 +87,7 @@ def secrets(seed: int, trials: Sequence[int], worlds: Bools, membership: Bools) 
     """
     places = [np.flatnonzero(membership == world) for world in (False, True)]
     chosen = [
-        generator(seed, Role.SECRET, trial=trial).choice(places[int(world)])
+        generator(seed, StreamRole.SECRET, trial=trial).choice(places[int(world)])
         for trial, world in zip(trials, worlds, strict=True)
     ]
     return np.asarray(chosen, dtype=np.int64)
@@ -100,7 +100,7 @@ def release(
     information: float,
     normals: Floats,
     fit_posterior: bool,
-) -> Released:
+) -> PacRelease:
     """Return the sums under the secret candidates, with noise for an information budget.
 
     r = mean + sum_j u_j (<c_s - mean, u_j> + sigma_j z_j) along the directions u_j of the
@@ -135,7 +135,7 @@ def release(
     unnormalised = log_posterior + log_likelihoods(observed, spectrum.coordinates, variances)
     believed = posterior if fit_posterior else weights
     noisy = np.maximum((variances > 0).sum(-1), 1)
-    return Released(
+    return PacRelease(
         spectrum.point(observed),
         unnormalised - logsumexp(unnormalised, axis=1, keepdims=True),
         pac.posterior_information(spectrum.coordinates, believed, variances),
@@ -169,7 +169,7 @@ def log_odds(log_posterior: Floats, membership: Bools) -> Floats:
     return sides[0] - sides[1]
 
 
-class Releases:
+class PacReleases:
     """The rounds of a batch of trials, with the posterior that the server keeps between them.
 
     Args:

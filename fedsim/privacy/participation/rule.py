@@ -15,7 +15,7 @@ Coins = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Setting:
+class ParticipationSetting:
     """A federation's settings that decide about participation.
 
     Attributes:
@@ -51,13 +51,13 @@ class Participation(ABC):
         complete: whether every client joins every round.
     """
 
-    setting: Setting
+    setting: ParticipationSetting
     public: ClassVar[bool] = True
     complete: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
-    def applies(cls, setting: Setting) -> bool:
+    def applies(cls, setting: ParticipationSetting) -> bool:
         """Return whether this rule describes a federation with this setting."""
 
     @property

@@ -7,14 +7,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.privacy.participation import sampling
-from fedsim.privacy.participation.rule import ALL_CLIENTS, Coins, Participation, Setting
+from fedsim.privacy.participation.rule import (
+    ALL_CLIENTS,
+    Coins,
+    Participation,
+    ParticipationSetting,
+)
 
 
 class Full(Participation):
     """Every client and every record takes part."""
 
     @classmethod
-    def applies(cls, setting: Setting) -> bool:
+    def applies(cls, setting: ParticipationSetting) -> bool:
         rates = setting.client_rate, 1.0 if setting.by_client else setting.record_rate
         return rates == (1, 1)
 
@@ -23,7 +28,7 @@ class SampledRecords(Participation):
     """Every client samples its records, and does not disclose which."""
 
     @classmethod
-    def applies(cls, setting: Setting) -> bool:
+    def applies(cls, setting: ParticipationSetting) -> bool:
         return not setting.by_client and setting.client_rate == 1 and setting.record_rate < 1
 
     @property
@@ -57,7 +62,7 @@ class HiddenClients(Participation):
     complete = False
 
     @classmethod
-    def applies(cls, setting: Setting) -> bool:
+    def applies(cls, setting: ParticipationSetting) -> bool:
         return setting.by_client and setting.server_draws and setting.client_rate < 1
 
     @property
@@ -107,7 +112,7 @@ class JoiningClients(Participation):
     complete = False
 
     @classmethod
-    def applies(cls, setting: Setting) -> bool:
+    def applies(cls, setting: ParticipationSetting) -> bool:
         hidden = setting.by_client and setting.server_draws
         return not hidden and setting.client_rate < 1
 

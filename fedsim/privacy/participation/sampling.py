@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 
 
 def participation(
@@ -30,7 +30,7 @@ def participation(
         return None
     coins = np.empty((len(trials), records))
     for row, trial in zip(coins, trials, strict=True):
-        generator(seed, Role.SAMPLING, trial=trial, round=round).random(out=row)
+        generator(seed, StreamRole.SAMPLING, trial=trial, round=round).random(out=row)
     return coins < rate
 
 
@@ -68,7 +68,7 @@ def joined(seed: int | None, round: int, clients: int, rate: float) -> npt.NDArr
         clients: number of clients.
         rate: the probability that a client joins.
     """
-    return generator(seed, Role.CLIENT_SAMPLING, round=round).random(clients) < rate
+    return generator(seed, StreamRole.CLIENT_SAMPLING, round=round).random(clients) < rate
 
 
 def groups(
@@ -97,7 +97,7 @@ def groups(
     count = min(most, records // members)
     drawn = np.empty((len(trials), count * members), dtype=np.intp)
     for row, trial in zip(drawn, trials, strict=True):
-        stream = generator(seed, Role.PAIRS, trial=trial, round=round, partition=partition)
+        stream = generator(seed, StreamRole.PAIRS, trial=trial, round=round, partition=partition)
         # Without replacement, so that no record is in two groups.
         row[:] = stream.choice(records, row.size, replace=False)
     return drawn.reshape(len(trials), count, members)

@@ -9,7 +9,7 @@ from fedsim.audits.results import verdicts
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.identifiability import advantage_of_epsilon
-from fedsim.report.client.report import ClientReport, Exposure, Signal, Training
+from fedsim.report.client.report import ClientReport, ClientTraining, Exposure, Signal
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import OPEN, settled, share
@@ -97,7 +97,7 @@ def render_html(report: ClientReport) -> str:
     )
 
 
-def _exposure(training: Training) -> Exposure | None:
+def _exposure(training: ClientTraining) -> Exposure | None:
     return None if training.measured is None else training.measured.exposure
 
 
@@ -128,7 +128,7 @@ def _first(report: ClientReport) -> doc.FirstScreen:
     )
 
 
-def _bars(training: Training) -> Iterator[doc.Bar]:
+def _bars(training: ClientTraining) -> Iterator[doc.Bar]:
     measured = training.measured
     if measured is None:
         return
@@ -204,7 +204,7 @@ def _how(one: Signal) -> list[str]:
     return [number(one.mu), number(one.epsilon), number(one.advantage)]
 
 
-def _said(training: Training) -> Iterator[str]:
+def _said(training: ClientTraining) -> Iterator[str]:
     measured = training.measured
     if measured is None:
         yield (

@@ -24,7 +24,7 @@ from fedsim.config import Scalar
 from fedsim.config.federation import OWN
 from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
-from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.client.seen_models import SeenTraining
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
@@ -124,7 +124,7 @@ class LossAttack:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredRecords:
     """What was measured on the records that took part in a training.
 
     Attributes:
@@ -145,12 +145,12 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class ClientTraining:
     """A training of the client; measured: None if the records that took part are gone."""
 
     run: str
     name: str
-    measured: Measured | None
+    measured: MeasuredRecords | None
 
     def as_json(self) -> dict[str, Any]:
         measured = self.measured
@@ -164,7 +164,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Budget:
+class ClientBudget:
     """What all answers cost each record, and the client's limits."""
 
     epsilon: float
@@ -197,9 +197,9 @@ class ClientReport:
 
     created: str
     client: int
-    budget: Budget
+    budget: ClientBudget
     runs: Sequence[RunCost]
-    trainings: Sequence[Training]
+    trainings: Sequence[ClientTraining]
 
     def as_json(self) -> dict[str, Any]:
         """Return the report for JSON, but with infinite floats."""
@@ -261,7 +261,7 @@ KIND = "client's own report"
 
 
 @dataclass(frozen=True)
-class Node:
+class ClientNode:
     """A client's node as its owner configured it; the path of its ledger is absolute."""
 
     values: Mapping[str, Scalar]
@@ -271,7 +271,7 @@ class Node:
     code: str
 
     @classmethod
-    def of(cls, values: dict[str, Scalar], work: Path) -> "Node":
+    def of(cls, values: dict[str, Scalar], work: Path) -> "ClientNode":
         try:
             terms = consent.terms(values) if "partition-id" in values else None
         except RefusedError as error:
@@ -290,25 +290,25 @@ class Node:
         return cls(absolute, replace(terms, state=state), partition, data, code)
 
 
-def assemble(node: Node, others: str = "", model: Path | None = None) -> ClientReport:
+def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> ClientReport:
     registry.allow(node.code.split(","))
     answers = client_ledger.read(node.terms.state)
     trainings = seen_models.read(node.terms.state)
-    measured: list[Training] = []
+    measured: list[ClientTraining] = []
     for training in trainings:
         mine = [answer for answer in answers if answer.run == training.run]
         if mine and training.models:
             used = model if training is trainings[-1] else None
             result = _measured(node, training, mine, others, used)
-            measured.append(Training(training.run, training.config.run.name, result))
+            measured.append(ClientTraining(training.run, training.config.run.name, result))
     limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
-    budget = Budget(client_ledger.epsilon(answers, delta), limit, delta, len(answers))
+    budget = ClientBudget(client_ledger.epsilon(answers, delta), limit, delta, len(answers))
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return ClientReport(created, node.partition, budget, list(_runs(answers, delta)), measured)
 
 
-def _runs(answers: Sequence[Answer], delta: float) -> Iterator[RunCost]:
-    earlier: list[Answer] = []
+def _runs(answers: Sequence[AnsweredMessage], delta: float) -> Iterator[RunCost]:
+    earlier: list[AnsweredMessage] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
         earlier += mine
@@ -329,8 +329,12 @@ def _runs(answers: Sequence[Answer], delta: float) -> Iterator[RunCost]:
 
 
 def _measured(
-    node: Node, training: SeenTraining, mine: Sequence[Answer], others: str, model: Path | None
-) -> Measured | None:
+    node: ClientNode,
+    training: SeenTraining,
+    mine: Sequence[AnsweredMessage],
+    others: str,
+    model: Path | None,
+) -> MeasuredRecords | None:
     config, data = training.config, _records_of(node, training, mine[-1].records)
     if data is None:
         return None
@@ -344,7 +348,7 @@ def _measured(
             most = next(iter(exposure.most_exposed))
             shown = record_display.shown(data.split, int(records[most]))
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
-    return Measured(
+    return MeasuredRecords(
         len(records),
         config.training.sampling_rate,
         identifiability.rho_alpha(mechanism) if charged else None,
@@ -355,7 +359,7 @@ def _measured(
     )
 
 
-def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation | None:
+def _records_of(node: ClientNode, training: SeenTraining, digest: str) -> Federation | None:
     config = training.config.reading_data_from(node.data, offline=True)
     own = node.partition if config.data.name == OWN else None
     try:
@@ -373,7 +377,7 @@ def _records_of(node: Node, training: SeenTraining, digest: str) -> Federation |
 
 
 def _attack(
-    node: Node, training: SeenTraining, data: Federation, others: str, model: Path | None
+    node: ClientNode, training: SeenTraining, data: Federation, others: str, model: Path | None
 ) -> LossAttack | None:
     config = training.config
     features, labels = data.members(data.owned_by(node.partition))

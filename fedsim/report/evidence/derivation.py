@@ -92,12 +92,12 @@ class UnderivableError(InputError):
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeBy:
     report: Report
     pages: Pages
 
 
-def derived(kind: str, root: Path, source: str, report: Report) -> Made:
+def derived(kind: str, root: Path, source: str, report: Report) -> MadeBy:
     """Return a report and its pages as the installed code derives them; write nothing."""
     if why := underivable(kind, source):
         raise UnderivableError(why)
@@ -139,7 +139,7 @@ def _alike(signed: Any, derived: Any) -> bool:
     return type(signed) is type(derived) and bool(signed == derived)
 
 
-def _of_run(root: Path, _: Report) -> Made:
+def _of_run(root: Path, _: Report) -> MadeBy:
     directory = RunDirectory.open(root)
     signed = results.read(directory)
     limits = {"report.limit-advantage": 0.0, "report.limit-belief": 0.0}
@@ -153,14 +153,14 @@ def _of_run(root: Path, _: Report) -> Made:
         rendering.render_html(made, drawn, several, about).encode() for several in (False, True)
     ]
     pictures = {f"figures/{name}": [content] for name, content in drawn.contents.items()}
-    return Made(encode(made), {PAGE: derived, **_live_page(directory), **pictures})
+    return MadeBy(encode(made), {PAGE: derived, **_live_page(directory), **pictures})
 
 
 def _live_page(directory: RunDirectory) -> Pages:
     return {live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()]}
 
 
-def _of_training(root: Path, _: Report) -> Made:
+def _of_training(root: Path, _: Report) -> MadeBy:
     directory = RunDirectory.open(root)
     card = model_card.read(directory)
     privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
@@ -172,10 +172,10 @@ def _of_training(root: Path, _: Report) -> Made:
         model_card.PAGE: [model_card.as_markdown(card).encode()],
         **_live_page(directory),
     }
-    return Made(report_json(made.as_json()), pages)
+    return MadeBy(report_json(made.as_json()), pages)
 
 
-def _of_transcript(path: Path, report: Report) -> Made:
+def _of_transcript(path: Path, report: Report) -> MadeBy:
     claimed, delta, confidence = report["claim"], report["delta"], report["confidence"]
     options = AuditOptions(delta=delta, confidence=confidence)
     if claimed is not None:
@@ -183,10 +183,12 @@ def _of_transcript(path: Path, report: Report) -> Made:
         options = AuditOptions(claim=claim, confidence=confidence)
     with Reader(path) as reader:
         made = transcript_audit.audit(reader, options)
-    return Made(report_json(made.as_json()), {PAGE: [transcript_report.render_html(made).encode()]})
+    return MadeBy(
+        report_json(made.as_json()), {PAGE: [transcript_report.render_html(made).encode()]}
+    )
 
 
-_WAYS: Mapping[str, Callable[[Path, Report], Made]] = {
+_WAYS: Mapping[str, Callable[[Path, Report], MadeBy]] = {
     RUN: _of_run,
     TRAINING: _of_training,
     TRANSCRIPT: _of_transcript,

@@ -122,20 +122,20 @@ def _named(name: str, default: Any = ...) -> Any:
     return Field(default, validation_alias=name, serialization_alias=name)
 
 
-class Part(BaseModel):
+class StatementPart(BaseModel):
     """A JSON object with these keys and no others."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
 
 
-class Signature(Part):
+class Signature(StatementPart):
     """Signature of the payload in base64, and the key's fingerprint, which proves nothing."""
 
     keyid: str
     sig: Bytes
 
 
-class Envelope(Part):
+class Envelope(StatementPart):
     payload_type: Literal["application/vnd.in-toto+json"] = _named("payloadType")
     payload: Bytes
     signatures: Annotated[list[Signature], Field(min_length=1, max_length=16)]
@@ -155,18 +155,18 @@ class Envelope(Part):
         return False
 
 
-class Digest(Part):
+class Digest(StatementPart):
     sha256: SHA256
 
 
-class Subject(Part):
+class Subject(StatementPart):
     """A file, by its path below the folder that the statement is about."""
 
     name: Annotated[str, Field(min_length=1, max_length=1024)]
     digest: Digest
 
 
-class Predicate(Part):
+class Predicate(StatementPart):
     """The signer's statement about the files.
 
     Attributes:
@@ -188,7 +188,7 @@ class Predicate(Part):
     conclusions: dict[str, str]
 
 
-class Statement(Part):
+class Statement(StatementPart):
     type: Literal["https://in-toto.io/Statement/v1"] = _named("_type", STATEMENT_TYPE)
     subject: Annotated[list[Subject], Field(min_length=1, max_length=100_000)]
     predicate_type: Literal["urn:fedsim-identifiability:evidence:v1"] = _named(

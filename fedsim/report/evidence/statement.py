@@ -135,7 +135,7 @@ Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedSubject:
     """The subject of a statement; file names are relative to its root."""
 
     kind: str
@@ -201,7 +201,7 @@ class Signed:
             return reading.json_object(path)
 
 
-def located(what: Path) -> Signed:
+def located(what: Path) -> SignedSubject:
     if what.is_dir() and not (what / PARTS["configuration"]).exists():
         return _of_audit(what.absolute())
     if what.is_dir():
@@ -209,7 +209,7 @@ def located(what: Path) -> Signed:
         if not directory.finished:
             raise InputError(f"'{what}' is not finished; continue it with {directory.resumed_by}")
         kind = TRAINING if directory.config.run.job == "training" else RUN
-        return Signed(kind, directory.path, REPORT, "")
+        return SignedSubject(kind, directory.path, REPORT, "")
     if not what.is_file():
         raise InputError(f"there is no '{what}'; name the directory of a run or audit")
     path = what.absolute()
@@ -218,16 +218,16 @@ def located(what: Path) -> Signed:
         raise InputError(
             f"'{what}' has no {name} beside it; write it with fedsim audit transcript {what}"
         )
-    report = Signed(TRANSCRIPT, path.parent, name, path.name)
+    report = SignedSubject(TRANSCRIPT, path.parent, name, path.name)
     if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
         raise InputError(f"'{path.parent / name}' reports a {kind}, not the audit of a transcript")
     return replace(report, kind=kind)
 
 
-def _of_audit(root: Path) -> Signed:
+def _of_audit(root: Path) -> SignedSubject:
     if not (root / REPORT).is_file():
         raise InputError(f"'{root}' is neither a run nor an audit: it has no {REPORT}")
-    signed = Signed("", root, REPORT, "")
+    signed = SignedSubject("", root, REPORT, "")
     kind = conditions.kind_of(signed.read())
     if kind in (TRANSCRIPT, LIVE):
         recorded = root.with_name(f"{root.name.removesuffix('-audit')}.fedt")
@@ -238,7 +238,7 @@ def _of_audit(root: Path) -> Signed:
     return replace(signed, kind=kind)
 
 
-def made(signed: Signed) -> Statement:
+def made(signed: SignedSubject) -> Statement:
     report = signed.read()
     if not signed.unmade:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
@@ -267,7 +267,7 @@ def made(signed: Signed) -> Statement:
     return Statement(subject=subject, predicate=predicate)
 
 
-def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> None:
+def _refuse_others(signed: SignedSubject, report: Report, again: derivation.MadeBy) -> None:
     apart = derivation.named(derivation.differences(report, again.report))
     wrong = f"{signed.report} differs from what fedsim derives from the other files ({apart})"
     if not apart:
@@ -278,7 +278,7 @@ def _refuse_others(signed: Signed, report: Report, again: derivation.Made) -> No
     raise InputError(f"{wrong}; write it again with {signed.remedy}, then sign")
 
 
-def said(signed: Signed, report: Report) -> dict[str, Any]:
+def said(signed: SignedSubject, report: Report) -> dict[str, Any]:
     seeds: dict[str, int | str] = {}
     conclusions: dict[str, str] = {}
     if signed.is_run:

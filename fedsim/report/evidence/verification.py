@@ -16,7 +16,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.evidence import derivation, envelope
 from fedsim.report.evidence.envelope import Envelope, Statement
 from fedsim.report.evidence.statement import (
-    Signed,
+    SignedSubject,
     is_below,
     located,
     made,
@@ -44,7 +44,7 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True)
-class Check:
+class StatementCheck:
     """One check of a statement; `word` is for an outcome whose usual word would claim too much."""
 
     of: str
@@ -56,7 +56,7 @@ class Check:
 @dataclass(frozen=True)
 class Verification:
     statement: Statement
-    checks: tuple[Check, ...]
+    checks: tuple[StatementCheck, ...]
 
     @property
     def outcome(self) -> Outcome:
@@ -80,38 +80,42 @@ def verify(
         if not is_below(name):
             raise InputError(f"'{path}' names '{name}', which is not a file below its folder")
     folder = (path.parent if root is None else root).absolute()
-    signed = Signed(predicate.kind, folder, predicate.report, predicate.transcript)
+    signed = SignedSubject(predicate.kind, folder, predicate.report, predicate.transcript)
     here = path.absolute()
     own = here.relative_to(folder).as_posix() if here.is_relative_to(folder) else ""
     checks = [_signature(sealed, key), *_files(signed, statement, own)]
     if lacking := predicate.absent:
-        checks.append(Check("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED))
+        checks.append(
+            StatementCheck("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED)
+        )
     same = _same_code(signed, statement)
     checks += same
     # Files without a valid signature are neither believed nor used for computing.
     believed = key is None or checks[0].outcome is Outcome.VERIFIED
     if believed and all(check.outcome is Outcome.VERIFIED for check in checks[1:]):
         if as_signed:
-            checks.append(Check("report", Outcome.VERIFIED, "was not derived again", AS_SIGNED))
+            checks.append(
+                StatementCheck("report", Outcome.VERIFIED, "was not derived again", AS_SIGNED)
+            )
         else:
             checks += _derived(signed, all(not check.words for check in same))
         checks.append(_said(signed, statement))
     return Verification(statement, tuple(check for check in checks if check.words))
 
 
-def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> Check:
+def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> StatementCheck:
     named = ", ".join(each.keyid for each in sealed.signatures)
     if key is None:
         words = f"not checked: give the signer's public key with --key; it claims the key {named}"
-        return Check("signature", Outcome.CANNOT_TELL, words)
+        return StatementCheck("signature", Outcome.CANNOT_TELL, words)
     whose = envelope.fingerprint(key)
     if sealed.signed_by(key):
-        return Check("signature", Outcome.VERIFIED, f"by the key {whose}")
+        return StatementCheck("signature", Outcome.VERIFIED, f"by the key {whose}")
     why = "it was altered" if whose in named else f"it claims the key {named}"
-    return Check("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
+    return StatementCheck("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
 
 
-def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Check]:
+def _files(signed: SignedSubject, statement: Statement, evidence: str) -> Iterator[StatementCheck]:
     """Yield a check for every file that differs from the signed one, and one for all others."""
     same, names = 0, set()
     for subject in statement.subject:
@@ -120,63 +124,69 @@ def _files(signed: Signed, statement: Statement, evidence: str) -> Iterator[Chec
             digest = of_file(signed.root, subject.name)
         except OSError as error:
             why = error.strerror or reading.reason(error)
-            yield Check(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
+            yield StatementCheck(subject.name, Outcome.REFUTED, f"cannot be read: {why}")
             continue
         if digest == subject.digest.sha256:
             same += 1
         else:
-            yield Check(subject.name, Outcome.REFUTED, "is not the file that was signed")
+            yield StatementCheck(subject.name, Outcome.REFUTED, "is not the file that was signed")
     if same:
-        yield Check("files", Outcome.VERIFIED, f"{same} of {len(names)} equal the signed files")
+        yield StatementCheck(
+            "files", Outcome.VERIFIED, f"{same} of {len(names)} equal the signed files"
+        )
     needed = {signed.report, *([signed.transcript] if signed.transcript else [])}
     try:
         there, others = {*signed.names()}, signed.others()
     except (OSError, InputError) as error:
-        yield Check("files", Outcome.CANNOT_TELL, f"cannot be listed: {reading.reason(error)}")
+        yield StatementCheck(
+            "files", Outcome.CANNOT_TELL, f"cannot be listed: {reading.reason(error)}"
+        )
         there, others = set(), list[str]()
     for name in others:
         if name != evidence:
             words = "is other evidence, which was not checked"
-            yield Check(name, Outcome.VERIFIED, words, NOTED)
+            yield StatementCheck(name, Outcome.VERIFIED, words, NOTED)
     for name in sorted((there | needed) - names):
-        yield Check(name, Outcome.CANNOT_TELL, "exists, but the statement does not cover it")
+        yield StatementCheck(
+            name, Outcome.CANNOT_TELL, "exists, but the statement does not cover it"
+        )
 
 
-def _derived(signed: Signed, same_code: bool) -> Iterator[Check]:
+def _derived(signed: SignedSubject, same_code: bool) -> Iterator[StatementCheck]:
     report, folder = signed.read(), (signed.root / signed.report).parent
     try:
         again = derivation.derived(signed.kind, signed.root, signed.transcript, report)
         same, other = derivation.differing(folder, again.pages)
     except InputError as error:
-        yield Check("report", Outcome.CANNOT_TELL, f"was not derived again: {error}")
+        yield StatementCheck("report", Outcome.CANNOT_TELL, f"was not derived again: {error}")
         return
     except reading.DAMAGE as error:
         why = reading.reason(error)
-        yield Check("report", Outcome.CANNOT_TELL, f"was not derived again: {why}")
+        yield StatementCheck("report", Outcome.CANNOT_TELL, f"was not derived again: {why}")
         return
     wrong = Outcome.REFUTED if same_code else Outcome.CANNOT_TELL
     elsewhere = "differs when derived by other code or libraries"
     if apart := derivation.named(derivation.differences(report, again.report)):
         words = f"does not follow from the files: {apart}" if same_code else f"{elsewhere}: {apart}"
-        yield Check("report", wrong, words)
+        yield StatementCheck("report", wrong, words)
         return
     words = "derived again from the other files, with the same numbers"
-    yield Check("report", Outcome.VERIFIED, words)
+    yield StatementCheck("report", Outcome.VERIFIED, words)
     for name in other:
         words = "is not the page of this report" if same_code else elsewhere
-        yield Check(name, wrong, words)
+        yield StatementCheck(name, wrong, words)
     if same:
         pages = [name for name in same if not name.startswith("figures/")]
         if drawn := len(same) - len(pages):
             pages.append(f"{drawn} figures")
         words = f"derived again, with the same words and numbers: {', '.join(pages)}"
-        yield Check("pages", Outcome.VERIFIED, words)
+        yield StatementCheck("pages", Outcome.VERIFIED, words)
     unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
     words = f"{unmade} other files were accepted as signed, and not derived again"
-    yield Check("files", Outcome.VERIFIED, words, NOTED)
+    yield StatementCheck("files", Outcome.VERIFIED, words, NOTED)
 
 
-def _said(signed: Signed, statement: Statement) -> Check:
+def _said(signed: SignedSubject, statement: Statement) -> StatementCheck:
     stated = statement.predicate.model_dump(
         include={"absent", "seeds", "numbers", "conclusions"}, exclude_unset=True
     )
@@ -184,16 +194,16 @@ def _said(signed: Signed, statement: Statement) -> Check:
         actual = said(signed, signed.read())
     except (InputError, *reading.DAMAGE) as error:
         why = reading.reason(error)
-        return Check("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
+        return StatementCheck("statement", Outcome.CANNOT_TELL, f"was not compared: {why}")
     if "absent" not in stated:  # early evidence lacks the field
         del actual["absent"]
     if apart := derivation.named(derivation.differences(stated, actual)):
         words = f"contradicts the report: {apart}"
-        return Check("statement", Outcome.REFUTED, words)
-    return Check("statement", Outcome.VERIFIED, "agrees with the report")
+        return StatementCheck("statement", Outcome.REFUTED, words)
+    return StatementCheck("statement", Outcome.VERIFIED, "agrees with the report")
 
 
-def _same_code(signed: Signed, statement: Statement) -> list[Check]:
+def _same_code(signed: SignedSubject, statement: Statement) -> list[StatementCheck]:
     predicate = statement.predicate
     try:
         config = RunDirectory.open(signed.root).config if signed.is_run else None
@@ -206,7 +216,7 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
     } | predicate.versions
     different = sorted(name for name in {*yours, *theirs} if yours.get(name) != theirs.get(name))
     if not different:
-        return [Check("code", Outcome.VERIFIED, "")]
+        return [StatementCheck("code", Outcome.VERIFIED, "")]
     words = [
         name
         if name.startswith("code of")
@@ -214,7 +224,9 @@ def _same_code(signed: Signed, statement: Statement) -> list[Check]:
         for name in different
     ]
     return [
-        Check("code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}", NOTED)
+        StatementCheck(
+            "code", Outcome.VERIFIED, f"differs from the signer's: {'; '.join(words)}", NOTED
+        )
     ]
 
 

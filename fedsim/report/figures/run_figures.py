@@ -168,14 +168,14 @@ def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCurve:
     label: str
     value: float
     interval: tuple[float, float] | None
 
 
 def advantages(
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredCurve],
     *,
     bound: float | None,
     prediction: float | None,

@@ -177,7 +177,7 @@ SERIES_COLOURS = (BLUE, PURPLE, GREEN, INK)
 
 
 @dataclass(frozen=True)
-class Series:
+class NoiseSeries:
     """Settings that differ only in their noise.
 
     Attributes:
@@ -195,7 +195,7 @@ class Series:
 
 
 def frontier(
-    series: Sequence[Series],
+    series: Sequence[NoiseSeries],
     limit: str,
     chosen: tuple[float, float] | None,
     min_accuracy: float | None,

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from fedsim.audits.live.live_results import CANARIES, NOISE, TEXTS, LiveBounds
 from fedsim.audits.live.live_results import LiveReport as Report
-from fedsim.audits.live.live_rounds import Belief, CanaryFindings, Look, TextFindings
+from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveLook, TextFindings
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
     CONTRADICTS,
@@ -32,7 +32,7 @@ from fedsim.report.document.wording import number, percent, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
 
 SHOWN = 15
-Seen = Belief | Look
+Seen = Belief | LiveLook
 
 
 def write(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
@@ -110,7 +110,7 @@ def table(rounds: Sequence[Seen]) -> RenderableType:
         headings = ("trials", "round", "so far", "mean", "highest", "ρβ", "ε so far", "missed")
         return terminal.table(doc.tabulated(headings, rows), "belief that D was used")
     # Of a run that is audited without its records.
-    looks = [each for each in rounds if isinstance(each, Look)][-SHOWN:]
+    looks = [each for each in rounds if isinstance(each, LiveLook)][-SHOWN:]
     series = list(looks[-1].noise_at_most) if looks else []
     cells = [
         [
@@ -167,7 +167,7 @@ def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
         caption = "The auditor's belief that D was used, after every round of the last trials seen."
         figure = run_figures.client_beliefs(rounds, series)
         drawn.append(doc.Figure("beliefs", figure, "", caption))
-    drawn += _drawn_looks([each for each in course if isinstance(each, Look)])
+    drawn += _drawn_looks([each for each in course if isinstance(each, LiveLook)])
     if len(course) > MOST:
         every = doc.Part("Every round", [_by_round(course)], folded=True, heads=False)
         drawn.append(every)
@@ -418,7 +418,7 @@ def _text_rows(texts: TextFindings, confidence: float) -> list[tuple[str, str]]:
     return rows
 
 
-def _drawn_looks(looks: Sequence[Look]) -> list[doc.Block]:
+def _drawn_looks(looks: Sequence[LiveLook]) -> list[doc.Block]:
     if not looks:
         return []
     rounds = np.array([look.round for look in looks])

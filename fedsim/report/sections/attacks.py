@@ -8,14 +8,14 @@ import numpy as np
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.statistics.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
-from fedsim.audits.results.canaries import OneRun
-from fedsim.audits.results.measured import LowerBound, MembershipAttack
+from fedsim.audits.results.canaries import OneRunResult
+from fedsim.audits.results.measured import MembershipAttack, ProvenBound
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import run_figures
-from fedsim.report.sections.section import Section, Transcript, at_delta, is_client
+from fedsim.report.sections.section import Section, SectionTranscript, at_delta, is_client
 
 BOUNDS = {
     "identification": "ε of one record at least, by identification",
@@ -70,7 +70,7 @@ def _crafted(report: Report) -> list[doc.Block]:
     ]
 
 
-def _crafted_figures(report: Report, transcript: Transcript) -> list[doc.Figure]:
+def _crafted_figures(report: Report, transcript: SectionTranscript) -> list[doc.Figure]:
     if report.crafted is None or transcript.poison_scores is None:
         return []
     details = report.crafted.lower_bounds["released_model"].details
@@ -93,15 +93,15 @@ def _crafted_figures(report: Report, transcript: Transcript) -> list[doc.Figure]
 CRAFTED = Section(_title, _crafted, _crafted_figures)
 
 
-def headline(run: OneRun) -> LowerBound:
+def headline(run: OneRunResult) -> ProvenBound:
     return run.bounds[leading(run.kind)]
 
 
-def headline_name(run: OneRun) -> str:
+def headline_name(run: OneRunResult) -> str:
     return f"one-run {NAMES[leading(run.kind)]}"
 
 
-def summary(run: OneRun) -> doc.Entries:
+def summary(run: OneRunResult) -> doc.Entries:
     values = {name: number(bound.epsilon) for name, bound in run.bounds.items()}
     values["estimate"] = DASH if run.estimate.reason else number(run.estimate.epsilon)
     return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
@@ -124,7 +124,7 @@ SCORED = {
 }
 
 
-def _reading(run: OneRun) -> list[str]:
+def _reading(run: OneRunResult) -> list[str]:
     clients = ", ".join(map(str, run.clients))
     less = ", without the part of the data that the auditor knew" if run.known_data else ""
     return [
@@ -162,7 +162,7 @@ def _one_run(report: Report) -> list[doc.Block]:
     return [*map(doc.Prose, _reading(run)), doc.Listing(rows), doc.Place("one-run")]
 
 
-def _one_run_figures(report: Report, _: Transcript) -> list[doc.Figure]:
+def _one_run_figures(report: Report, _: SectionTranscript) -> list[doc.Figure]:
     run = report.one_run
     if run is None:
         return []

@@ -13,11 +13,11 @@ from fedsim.audits.results.theory import Fit, Residuals
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Prose
 from fedsim.report.document.wording import DASH, number, plain, span
 from fedsim.report.figures import run_figures, training_figures
-from fedsim.report.figures.run_figures import Measured
+from fedsim.report.figures.run_figures import MeasuredCurve
 from fedsim.report.sections import attacks
 from fedsim.report.sections.section import (
     Section,
-    Transcript,
+    SectionTranscript,
     advantage_limit,
     confidence_of,
     is_client,
@@ -35,7 +35,7 @@ CERTAIN = 700.0
 """Log-odds of a belief that differs from certainty by less than the smallest number."""
 
 
-def _figures(report: Report, transcript: Transcript) -> list[Figure]:
+def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
     rho_beta = None if is_pac(report) else report.bounds.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
     odds = np.clip(transcript.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
@@ -46,7 +46,7 @@ def _figures(report: Report, transcript: Transcript) -> list[Figure]:
         name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
     }
     measured = [
-        Measured(name, value, ends)
+        MeasuredCurve(name, value, ends)
         for name, (value, ends) in advantages.items()
         if value is not None
     ]
@@ -83,7 +83,7 @@ def _figures(report: Report, transcript: Transcript) -> list[Figure]:
     ]
 
 
-def _log_odds(report: Report, transcript: Transcript) -> Iterator[Figure]:
+def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]:
     final, mu = transcript.log_odds[:, -1], report.prediction.mu
     if not np.isfinite(final).all():
         return
@@ -132,7 +132,7 @@ def _curves(report: Report) -> str:
     )
 
 
-def _sensitivity(report: Report, transcript: Transcript) -> Iterator[Figure]:
+def _sensitivity(report: Report, transcript: SectionTranscript) -> Iterator[Figure]:
     if report.vantage == "released-model" or is_scored(report):
         return
     measured = report.empirical

@@ -11,7 +11,7 @@ from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
     TITLES,
     Section,
-    Transcript,
+    SectionTranscript,
     confidence_of,
     is_clipped,
     is_halves,
@@ -185,7 +185,7 @@ def _words(report: Report) -> list[doc.Block]:
     ]
 
 
-def _figures(report: Report, _: Transcript) -> Iterator[doc.Figure]:
+def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
     limit, leads = report.bounds.tight_epsilon, report.empirical.headline.name
     points = [
         (TITLES[name], bound.epsilon, bound.trusts_noise, name == leads)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import VantageBounds
+from fedsim.audits.results.theory import RunVantageBounds
 from fedsim.privacy.risks import BASELINE
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
 from fedsim.report.figures import run_figures
-from fedsim.report.sections.section import Section, Transcript, confidence_of, is_pac
+from fedsim.report.sections.section import Section, SectionTranscript, confidence_of, is_pac
 from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
 Risks = Sequence[tuple[float, float]]
@@ -84,7 +84,7 @@ def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
     ]
 
 
-def _limited(report: Report) -> list[VantageBounds]:
+def _limited(report: Report) -> list[RunVantageBounds]:
     """Return the vantage points with risks; none for reports of earlier versions and PAC noise."""
     return [] if is_pac(report) else [row for row in report.bounds.vantages if row.risks]
 
@@ -109,7 +109,7 @@ def of_run(report: Report) -> str:
     return sentence({WHO[row.vantage]: row.risks for row in _limited(report)})
 
 
-def _by_name(rows: Sequence[VantageBounds]) -> dict[str, Risks]:
+def _by_name(rows: Sequence[RunVantageBounds]) -> dict[str, Risks]:
     return {NAMES[row.vantage].capitalize(): row.risks for row in rows}
 
 
@@ -154,7 +154,7 @@ def _curves(report: Report) -> list[Block]:
     return [Prose(said), Place("trade-offs")]
 
 
-def _figures(report: Report, _: Transcript) -> list[Figure]:
+def _figures(report: Report, _: SectionTranscript) -> list[Figure]:
     figures = []
     rows = [row for row in _limited(report) if row.risks[0][1] < 1]
     if rows:

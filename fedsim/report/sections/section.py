@@ -14,7 +14,7 @@ from fedsim.report.figures.canvas import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Transcript:
+class SectionTranscript:
     """The adversary's observations of T trials of k rounds.
 
     Attributes:
@@ -32,7 +32,7 @@ class Transcript:
     poison_scores: Floats | None = None
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Any]) -> "Transcript":
+    def of(cls, arrays: Mapping[str, Any]) -> "SectionTranscript":
         return cls(
             arrays["worlds"],
             arrays["log_odds"],
@@ -56,7 +56,7 @@ class Section:
 
     title: str | Callable[[Report], str]
     words: Callable[[Report], Sequence[Block]] = lambda report: ()
-    figures: Callable[[Report, Transcript], Iterable[Figure]] = lambda report, seen: ()
+    figures: Callable[[Report, SectionTranscript], Iterable[Figure]] = lambda report, seen: ()
     specialist: bool = False
 
     def heading(self, report: Report) -> str:

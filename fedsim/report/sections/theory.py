@@ -11,7 +11,7 @@ from fedsim.report.document.wording import DASH, INFINITE, number, percent, plai
 from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
     Section,
-    Transcript,
+    SectionTranscript,
     at_delta,
     clients_of,
     is_client,
@@ -135,7 +135,7 @@ def _words(report: Report) -> list[Block]:
     ]
 
 
-def _figures(report: Report, _: Transcript) -> Iterator[Figure]:
+def _figures(report: Report, _: SectionTranscript) -> Iterator[Figure]:
     budget, together = report.budget, report.released
     spent = budget.epsilon_by_round
     if not any(map(math.isfinite, spent)):
@@ -225,7 +225,7 @@ def _bayesian(report: Report) -> list[Block]:
     return [*map(Prose, sentences), Listing(_bayesian_entries(report, spent)), Place("bayesian")]
 
 
-def _bayesian_figures(report: Report, _: Transcript) -> list[Figure]:
+def _bayesian_figures(report: Report, _: SectionTranscript) -> list[Figure]:
     spent = report.bayesian
     if spent is None or spent.by_round is None:
         return []

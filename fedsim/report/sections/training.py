@@ -4,7 +4,7 @@ from dataclasses import asdict, fields
 from statistics import median
 from typing import Any
 
-from fedsim.audits.results.measured import ByClient, Series
+from fedsim.audits.results.measured import ByClient, RoundSeries
 from fedsim.audits.results.report import Report
 from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, Figure, Heading, Listing, Part, Place, Prose
@@ -12,7 +12,7 @@ from fedsim.report.document.wording import number, percent, plain, setting
 from fedsim.report.figures import training_figures
 from fedsim.report.sections.section import (
     Section,
-    Transcript,
+    SectionTranscript,
     is_client,
     is_clipped,
     is_halves,
@@ -294,7 +294,7 @@ def _configuration(report: Report) -> list[Block]:
 CONFIGURATION = Section("Configuration", _configuration, specialist=True)
 
 
-def _utility_figures(report: Report, _: Transcript) -> list[Figure]:
+def _utility_figures(report: Report, _: SectionTranscript) -> list[Figure]:
     utility = report.utility
     losses = utility.loss.mean
     pooled = [
@@ -335,7 +335,7 @@ def _by_client(clients: ByClient) -> Figure:
     return Figure("clients", figure, "How it serves each client.", words + note)
 
 
-def _spread(series: Series) -> str:
+def _spread(series: RoundSeries) -> str:
     low, mean, high = series.low[-1], series.mean[-1], series.high[-1]
     return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
 

@@ -3,7 +3,7 @@
 import math
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import VantageBounds
+from fedsim.audits.results.theory import RunVantageBounds
 from fedsim.audits.results.verdicts import Change, Towards, VantageVerdict
 from fedsim.privacy.trust import Trust
 from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
@@ -147,7 +147,7 @@ def trust(report: Report) -> str:
     return words
 
 
-def _vantage_line(report: Report, bounds: VantageBounds) -> Line:
+def _vantage_line(report: Report, bounds: RunVantageBounds) -> Line:
     row, here = report.vantages[bounds.vantage], bounds.vantage == report.vantage
     note = bounds.note or (
         f"nothing hides {clients_of(report)} here" if bounds.noise_multiplier == 0 else ""

@@ -121,7 +121,7 @@ class Onlookers:
 MINUTE = 60.0
 
 
-class Steps(Progress):
+class ProgressSteps(Progress):
     def __init__(self, *columns: ProgressColumn, console: Console) -> None:
         hidden = not (console.is_terminal or console.is_jupyter)
         super().__init__(*columns, console=console, transient=True, disable=console.quiet or hidden)
@@ -149,16 +149,18 @@ def progress(
     )
     config = directory.config
     training, rounds = config.run.job == "training", config.training.rounds
-    with Steps(*columns, console=console) as bar:
+    with ProgressSteps(*columns, console=console) as bar:
         task = bar.add_task("starting", total=planned_steps(config.trials, rounds), rounds=rounds)
-        with following(directory, [Bar(bar, task, config.trials, training), *watchers], console):
+        with following(
+            directory, [ProgressBar(bar, task, config.trials, training), *watchers], console
+        ):
             yield
 
 
 @contextmanager
 def preparing(console: Console) -> Iterator[Callable[[float], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Steps(*columns, console=console) as bar:
+    with ProgressSteps(*columns, console=console) as bar:
         task = bar.add_task("preparing", total=None)
         yield lambda fraction: bar.update(
             task, description="choosing the challenge", total=1, completed=fraction
@@ -168,7 +170,7 @@ def preparing(console: Console) -> Iterator[Callable[[float], None]]:
 @contextmanager
 def measuring(console: Console, what: str) -> Iterator[Callable[[float], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Steps(*columns, TimeElapsedColumn(), console=console) as bar:
+    with ProgressSteps(*columns, TimeElapsedColumn(), console=console) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda fraction: bar.update(task, completed=fraction)
 
@@ -179,7 +181,7 @@ def planned_steps(trials: TrialsConfig, rounds: int) -> int:
 
 
 @dataclass(frozen=True)
-class Bar:
+class ProgressBar:
     bar: Progress
     task: TaskID
     trials: TrialsConfig

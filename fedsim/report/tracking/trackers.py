@@ -23,14 +23,14 @@ from fedsim.report.tracking.course import Course, Event
 
 
 @dataclass(frozen=True)
-class Subject:
+class TrackedSubject:
     name: str
     identity: str
     parameters: Mapping[str, Scalar]
 
 
 class Tracker(Protocol):
-    def begin(self, subject: Subject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
         """Begin, or go on with, a run; return the last step of every series that exists already."""
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:
@@ -85,7 +85,7 @@ class MlflowTracker:
             why = " ".join(without_password(str(error)).split())[:WHY]
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
-    def begin(self, subject: Subject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
         client = self._client
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
@@ -137,7 +137,7 @@ class TensorBoardTracker:
         self._folder = folder(place)
         self._writer: Any = None
 
-    def begin(self, subject: Subject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
         """Begin a new event file, which replaces the one of an earlier process."""
         from torch.utils.tensorboard.summary import hparams  # noqa: PLC0415
 
@@ -237,7 +237,7 @@ class Tracking:
         if self._last is None:
             path, config = self._directory.path, self._directory.config
             values = configuration.to_run_config(config)
-            subject = Subject(path.name, self._directory.identity, parameters(values))
+            subject = TrackedSubject(path.name, self._directory.identity, parameters(values))
             self._last = dict(self._tracker.begin(subject))
         return self._last
 

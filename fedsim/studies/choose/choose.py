@@ -15,7 +15,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.results.theory import Bounds, VantageBounds
+from fedsim.audits.results.theory import RunBounds, RunVantageBounds
 from fedsim.audits.results.verdicts import Towards
 from fedsim.config import Scalar
 from fedsim.config.jobs import KEYS
@@ -23,7 +23,7 @@ from fedsim.config.objects import Scheme
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import effective_noise_multiplier
 from fedsim.privacy.trust import Trust
-from fedsim.studies.choose.grid import Outcome
+from fedsim.studies.choose.grid import RunOutcome
 
 BELIEF, ADVANTAGE, RISK = "privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"
 
@@ -99,7 +99,7 @@ class Limit:
         """The limit as report.json has it: its value by its kind, and the baseline of a risk."""
         return {self.kind: self.value} | ({"baseline": self.baseline} if self.settings else {})
 
-    def met_by(self, bounds: Bounds | Towards, risk: float | None) -> bool:
+    def met_by(self, bounds: RunBounds | Towards, risk: float | None) -> bool:
         """Return whether theory's bounds are within the limit.
 
         Args:
@@ -165,7 +165,7 @@ class Candidate:
     advantage_interval: tuple[float, float] | None
     alarm: bool
     band: tuple[float, float] | None = None
-    towards: tuple[VantageBounds, ...] = ()
+    towards: tuple[RunVantageBounds, ...] = ()
     majority: float = 0.0
     balanced_accuracy: float | None = None
     area_under_curve: float | None = None
@@ -267,7 +267,7 @@ def check(scheme: Scheme) -> None:
     )
 
 
-def candidate(outcome: Outcome, limit: Limit, settings: int) -> Candidate | None:
+def candidate(outcome: RunOutcome, limit: Limit, settings: int) -> Candidate | None:
     """Return a setting with its bounds and measurements; None if its run failed.
 
     Args:

@@ -207,7 +207,7 @@ def frontier(result: Result) -> Any:
         )
         ends = [each.accuracy_interval for each in alike]
         series.append(
-            training_figures.Series(
+            training_figures.NoiseSeries(
                 label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
                 right_at_most=[each.right_at_most for each in alike],
                 accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],

@@ -18,7 +18,7 @@ from fedsim.privacy.private_selection import SearchCost, search_cost
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choose, grid
 from fedsim.studies.choose.choose import Choice, Limit
-from fedsim.studies.choose.grid import Outcome, Point
+from fedsim.studies.choose.grid import Point, RunOutcome
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan
@@ -46,7 +46,7 @@ OF_THE_QUESTION = (
 
 
 @dataclass(frozen=True)
-class Request:
+class ChoiceRequest:
     """The request of a user.
 
     Attributes:
@@ -128,9 +128,9 @@ class Result:
             of the chosen setting; None if the search tried it anyway, or if it cannot be computed.
     """
 
-    request: Request
+    request: ChoiceRequest
     config: Config
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RunOutcome, ...]
     choice: Choice
     cost: SearchCost | None
     cost_within: SearchCost | None
@@ -145,7 +145,7 @@ Prepare = Callable[[Config], "Plan"]
 
 
 def search(
-    request: Request,
+    request: ChoiceRequest,
     out: Path | None,
     load: Load,
     prepare: Prepare,
@@ -212,7 +212,7 @@ def _planned(values: Mapping[str, Scalar], point: Point, load: Load, prepare: Pr
 
 
 def _refuse_another(
-    out: Path, request: Request, varied: Mapping[str, Sequence[Scalar]], vantage: Vantage
+    out: Path, request: ChoiceRequest, varied: Mapping[str, Sequence[Scalar]], vantage: Vantage
 ) -> bool:
     """Return whether the directory holds the answer of the same runs for another minimum accuracy.
 
@@ -251,7 +251,7 @@ def _extended(config: Config) -> Config:
     return config.model_copy(update={"trials": config.trials.model_copy(update=first)})
 
 
-def _needed(request: Request, choice: Choice, load: Load) -> float | None:
+def _needed(request: ChoiceRequest, choice: Choice, load: Load) -> float | None:
     if choice.chosen is None or not set(request.over) & set(KEYS):
         return None
     values = {**dict(choice.chosen.others), request.limit.key: request.limit.value}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.places import Workers
     from fedsim.privacy.private_selection import SearchCost
     from fedsim.studies.choose.choose import Choice, Limit
-    from fedsim.studies.choose.choose_search import Load, Request, Result
+    from fedsim.studies.choose.choose_search import ChoiceRequest, Load, Result
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def choose(
         RuntimeError: a run failed.
     """
     from fedsim.studies.choose import grid  # noqa: PLC0415
-    from fedsim.studies.choose.choose_search import Request  # noqa: PLC0415
+    from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
-    request = Request(
+    request = ChoiceRequest(
         limit=limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
         against=None if against is None else Vantage(against),
@@ -156,7 +156,7 @@ def limit(
 
 
 def carry_out(
-    request: "Request",
+    request: "ChoiceRequest",
     out: Path | None,
     load: "Load",
     shown: "Console",

@@ -25,7 +25,7 @@ WIDTH = 98
 
 
 @dataclass(frozen=True)
-class Answers:
+class InitAnswers:
     """The user's answers.
 
     Attributes:
@@ -84,7 +84,7 @@ def columns(data: str, label: str) -> list[str]:
     return [] if label in first + numbered else first + numbered
 
 
-def values(answers: Answers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def values(answers: InitAnswers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return the values of the configuration, by dotted key.
 
     Args:

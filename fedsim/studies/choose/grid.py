@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The outcome of a run.
 
     Attributes:
@@ -161,7 +161,7 @@ def carry_out(
     plans: Sequence["Plan"],
     several: Runs,
     say: Callable[[str], None],
-) -> list[Outcome]:
+) -> list[RunOutcome]:
     """Carry out every run, and return the outcomes.
 
     Args:
@@ -181,13 +181,13 @@ def carry_out(
                 except (InputError, RuntimeError, FloatingPointError) as error:
                     failure = " ".join(str(error).split())
                     say(f"{point.name} failed: {failure}")
-                    outcomes.append(Outcome(point, None, failure))
+                    outcomes.append(RunOutcome(point, None, failure))
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; give the same command again to continue") from None
     return outcomes
 
 
-def complain(outcomes: Sequence[Outcome]) -> None:
+def complain(outcomes: Sequence[RunOutcome]) -> None:
     """Raise RuntimeError with the first failure, if any run failed."""
     if failed := [outcome for outcome in outcomes if outcome.failure]:
         raise RuntimeError(
@@ -196,7 +196,7 @@ def complain(outcomes: Sequence[Outcome]) -> None:
         )
 
 
-def _read(point: Point, directory: RunDirectory) -> Outcome:
+def _read(point: Point, directory: RunDirectory) -> RunOutcome:
     """Return the outcome of a finished run. Raises InputError."""
     arrays = directory.read_arrays("transcript.npz", {"accuracies"})
     with directory.reading("transcript.npz"):
@@ -204,6 +204,6 @@ def _read(point: Point, directory: RunDirectory) -> Outcome:
     singles = tuple(final.tolist())
     if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are not independent
         final = final[: len(final) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    return Outcome(
+    return RunOutcome(
         point, results.read(directory), accuracies=tuple(final.tolist()), singles=singles
     )

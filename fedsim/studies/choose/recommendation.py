@@ -11,7 +11,7 @@ from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections.first import bar
 from fedsim.report.sections.section import advantage_limit
 from fedsim.studies.choose.choose_words import values
-from fedsim.studies.choose.grid import Outcome
+from fedsim.studies.choose.grid import RunOutcome
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure as Drawing
@@ -22,7 +22,7 @@ MOST_BARS = 8
 MOST_ROWS = 5
 
 
-def recommended(outcomes: Sequence[Outcome]) -> Outcome | None:
+def recommended(outcomes: Sequence[RunOutcome]) -> RunOutcome | None:
     """Return the strictest setting whose accuracy the trials cannot tell from the best one's.
 
     Returns:
@@ -43,7 +43,7 @@ def recommended(outcomes: Sequence[Outcome]) -> Outcome | None:
     return min(near, key=_right_at_most)
 
 
-def sentences(outcomes: Sequence[Outcome]) -> list[str]:
+def sentences(outcomes: Sequence[RunOutcome]) -> list[str]:
     """Return which setting to take, and why."""
     taken = recommended(outcomes)
     if taken is None:
@@ -68,7 +68,9 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     return answer
 
 
-def first(outcomes: Sequence[Outcome], answer: Sequence[doc.Words], data: str) -> doc.FirstScreen:
+def first(
+    outcomes: Sequence[RunOutcome], answer: Sequence[doc.Words], data: str
+) -> doc.FirstScreen:
     """Return the first screen of a page about several settings.
 
     Args:
@@ -102,7 +104,7 @@ def first(outcomes: Sequence[Outcome], answer: Sequence[doc.Words], data: str) -
     )
 
 
-def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
+def frontier(outcomes: Sequence[RunOutcome]) -> "Drawing | None":
     """Return the figure of accuracy against the adversary; None with fewer than two settings."""
     from fedsim.report.figures import training_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
@@ -110,7 +112,7 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     if len(drawn) < 2:
         return None
     ends = [_between(one, len(outcomes)) for one in drawn]
-    series = training_figures.Series(
+    series = training_figures.NoiseSeries(
         "",
         [_right_at_most(one) for one in drawn],
         [_accuracy(one) for one in drawn],
@@ -123,19 +125,19 @@ def frontier(outcomes: Sequence[Outcome]) -> "Drawing | None":
     return training_figures.frontier([series], "", place, None)
 
 
-def _contradicts(one: Outcome) -> bool:
+def _contradicts(one: RunOutcome) -> bool:
     return one.report is not None and bool(one.report.contradictions)
 
 
-def _right_at_most(one: Outcome) -> float:
+def _right_at_most(one: RunOutcome) -> float:
     return 1.0 if one.report is None else share(advantage_limit(one.report))
 
 
-def _accuracy(one: Outcome) -> float:
+def _accuracy(one: RunOutcome) -> float:
     return nan if one.accuracy is None else one.accuracy
 
 
-def _between(one: Outcome, settings: int) -> tuple[float, float] | None:
+def _between(one: RunOutcome, settings: int) -> tuple[float, float] | None:
     """Return the ends of the interval of a setting's mean accuracy; None without an interval.
 
     settings: number of settings whose intervals hold together (Bonferroni).
@@ -147,12 +149,12 @@ def _between(one: Outcome, settings: int) -> tuple[float, float] | None:
     return None if interval is None else (interval.low, interval.high)
 
 
-def _ends(one: Outcome, settings: int) -> str:
+def _ends(one: RunOutcome, settings: int) -> str:
     between = _between(one, settings)
     return "" if between is None else f" ({span(between, percent)})"
 
 
-def _bar(one: Outcome) -> doc.Bar:
+def _bar(one: RunOutcome) -> doc.Bar:
     name = values(one.point.values)
     if one.report is None:
         return doc.Bar(name, doc.Mark("open", "Not measured"))
@@ -167,7 +169,7 @@ def _bar(one: Outcome) -> doc.Bar:
     return drawn
 
 
-def _table(done: Sequence[Outcome], settings: int) -> doc.Table:
+def _table(done: Sequence[RunOutcome], settings: int) -> doc.Table:
     rows = [
         [
             values(one.point.values),
@@ -180,7 +182,7 @@ def _table(done: Sequence[Outcome], settings: int) -> doc.Table:
     return doc.tabulated(("Setting", "Right in at most", "ε", "Accuracy (joint intervals)"), rows)
 
 
-def _checks(outcomes: Sequence[Outcome]) -> list[doc.Check]:
+def _checks(outcomes: Sequence[RunOutcome]) -> list[doc.Check]:
     failures = sum(bool(one.failure) for one in outcomes)
     contradicted = [values(one.point.values) for one in outcomes if _contradicts(one)]
     taken = recommended(outcomes)

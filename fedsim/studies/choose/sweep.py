@@ -20,7 +20,7 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.sections.section import TITLES
 from fedsim.studies.choose import recommendation
-from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, Outcome
+from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, RunOutcome
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure as Drawing
@@ -48,7 +48,7 @@ summary.csv has all of them.
 """
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
     """Return a row for each run, all with the same columns; a value is None if unknown or refused.
 
     The columns, in order:
@@ -70,7 +70,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return [_row(outcome, names) for outcome in outcomes]
 
 
-def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
+def _row(outcome: RunOutcome, bounds: Sequence[str]) -> dict[str, Any]:
     status = {"status": outcome.failure or "done"}
     columns = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
     if outcome.report is not None:
@@ -78,7 +78,7 @@ def _row(outcome: Outcome, bounds: Sequence[str]) -> dict[str, Any]:
     return {"run": outcome.point.name, **outcome.point.values, **status, **columns}
 
 
-def _accuracy(outcome: Outcome, report: Report) -> dict[str, Any]:
+def _accuracy(outcome: RunOutcome, report: Report) -> dict[str, Any]:
     between = outcome.accuracy_interval(report.empirical.confidence)
     ends = (None, None) if between is None else (between.low, between.high)
     utility = report.utility
@@ -121,7 +121,7 @@ def _reported(report: Report) -> dict[str, Any]:
     )
 
 
-def table(outcomes: Sequence[Outcome]) -> RenderableType:
+def table(outcomes: Sequence[RunOutcome]) -> RenderableType:
     """Return the table for the terminal, with the paper's estimates in one column."""
     own = len(ESTIMATES)
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
@@ -136,7 +136,7 @@ def table(outcomes: Sequence[Outcome]) -> RenderableType:
     return terminal.table(block, "Runs of the sweep", "; ".join(notes), dense=True)
 
 
-def headings(outcomes: Sequence[Outcome]) -> list[str]:
+def headings(outcomes: Sequence[RunOutcome]) -> list[str]:
     """Return the names of the columns of `cells`."""
     swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
     bounds = [f"ε at least, {name}" for name in SHOWN.values()]
@@ -144,7 +144,7 @@ def headings(outcomes: Sequence[Outcome]) -> list[str]:
     return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds, *estimates]
 
 
-def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
+def cells(outcomes: Sequence[RunOutcome]) -> list[list[str]]:
     """Return the rows of the table as text; a failed run has only its values."""
     worded = []
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
@@ -176,7 +176,7 @@ def _with_ends(row: Mapping[str, Any], name: str) -> str:
     return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
 
 
-def write(name: str, outcomes: Sequence[Outcome], directory: Path) -> Path:
+def write(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
     """Write summary.csv, report.json, report.html and figures; return the path of the page.
 
     Raises:
@@ -231,7 +231,7 @@ FRONTIER = (
 )
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, "Drawing"]:
+def figures(outcomes: Sequence[RunOutcome]) -> dict[str, "Drawing"]:
     """Return a figure of advantage, accuracy and epsilon along each key that can be drawn."""
     from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
 
@@ -243,7 +243,7 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, "Drawing"]:
     return {key: figure for key, figure in drawn.items() if figure is not None}
 
 
-def runs(outcomes: Sequence[Outcome]) -> doc.Bullets:
+def runs(outcomes: Sequence[RunOutcome]) -> doc.Bullets:
     """Return a link to the page of each run, or why it failed."""
     return doc.Bullets(
         [
@@ -281,7 +281,7 @@ def _place(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _others(key: str, outcomes: Sequence[Outcome]) -> list[str]:
+def _others(key: str, outcomes: Sequence[RunOutcome]) -> list[str]:
     """Return the values of the other keys of every run; "" if there are no other keys."""
     return [
         ", ".join(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.common.html_table import html_table
-from fedsim.common.randomness import Role, key
+from fedsim.common.randomness import StreamRole, key
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.training import TrainingConfig, refuse_unless_classified
 from fedsim.federation.server import plan
@@ -73,7 +73,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningResult:
     """The settings that were tried.
 
     Attributes:
@@ -104,7 +104,7 @@ class Tuning:
 
 def tune(
     config: Config, models: int = 8, progress: Callable[[Tried], None] = lambda _: None
-) -> Tuning:
+) -> TuningResult:
     """Return the settings that were tried on public records, with the best among them.
 
     Args:
@@ -128,7 +128,7 @@ def tune(
             f"the experiment has {len(labels)} public records, and fedsim tune needs {FEWEST}; "
             "raise data.held-out, or give data.public-root"
         )
-    draw = np.random.default_rng(key(config.run.seed, Role.CLIENT_SAMPLING))
+    draw = np.random.default_rng(key(config.run.seed, StreamRole.CLIENT_SAMPLING))
     order = torch.from_numpy(draw.permutation(len(labels))).to(labels.device)
     some, others = order[: 2 * len(labels) // 3], order[2 * len(labels) // 3 :]
     trained = features[some], labels[some]
@@ -156,7 +156,7 @@ def tune(
             attempt(best.changes | {axis: value}, tried[0].accuracies)
             for value in _values(axis, changed(best.changes).training)
         ]
-    return Tuning(tuple(tried), len(some), len(others))
+    return TuningResult(tuple(tried), len(some), len(others))
 
 
 def _values(axis: str, best: TrainingConfig) -> list[Scalar]:

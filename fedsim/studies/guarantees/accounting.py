@@ -28,7 +28,7 @@ from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.guarantees import statements
-from fedsim.studies.guarantees.statements import Guarantee, Row, chosen
+from fedsim.studies.guarantees.statements import MechanismGuarantee, Row, chosen
 
 BELIEFS = np.round(np.arange(0.01, 1.0, 0.01), 2)
 """Beliefs at which the document has the curve of the worst-case belief."""
@@ -49,7 +49,7 @@ def account(
     colluding: int | None = None,
     vantage: str | None = None,
     prior: float | None = None,
-) -> "Accounted":
+) -> "AccountedGuarantees":
     """Return the guarantees of a given amount of noise for any one person, by every accountant.
 
     Args:
@@ -109,7 +109,7 @@ def account(
 
 def _guarantee(
     source: Path | None, subject: "_Subject", delta: float, vantage: Vantage, prior: float | None
-) -> "Accounted":
+) -> "AccountedGuarantees":
     """Return the guarantee of a mechanism towards a vantage, with its document."""
     config, releases = subject.config, subject.released
     bounds = identifiability.bounds(releases.towards(vantage), delta)
@@ -134,11 +134,11 @@ def _guarantee(
             "pac_success_bound": pac.success_bound(information, before),
         }
     document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)
-    return Accounted(releases, vantage, bounds, document, config)
+    return AccountedGuarantees(releases, vantage, bounds, document, config)
 
 
 @dataclass(frozen=True)
-class Accounted(Guarantee):
+class AccountedGuarantees(MechanismGuarantee):
     """The guarantees of a run, of a configuration, or of a mechanism given by hand.
 
     Attributes:

@@ -19,7 +19,7 @@ from adversaries.registry import lookup
 from fedsim.learning.data import Dataset
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box, pac
-from fedsim.privacy.black_box import Noise
+from fedsim.privacy.black_box import BlackBoxNoise
 from fedsim.privacy.pac import Floats
 
 Function = Callable[
@@ -67,7 +67,7 @@ class PrivateResult:
     records: int
     rate: float
     simulations: int
-    noise: Noise
+    noise: BlackBoxNoise
     length: float
     residual: float
     average_success: float

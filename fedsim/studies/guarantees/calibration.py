@@ -21,7 +21,7 @@ from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.guarantees import statements
-from fedsim.studies.guarantees.statements import Guarantee, Row, chosen
+from fedsim.studies.guarantees.statements import MechanismGuarantee, Row, chosen
 
 Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 DEFAULT_ACCOUNTANT = "pld"
@@ -104,7 +104,7 @@ class Sought:
 
 
 @dataclass(frozen=True)
-class Calibrated(Guarantee):
+class Calibrated(MechanismGuarantee):
     """The mechanism that meets a target, and its guarantees.
 
     Attributes:

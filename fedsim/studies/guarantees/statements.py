@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class MechanismGuarantee:
     """The guarantees of one mechanism.
 
     Attributes:

@@ -23,7 +23,7 @@ from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.common.memory import readable, spare
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.config.federation import DataConfig
 from fedsim.config.needs import require
@@ -68,7 +68,7 @@ COPIES = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
+class MembershipGame:
     """The losses of N models on the n records of D and on held-out records.
 
     Attributes:
@@ -88,7 +88,7 @@ class Game:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The losses of some models, with the attributes of a `Game`: [T, rounds, n], [T, m], [T]."""
+    """The losses of some models, as in a `MembershipGame`: [T, rounds, n], [T, m], [T]."""
 
     along: Floats
     population: Floats
@@ -96,7 +96,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Task:
+class ModelsTask:
     """A batch of models for a worker, in plain values that another version can read and refuse.
 
     Attributes:
@@ -153,7 +153,7 @@ class _Models:
         return Trained(np.stack(along, axis=1), losses.cpu().numpy(), accuracy)
 
 
-def train_models(task: Task) -> Trained:
+def train_models(task: ModelsTask) -> Trained:
     """Train a batch of models in a worker.
 
     Raises InputError if the worker has another program, another kind of device or other data.
@@ -173,7 +173,7 @@ def play(
     progress: Progress | None = None,
     workers: Workers | None = None,
     say: Callable[[str], None] = print,
-) -> Game:
+) -> MembershipGame:
     """Train models on random halves of D and record their losses.
 
     A model's numbers depend only on the seed and its index, up to rounding. The learning rate is
@@ -213,7 +213,9 @@ def play(
     )
     observations = Observations(along[:, -1], inside, along, population)
     rounds, nominal = observed_rounds(config.training.rounds), models.nominal
-    return Game(observations, rounds, nominal, mechanism(config.scheme, nominal), accuracy)
+    return MembershipGame(
+        observations, rounds, nominal, mechanism(config.scheme, nominal), accuracy
+    )
 
 
 def _trained_elsewhere(
@@ -233,7 +235,7 @@ def _trained_elsewhere(
         values = {**run_config, **pool.settings(models.experiment.run)}
         tasks = {
             f"models {part.start} to {part.stop - 1}": partial(
-                Task, values, program, models.nominal, part.start, part.stop
+                ModelsTask, values, program, models.nominal, part.start, part.stop
             )
             for part in parts
         }
@@ -248,7 +250,8 @@ def _trained_elsewhere(
 def inclusion(seed: int, count: int, records: int) -> Bools:
     """Return the records of D that each model is trained on, by fair coins: bool [N, n]."""
     rows = [
-        generator(seed, Role.INCLUSION, trial=model).random(records) < 0.5 for model in range(count)
+        generator(seed, StreamRole.INCLUSION, trial=model).random(records) < 0.5
+        for model in range(count)
     ]
     return np.stack(rows) if rows else np.empty((0, records), np.bool_)
 

@@ -31,7 +31,12 @@ from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
-from fedsim.studies.membership.membership_game import Bools, Floats, Game, most_true_positives
+from fedsim.studies.membership.membership_game import (
+    Bools,
+    Floats,
+    MembershipGame,
+    most_true_positives,
+)
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -104,7 +109,7 @@ class MembershipReport:
 
     experiment: Experiment
     confidence: float
-    game: Game
+    game: MembershipGame
     inclusion: Bools
     limits: Limits | None
     attacks: Mapping[str, Attacked]
@@ -201,7 +206,7 @@ class MembershipReport:
 def assemble(
     experiment: Experiment,
     confidence: float,
-    game: Game,
+    game: MembershipGame,
     attacks: Mapping[str, Attack],
     seconds: float,
 ) -> MembershipReport:

@@ -22,7 +22,7 @@ from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior,
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
-from fedsim.common.randomness import Role, gaussian_noise, generator
+from fedsim.common.randomness import StreamRole, gaussian_noise, generator
 from fedsim.config.needs import require
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.game import federation
@@ -87,7 +87,7 @@ def of_records(loaded: Federation, record: int, count: int, seed: int) -> Candid
             f"--candidates is {count}, but only {pool} records are outside the training data and "
             f"the held-out data; give at most {pool + 1}, or lower data.records or data.held-out"
         )
-    drawn = generator(seed, Role.CANDIDATES).choice(pool, count - 1, replace=False)
+    drawn = generator(seed, StreamRole.CANDIDATES).choice(pool, count - 1, replace=False)
     features, labels = loaded.members(np.asarray([record]))
     others = loaded.pool(drawn.tolist())
     return Candidates(
@@ -171,7 +171,7 @@ GRADIENT_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class PlayedTrials:
     """The outcome of T trials.
 
     Attributes:
@@ -195,14 +195,14 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Noise:
+class RoundNoise:
     """Standard deviations of a round's noise: unknown to the adversary, and of its own client."""
 
     unknown: float
     own: float
 
     @classmethod
-    def of(cls, scheme: Scheme, nominal: float) -> "Noise":
+    def of(cls, scheme: Scheme, nominal: float) -> "RoundNoise":
         """Return the noise of a round, given the nominal multiplier."""
         trust, clients = scheme.federation.trust, scheme.federation.clients
         bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
@@ -262,11 +262,11 @@ def play(
     loaded: Federation,
     record: int,
     candidates: Candidates,
-    noise: Noise,
+    noise: RoundNoise,
     trials: int,
     batch: int,
     progress: Callable[[float], None] = lambda fraction: None,
-) -> Played:
+) -> PlayedTrials:
     """Play the game in independent trials, `batch` at once.
 
     A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
@@ -287,7 +287,7 @@ def play(
         except FloatingPointError as error:  # the model diverged
             raise InputError(str(error)) from None
     columns = zip(*parts, strict=True)
-    return Played(*(np.concatenate(column) for column in columns))
+    return PlayedTrials(*(np.concatenate(column) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +298,7 @@ class _Batch:
     loaded: Federation
     record: int
     candidates: Candidates
-    noise: Noise
+    noise: RoundNoise
     trials: range
 
     @cached_property
@@ -307,7 +307,7 @@ class _Batch:
         return replace(self.loaded.clipper, threads=1)
 
     def play(self, report: Callable[[int], None]) -> tuple[Ints, Ints, Floats, Floats, Floats]:
-        """Return the columns of `Played` for these trials."""
+        """Return the columns of `PlayedTrials` for these trials."""
         scheme, loaded = self.rules.scheme, self.loaded
         secrets, coins = self._secrets()
         theta = federation.initial_parameters(self.rules, loaded, self.trials).to(loaded.device)
@@ -346,7 +346,7 @@ class _Batch:
         return secrets.astype(np.int64), drawn[:, 0]
 
     def _stream(self, trial: int, round: int = 0) -> np.random.Generator:
-        return generator(self.rules.seed, Role.RECONSTRUCTION, trial=trial, round=round)
+        return generator(self.rules.seed, StreamRole.RECONSTRUCTION, trial=trial, round=round)
 
     def _sums(self, theta: Tensor, secrets: Ints, round: int) -> tuple[Tensor, Tensor]:
         """Return the sum of the other records, [T, P], and what each observer sees, [T, s, P].

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 import fedsim
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, clopper_pearson
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config
@@ -24,7 +24,7 @@ from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import percent, plain, span
 from fedsim.report.figures import run_figures
-from fedsim.studies.reconstruction.candidate_game import Candidates, Played
+from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 PREDICTION = (
     "Monte Carlo at the models of the trials: candidate, coins and noise drawn anew in every round"
@@ -58,7 +58,7 @@ class ReconstructionReport:
     noise_multiplier: float
     mechanism: Mechanism
     candidates: Candidates
-    played: Played
+    played: PlayedTrials
     seconds: float
 
     @property
@@ -161,7 +161,7 @@ class ReconstructionReport:
         return strict_json(report)
 
 
-def _checks(report: ReconstructionReport) -> Iterator[Check]:
+def _checks(report: ReconstructionReport) -> Iterator[AlarmCheck]:
     """Yield the checks of the success against its bound, and of the posterior against the truth."""
     alarm = None
     if report.surely_at_least > report.bound:
@@ -170,7 +170,7 @@ def _checks(report: ReconstructionReport) -> Iterator[Check]:
             f"{SURE}, but theory allows {percent(report.bound)}. The noise is not the noise that "
             "was accounted for, or a clipped gradient exceeds the sensitivity."
         )
-    yield Check("success", alarm)
+    yield AlarmCheck("success", alarm)
     deviate, alarm = report.surprise, None
     if abs(deviate) > ndtri((1 + ALARM_CONFIDENCE) / 2):
         rank, noise = ("more", "smaller") if deviate < 0 else ("less", "larger")
@@ -179,7 +179,7 @@ def _checks(report: ReconstructionReport) -> Iterator[Check]:
             f"({abs(deviate):.1f} standard deviations, {SURE}). The noise is {noise} than was "
             "accounted for, or has another law."
         )
-    yield Check("posterior", alarm)
+    yield AlarmCheck("posterior", alarm)
 
 
 def answer(report: ReconstructionReport) -> list[str]:

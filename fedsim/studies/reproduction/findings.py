@@ -63,7 +63,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ItemPicture:
     name: str
     caption: str
     svg: str
@@ -75,12 +75,12 @@ class Reproduced:
 
     conclusion: str
     numbers: Sequence[Number] = ()
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[ItemPicture] = ()
     grids: Sequence[Grid] = ()
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeItem:
     """An item that was made: its time in UTC, and its duration without runs that existed before."""
 
     source: str
@@ -95,7 +95,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SourceAgreement:
     """The comparison of a number with its source; "alone" if the source has no value."""
 
     kind: Literal["agrees", "departs", "alone"]
@@ -127,7 +127,7 @@ def middle(values: npt.NDArray[np.float64] | Sequence[float]) -> Ends:
     return float(low), float(high)
 
 
-def agreement(number: Number) -> Agreement:
+def agreement(number: Number) -> SourceAgreement:
     """Return whether a number agrees with its source and with theory."""
     low, high = number.interval or (number.ours, number.ours)
     slack = 1e-9 * max(1.0, abs(number.ours)) if math.isfinite(number.ours) else 0.0
@@ -140,12 +140,12 @@ def agreement(number: Number) -> Agreement:
     if apart:
         origins = " and ".join(dict.fromkeys(one.origin for one in apart))
         why = f"because {number.departs}" if number.departs else "for an unknown reason"
-        return Agreement("departs", f"departs from the {origins} value {why}{beside}")
+        return SourceAgreement("departs", f"departs from the {origins} value {why}{beside}")
     if number.references:
         exact = number.interval is None
         agrees = "within the printed digits" if exact else "intervals overlap"
-        return Agreement("agrees", agrees + beside)
-    return Agreement("alone", f"the source has no value{beside}")
+        return SourceAgreement("agrees", agrees + beside)
+    return SourceAgreement("alone", f"the source has no value{beside}")
 
 
 class Scale(StrEnum):

@@ -22,18 +22,18 @@ from fedsim.federation.runtimes.places import Workers, opened
 from fedsim.federation.runtimes.spread import spread
 from fedsim.federation.runtimes.whole_runs import Files, read_files, write_files
 from fedsim.studies.reproduction import page
-from fedsim.studies.reproduction.findings import DATA, Item, Made, Means, Scale
+from fedsim.studies.reproduction.findings import DATA, Item, MadeItem, Means, Scale
 from fedsim.studies.reproduction.registry import ITEMS, SHARING, SOURCES
 
 ITEM_FOLDER = "items"
 
 
 @cache
-def adapter() -> TypeAdapter[Made]:
-    return TypeAdapter(Made)
+def adapter() -> TypeAdapter[MadeItem]:
+    return TypeAdapter(MadeItem)
 
 
-def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
+def make(items: Sequence[Item], means: Means) -> Iterator[MadeItem]:
     """Yield the items in their order; a kept item is not made again."""
     private_files.make_directory(means.folder / ITEM_FOLDER)
     for item in items:
@@ -48,7 +48,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
             # The source's numbers are for other data and more trials.
             numbers = [replace(one, references=()) for one in finding.numbers]
             finding = replace(finding, numbers=numbers)
-        made = Made(
+        made = MadeItem(
             source=item.source,
             name=item.name,
             title=item.title,
@@ -64,7 +64,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[Made]:
         yield adapter().validate_json(content)  # what a later call reads
 
 
-def read(item: Item, means: Means) -> Made | None:
+def read(item: Item, means: Means) -> MadeItem | None:
     """Return a kept item; None if there is none of this version and scale."""
     place = _place(item, means)
     if not place.is_file():
@@ -126,7 +126,7 @@ LEAVES = (
 
 def publish(
     items: Sequence[Item], means: Means, skip: Mapping[str, str], workers: Workers | None = None
-) -> Iterator[list[Made]]:
+) -> Iterator[list[MadeItem]]:
     """Make items, and write the page before the first item and after each.
 
     Args:
@@ -144,7 +144,7 @@ def publish(
 
 
 @dataclass(frozen=True)
-class Task:
+class ItemsTask:
     """Items for a worker, in plain values that another version can read and refuse.
 
     Attributes:
@@ -168,7 +168,7 @@ class Task:
     download: bool
 
 
-def make_items(task: Task) -> Files:
+def make_items(task: ItemsTask) -> Files:
     """Make items in a worker; return the files of those that it made in a folder of its own.
 
     Raises InputError if the worker has another program or lacks the data.
@@ -198,10 +198,10 @@ def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterato
     with opened(workers, means.say, LEAVES) as pool:
         share = pool.settings(RunConfig())
 
-        def task(group: str) -> Task:
+        def task(group: str) -> ItemsTask:
             for item in groups[group]:
                 means.say(item.title)
-            return Task(
+            return ItemsTask(
                 program,
                 share,
                 groups[group][0].source,
@@ -224,7 +224,7 @@ def _group(item: Item) -> str:
     return " ".join((item.source, *own))
 
 
-def _published(means: Means, skip: Mapping[str, str]) -> list[Made]:
+def _published(means: Means, skip: Mapping[str, str]) -> list[MadeItem]:
     made = [kept for item in ITEMS if (kept := read(item, means)) is not None]
     page.write(means.folder, made, skip)
     return made

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
 from fedsim.report.document.terminal import as_markdown
-from fedsim.studies.reproduction.findings import Made, Number, Reproduced, agreement
+from fedsim.studies.reproduction.findings import MadeItem, Number, Reproduced, agreement
 from fedsim.studies.reproduction.page import by_source, compared_cells, counted
 from fedsim.studies.reproduction.registry import SOURCES
 
@@ -25,7 +25,7 @@ SPREAD = 1.4
 """Most cells of a grid for each number; a sparser grid becomes a list."""
 
 
-def write(path: Path, made: Sequence[Made]) -> None:
+def write(path: Path, made: Sequence[MadeItem]) -> None:
     """Write the items as Markdown.
 
     A page with `MARKS` gets the pooled table, and a folder with its name beside it a note for each
@@ -46,7 +46,7 @@ def write(path: Path, made: Sequence[Made]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def pooled(made: Sequence[Made], folder: str) -> str:
+def pooled(made: Sequence[MadeItem], folder: str) -> str:
     """Return a table with one number of each item, as Markdown, with links to the folder of notes.
 
     It is the first number that departs from the source, else the first with a value by theory, else
@@ -56,7 +56,7 @@ def pooled(made: Sequence[Made], folder: str) -> str:
     return as_markdown([Prose(counted(made)), table])
 
 
-def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
+def _pooled_row(item: MadeItem, folder: str) -> tuple[str, ...]:
     """Return the row of an item; () if its source has no number."""
     compared = [one for one in item.finding.numbers if one.references]
     if not compared:
@@ -74,7 +74,7 @@ def _pooled_row(item: Made, folder: str) -> tuple[str, ...]:
     )
 
 
-def note(source: str, items: Sequence[Made], above: str = "") -> str:
+def note(source: str, items: Sequence[MadeItem], above: str = "") -> str:
     """Return all items of a source with their numbers, as Markdown, with some Markdown above."""
     blocks = [Prose(counted(items)), Prose(CELLS)]
     body = [*blocks, *(block for item in items for block in _item(item))]
@@ -82,7 +82,7 @@ def note(source: str, items: Sequence[Made], above: str = "") -> str:
     return f"{title}\n\n{above}{rest}"
 
 
-def _item(item: Made) -> Iterator[Block]:
+def _item(item: MadeItem) -> Iterator[Block]:
     yield Heading(item.title)
     yield Prose(f"    {item.command}")
     yield Prose(item.finding.conclusion)

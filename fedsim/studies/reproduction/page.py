@@ -10,7 +10,7 @@ from fedsim.common import private_files
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import Made, Number, agreement
+from fedsim.studies.reproduction.findings import MadeItem, Number, agreement
 from fedsim.studies.reproduction.registry import SOURCES
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
@@ -24,7 +24,7 @@ SMOKE = (
 CHANCE = "Each interval is of 95 %. Of many numbers, a few depart by chance."
 
 
-def counted(made: Sequence[Made]) -> str:
+def counted(made: Sequence[MadeItem]) -> str:
     kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
     return (
         f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
@@ -32,11 +32,11 @@ def counted(made: Sequence[Made]) -> str:
     )
 
 
-def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> None:
+def write(directory: Path, made: Sequence[MadeItem], skipped: Mapping[str, str]) -> None:
     """Write the page and its JSON, with the reason and remedy of each skipped item by its title."""
     items = []
     for item in made:
-        encoded: dict[str, Any] = TypeAdapter(Made).dump_python(item, mode="json")
+        encoded: dict[str, Any] = TypeAdapter(MadeItem).dump_python(item, mode="json")
         for value, one in zip(encoded["finding"]["numbers"], item.finding.numbers, strict=True):
             compared = agreement(one)
             value |= {"agreement": compared.kind, "statement": compared.text}
@@ -47,7 +47,7 @@ def write(directory: Path, made: Sequence[Made], skipped: Mapping[str, str]) -> 
     private_files.write(directory / PAGE, render(made, skipped).encode())
 
 
-def rows(item: Made) -> list[tuple[str, ...]]:
+def rows(item: MadeItem) -> list[tuple[str, ...]]:
     """Return a row of text for each number of an item."""
     return [(one.name, *compared_cells(one), agreement(one).text) for one in item.finding.numbers]
 
@@ -59,7 +59,7 @@ def compared_cells(one: Number) -> tuple[str, str, str]:
     return source, ours, number(one.closed_form)
 
 
-def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
+def render(made: Sequence[MadeItem], skipped: Mapping[str, str]) -> str:
     """Return the page, which needs no other file, script or network."""
     title = "The sources, made again"
     return html.render(
@@ -69,12 +69,12 @@ def render(made: Sequence[Made], skipped: Mapping[str, str]) -> str:
     )
 
 
-def verdict(made: Sequence[Made]) -> list[str]:
+def verdict(made: Sequence[MadeItem]) -> list[str]:
     """Return how many numbers agree with their sources, and a caution."""
     return [counted(made), SMOKE if any(item.scale == "smoke" for item in made) else CHANCE]
 
 
-def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[doc.Block]:
+def blocks(made: Sequence[MadeItem], skipped: Mapping[str, str]) -> list[doc.Block]:
     """Return the items that were not made, then the others by source."""
     parts: list[doc.Block] = []
     if skipped:
@@ -85,13 +85,13 @@ def blocks(made: Sequence[Made], skipped: Mapping[str, str]) -> list[doc.Block]:
     return parts
 
 
-def by_source(made: Sequence[Made]) -> list[tuple[str, list[Made]]]:
+def by_source(made: Sequence[MadeItem]) -> list[tuple[str, list[MadeItem]]]:
     """Return the items of each source, by its key."""
     keys = dict.fromkeys(item.source for item in made)
     return [(key, [item for item in made if item.source == key]) for key in keys]
 
 
-def _section(item: Made) -> Iterator[doc.Block]:
+def _section(item: MadeItem) -> Iterator[doc.Block]:
     place = f"{item.source}-{item.name}"
     yield doc.Heading(item.title, place)
     yield doc.Prose(item.finding.conclusion)

@@ -33,7 +33,7 @@ from fedsim.studies.sensitivity.gradient_sensitivity import (
 
 
 @dataclass(frozen=True, eq=False)
-class Checkpoint:
+class SensitivityCheckpoint:
     """The local sensitivities of all pairs in one round of the first trial; the model is [P]."""
 
     round: int
@@ -42,7 +42,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class SensitivityCourse:
     """The local sensitivities of m pairs over the k rounds of T trials on D.
 
     Attributes:
@@ -55,7 +55,7 @@ class Course:
     sensitivities: Floats
     noise_stds: Floats
     bound: float
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[SensitivityCheckpoint, ...]
 
 
 def follow(
@@ -65,7 +65,7 @@ def follow(
     trials: int,
     progress: Progress | None = None,
     checkpoints: Collection[int] = (),
-) -> Course:
+) -> SensitivityCourse:
     """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
 
     With privacy.sensitivity = "local", each round's noise is scaled to the local sensitivity of
@@ -94,7 +94,7 @@ def follow(
     if loaded.device.type == "cpu":
         single_threaded_kernels()
     sensitivities = np.empty((trials, rounds, len(pairs)))
-    stds, points = np.empty((trials, rounds)), list[Checkpoint]()
+    stds, points = np.empty((trials, rounds)), list[SensitivityCheckpoint]()
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
         rows, streams = slice(part.start, part.stop), rules.trials.streams(part)
@@ -104,7 +104,7 @@ def follow(
             sensitivities[rows, round - 1] = pair_sensitivities(loaded, theta, pairs)
             if first == 0 and round in checkpoints:
                 truth = largest(loaded, theta[0], neighbouring, of=pairs)
-                points.append(Checkpoint(round, theta[0].clone(), truth))
+                points.append(SensitivityCheckpoint(round, theta[0].clone(), truth))
             scale = np.full(len(part), bound)
             if scheme.privacy.sensitivity == "local":
                 scale = sensitivities[rows, round - 1, 0]
@@ -117,7 +117,7 @@ def follow(
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
             if progress is not None:
                 progress((first * rounds + len(part) * round) / (trials * rounds))
-    return Course(tuple(pairs), sensitivities, stds, bound, tuple(points))
+    return SensitivityCourse(tuple(pairs), sensitivities, stds, bound, tuple(points))
 
 
 def check(rules: GameRules) -> None:

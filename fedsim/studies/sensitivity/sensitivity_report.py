@@ -21,7 +21,7 @@ from fedsim.report.document.wording import DASH, number, percent, plain
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, Ranked
-from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, Candidate, Study, View
+from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, PairCandidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)
 SHARES = (0.5, 0.9, 0.99, 0.999)
@@ -60,7 +60,7 @@ def as_json(study: Study) -> dict[str, Any]:
     return strict_json(report)
 
 
-def _pair(study: Study, candidate: Candidate) -> dict[str, Any]:
+def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
     pair, split, course = candidate.pair, study.loaded.split, candidate.course
     low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
     label, replacement_label = _labels(study, pair)

@@ -30,10 +30,10 @@ from adversaries.neighbours.dissimilarity import (
     Features,
     measure,
 )
-from adversaries.neighbours.rank_correlation import Comparison, RankCorrelation
+from adversaries.neighbours.rank_correlation import RankComparison, RankCorrelation
 from adversaries.neighbours.search import Progress
 from fedsim.common import device
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.challenge import ChallengeConfig
 from fedsim.config.objects import Experiment, GameRules
 from fedsim.game import challenge, federation
@@ -79,7 +79,7 @@ class View:
 
     step: int
     truth: Truth
-    comparison: Comparison | None
+    comparison: RankComparison | None
     refusals: Mapping[str, str]
 
     @property
@@ -95,7 +95,7 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class PairCandidate:
     """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
@@ -137,13 +137,13 @@ class Study:
     experiment: Experiment
     confidence: float
     loaded: Federation
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[PairCandidate, ...]
     views: tuple[View, ...]
     compared: tuple[int, int | None]
     seconds: Mapping[str, float]
     peak_memory: int
 
-    def of(self, choice: str) -> list[Candidate]:
+    def of(self, choice: str) -> list[PairCandidate]:
         """Return the pairs of one choice, in their order."""
         return [candidate for candidate in self.candidates if candidate.choice == choice]
 
@@ -195,7 +195,7 @@ def study(
     # The worst pair was not among the pairs that the first view ranked.
     given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
     candidates = tuple(
-        Candidate(
+        PairCandidate(
             choice,
             place,
             pair,
@@ -350,7 +350,7 @@ def _sampled(
         norms = gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))
         truths = list(norms)
     else:
-        draw = generator(rules.seed, Role.COMPARED)
+        draw = generator(rules.seed, StreamRole.COMPARED)
 
         def some(length: int, most: int) -> npt.NDArray[np.int64]:
             return np.sort(draw.choice(length, size=min(length, most), replace=False))
@@ -385,7 +385,7 @@ def _sampled(
 
 def _compare(
     seed: int, confidence: float, heuristics: Heuristics, truth: Floats
-) -> tuple[Comparison | None, dict[str, str]]:
+) -> tuple[RankComparison | None, dict[str, str]]:
     """Return the rank correlations of the dissimilarities, and why some have none."""
     if not np.ptp(truth):
         reason = "all local sensitivities are equal, for example if every gradient is clipped"
@@ -405,6 +405,6 @@ def _compare(
     if not applicable:
         return None, refusals
     # The same bootstrap samples in every view.
-    draw = generator(seed, Role.COMPARED, trial=1)
+    draw = generator(seed, StreamRole.COMPARED, trial=1)
     compared = rank_correlation.compare(applicable, truth, confidence, draw)
     return compared, refusals

@@ -17,7 +17,7 @@ from adversaries.attacks.poisoning import (
 )
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.intervals import EpsilonBound
 from adversaries.statistics.lower_bounds import clopper_pearson_bound
 
 
@@ -26,9 +26,9 @@ def _features(records: int, size: int) -> np.ndarray:
     return 3 + generator.standard_normal((records, size)) * np.linspace(1, 5, size)
 
 
-def _bound(tpr: float, fpr: float, delta: float) -> LowerBound:
+def _bound(tpr: float, fpr: float, delta: float) -> EpsilonBound:
     details = {"true_positive_rate_low": tpr, "false_positive_rate_high": fpr}
-    return LowerBound(0.0, delta, 0.95, "limits", "nothing", False, details)
+    return EpsilonBound(0.0, delta, 0.95, "limits", "nothing", False, details)
 
 
 def test_the_direction_is_the_last_right_singular_vector_of_the_uncentred_features() -> None:
@@ -173,7 +173,7 @@ def test_the_delta_of_a_group_is_that_of_the_textbook() -> None:
 
 
 def test_only_bounds_of_counted_rates_can_be_divided() -> None:
-    other = LowerBound(1.0, 1e-5, 0.95, "normal log-odds", "normality", False)
+    other = EpsilonBound(1.0, 1e-5, 0.95, "normal log-odds", "normality", False)
     with pytest.raises(InputError, match="no limits of the rates"):
         per_record(other, 2)
     with pytest.raises(InputError, match="give at least 1"):

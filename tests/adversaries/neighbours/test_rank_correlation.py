@@ -8,14 +8,20 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, spearmanr
 
 from adversaries.errors import InputError
-from adversaries.neighbours.rank_correlation import Comparison, check, compare, reach, weighted_rhos
+from adversaries.neighbours.rank_correlation import (
+    RankComparison,
+    check,
+    compare,
+    reach,
+    weighted_rhos,
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def compared(heuristic: np.ndarray, truth: np.ndarray, resamples: int = 100) -> Comparison:
+def compared(heuristic: np.ndarray, truth: np.ndarray, resamples: int = 100) -> RankComparison:
     return compare({"it": heuristic}, truth, 0.95, rng(), resamples)
 
 

@@ -17,7 +17,7 @@ from scipy import stats
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.estimators import (
-    Advantage,
+    AdvantageEstimate,
     advantage,
     delta_prime,
     distance,
@@ -175,7 +175,7 @@ def played(game: list[tuple[bool, float]]) -> tuple[Bools, Floats]:
     return np.array([world for world, _ in game]), np.array([odds for _, odds in game])
 
 
-def summary(found: Advantage) -> tuple[float, ...]:
+def summary(found: AdvantageEstimate) -> tuple[float, ...]:
     return (found.point, found.standard_error, found.interval.low, found.interval.high)
 
 

@@ -27,7 +27,7 @@ from scipy import stats
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.gaussian_bounds import gaussian_bound
-from adversaries.statistics.intervals import LowerBound
+from adversaries.statistics.intervals import EpsilonBound
 from adversaries.statistics.lower_bounds import (
     LOWER_BOUNDS,
     NOT_GAUSSIAN,
@@ -133,7 +133,7 @@ def test_where_nothing_is_proven_a_split_takes_the_threshold_that_tells_most(for
 def test_a_threshold_for_mu_proves_more_mu_than_one_for_epsilon_and_is_rarely_wrong() -> None:
     """At epsilon 4, and of identical worlds, 400 trials of which half are judged at 90 %."""
 
-    def mu_low(bound: LowerBound) -> float:
+    def mu_low(bound: EpsilonBound) -> float:
         rates = bound.details
         limits = rates["true_positive_rate_low"], rates["false_positive_rate_high"]
         return float(np.subtract(*stats.norm.ppf(limits)))
@@ -198,7 +198,7 @@ def test_paid_thresholds_do_not_depend_on_the_scale_of_scores(scale: float, shif
 
 @pytest.mark.parametrize("bound", [clopper_pearson_split, clopper_pearson_bonferroni])
 def test_identical_worlds_of_few_values_rarely_prove_anything(
-    bound: Callable[[Bools, Floats, float, float], LowerBound],
+    bound: Callable[[Bools, Floats, float, float], EpsilonBound],
 ) -> None:
     scores = np.random.default_rng(15).choice([0.0, 1.0, 9.0], (1000, 61), p=[0.6, 0.3, 0.1])
     count = exceedances(bound, np.arange(61) < 20, scores, 0.0, 0)
@@ -214,7 +214,7 @@ def test_a_threshold_lies_within_equal_scores_where_there_are_only_two() -> None
 
 
 def exceedances(
-    bound: Callable[[Bools, Floats, float, float], LowerBound],
+    bound: Callable[[Bools, Floats, float, float], EpsilonBound],
     worlds: Bools,
     log_odds: Floats,
     delta: float,
@@ -385,7 +385,7 @@ def test_bounds_that_do_not_hold_are_named_with_the_reason() -> None:
     worlds = balanced(1000)
     log_odds = np.where(worlds, 9.0, -9.0) + rng_of(13).standard_normal(1000)
 
-    def found(*args: Any, **options: Any) -> dict[str, LowerBound]:
+    def found(*args: Any, **options: Any) -> dict[str, EpsilonBound]:
         return lower_bounds(worlds, log_odds, DELTA, 0.95, MechanismKind.GAUSSIAN, *args, **options)
 
     bounds = found("attacked", refused={"mu_gdp": "unclipped"})

@@ -27,7 +27,7 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.config import Config, dump
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.report.evidence import derivation, envelope, statement, verification
 from fedsim.report.evidence.verification import Outcome
@@ -309,12 +309,12 @@ def test_the_audit_of_a_transcript_is_signed_with_it(
     path, generator = tmp_path / "server.fedt", np.random.default_rng(0)
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
     mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"}
-    with Writer(path, Facts("server", "a test", "digits")) as writer:
+    with Writer(path, TranscriptFacts("server", "a test", "digits")) as writer:
         for round in range(1, 5):
             updates = generator.standard_normal((3, 200))
             updates /= np.linalg.norm(updates, axis=1, keepdims=True)
             after = updates.mean(0) + generator.standard_normal(200) / 3
-            replies = {7 + j: Reply({"w": update}, 5.0) for j, update in enumerate(updates)}
+            replies = {7 + j: NodeReply({"w": update}, 5.0) for j, update in enumerate(updates)}
             seen = {"aggregate": {"w": after}, "mechanism": mechanism}
             writer.append(ObservedRound(round, {"w": np.zeros(200)}, replies, **seen))
         writer.end()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedsim.learning.data import own_records, schema
-from fedsim.learning.data.columns import Dates, Numbers, Values
+from fedsim.learning.data.columns import Dates, NumberColumn, Values
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -50,10 +50,10 @@ def test_a_proposal_reads_the_table_that_it_is_of(
     assert "Identifiers, never features: patient id." in err
     agreed = schema.load(str(out))
     assert agreed.columns == {
-        "age": Numbers(range=[20, 90], missing="category"),
+        "age": NumberColumn(range=[20, 90], missing="category"),
         "ward": Values(values=["A", "B"], other="other"),
         "admitted": Dates(date=[date(2021, 1, 1), date(2022, 1, 1)], format="%d.%m.%Y"),
-        "weight": Numbers(range=[50, 90]),
+        "weight": NumberColumn(range=[50, 90]),
     }
     found = own_records.inspect(str(table), agreed)
     assert (found.refused, found.total, len(found.records.labels)) == ((), RECORDS, RECORDS - 1)
@@ -82,7 +82,7 @@ def test_its_owner_answers_for_each_column(
     agreed = schema.load(str(out))
     assert status == 0
     assert list(agreed.columns) == ["age", "ward"]
-    assert agreed.columns["age"] == Numbers(range=[0, 120], missing="category", outside="drop")
+    assert agreed.columns["age"] == NumberColumn(range=[0, 120], missing="category", outside="drop")
     assert agreed.identifiers == ["patient id", "weight"]
 
 

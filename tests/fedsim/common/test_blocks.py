@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.common.blocks import Pool, even, run, slices
+from fedsim.common.blocks import ThreadPool, even, run, slices
 
 
 @given(st.integers(0, 50), st.integers(1, 60))
@@ -61,7 +61,7 @@ def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept() -> None:
         made.append(object())
         return made[-1]
 
-    pool, barrier, seen = Pool(make), threading.Barrier(2), []
+    pool, barrier, seen = ThreadPool(make), threading.Barrier(2), []
 
     def borrow(_: slice) -> None:
         with pool.lend() as thing:
@@ -75,7 +75,7 @@ def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept() -> None:
 
 
 def test_what_was_lent_when_an_error_came_is_not_lent_again() -> None:
-    pool = Pool(object)
+    pool = ThreadPool(object)
     with pytest.raises(ValueError, match="broken"), pool.lend() as first:
         raise ValueError("broken")
     with pool.lend() as second:

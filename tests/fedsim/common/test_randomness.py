@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedsim.common.randomness import Role, gaussian_noise, generator, key
+from fedsim.common.randomness import StreamRole, gaussian_noise, generator, key
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**40), st.integers(1, 10**6), st.integers(-1, 1000))
@@ -14,7 +14,7 @@ def test_every_part_of_the_path_changes_the_key(
 ) -> None:
     def stream(**changed: int) -> int:
         path = {"trial": trial, "round": round, "partition": partition} | changed
-        return key(path.pop("seed", seed), Role.NOISE, **path)
+        return key(path.pop("seed", seed), StreamRole.NOISE, **path)
 
     keys = {
         stream(),
@@ -22,7 +22,7 @@ def test_every_part_of_the_path_changes_the_key(
         stream(trial=trial + 1),
         stream(round=round + 1),
         stream(partition=partition + 1),
-        key(seed, Role.WORLD, trial=trial, round=round, partition=partition),
+        key(seed, StreamRole.WORLD, trial=trial, round=round, partition=partition),
     }
     assert len(keys) == 6
 
@@ -50,6 +50,6 @@ def test_noise_from_the_operating_system_is_not_reproducible() -> None:
 
 
 def test_the_tree_is_stable_between_releases() -> None:
-    assert key(0, Role.WORLD) == 18941130794418219926919687425931478448
-    first = generator(1, Role.NOISE, trial=2, round=3, partition=4).standard_normal()
+    assert key(0, StreamRole.WORLD) == 18941130794418219926919687425931478448
+    first = generator(1, StreamRole.NOISE, trial=2, round=3, partition=4).standard_normal()
     assert first == -1.2445253934785678

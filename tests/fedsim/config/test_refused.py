@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedsim.config import KNOWN_KEYS, Config, Scalar, to_run_config
-from fedsim.config.needs import Need, Setting, as_toml
+from fedsim.config.needs import KeySetting, Need, as_toml
 from fedsim.config.refused import REFUSED
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
@@ -40,14 +40,14 @@ def _other(value: Scalar) -> Scalar:
     return "another" if isinstance(value, str) else value + 1
 
 
-def _so(config: Config, setting: Setting) -> Config:
+def _so(config: Config, setting: KeySetting) -> Config:
     """Return the configuration with a value for which the setting holds."""
     if setting.test == "is not":
         return _with(config, setting.key, _other(setting.tested))  # type: ignore[arg-type]
     return _with(config, setting.key, TRUE[setting.test](setting.tested))
 
 
-def _not_so(config: Config, setting: Setting) -> Config:
+def _not_so(config: Config, setting: KeySetting) -> Config:
     """Return the configuration with a value for which the setting does not hold."""
     if setting.test in FALSE:
         return _with(config, setting.key, FALSE[setting.test](setting.tested))
@@ -57,7 +57,7 @@ def _not_so(config: Config, setting: Setting) -> Config:
 
 @pytest.mark.parametrize(("need", "must"), CASES, ids=lambda part: getattr(part, "key", ""))
 def test_a_row_refuses_in_one_line_and_is_content_once_either_side_gives_way(
-    need: Need, must: Setting
+    need: Need, must: KeySetting
 ) -> None:
     config = Config()
     for setting in (*need.what, *need.needs):
@@ -80,7 +80,7 @@ def test_every_key_of_the_table_exists_with_a_value_of_its_kind() -> None:
         assert isinstance(tested, str) == isinstance(defaults[setting.key], str), setting.key
 
 
-def _cell(setting: Setting) -> str:
+def _cell(setting: KeySetting) -> str:
     """Return a setting as the page shows it."""
     if isinstance(setting.tested, tuple):
         return (

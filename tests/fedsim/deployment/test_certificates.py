@@ -13,10 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from fedsim.deployment import certificates
-from fedsim.deployment.certificates import Pair
+from fedsim.deployment.certificates import KeyPair
 
 
-def _handshake(folder: Path, server: Pair, authority: Pair, name: str) -> None:
+def _handshake(folder: Path, server: KeyPair, authority: KeyPair, name: str) -> None:
     """Connect over TLS on a socket pair. Raises ssl.SSLError as a client would."""
     for file, content in {
         "key": server.private,
@@ -78,7 +78,7 @@ def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", certificates.LOOPBACK)
 def test_a_machine_trusts_itself(tmp_path: Path, name: str) -> None:
     pair, trusted = certificates.loopback(1)
-    _handshake(tmp_path, pair, Pair(b"", trusted), name)
+    _handshake(tmp_path, pair, KeyPair(b"", trusted), name)
 
 
 def test_a_certificate_ends_with_its_authority() -> None:

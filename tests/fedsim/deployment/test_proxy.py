@@ -57,7 +57,7 @@ def signed(keys: Path) -> dict[str, str]:
     return _signed_by(pair)
 
 
-def _signed_by(pair: certificates.Pair) -> dict[str, str]:
+def _signed_by(pair: certificates.KeyPair) -> dict[str, str]:
     """The headers that Flower's SuperNode gives to a request."""
     key: Any = load_ssh_private_key(pair.private, password=None)
     request = httpx.Request("POST", "https://superlink")

@@ -187,7 +187,7 @@ def server(tmp_path: Path) -> Path:
     return tmp_path / "kit" / "server"
 
 
-def _replace_key(server: Path, machine: str) -> certificates.Pair:
+def _replace_key(server: Path, machine: str) -> certificates.KeyPair:
     pair = certificates.node_key()
     (server / "keys" / f"{machine}.pub").write_bytes(pair.public + b"\n")
     return pair

@@ -11,7 +11,7 @@ import torch
 from flwr.app import Context, RecordDict
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from adversaries.statistics.one_run import binomial_bound, f_dp_bound
 from adversaries.statistics.order_statistics import order_bound
 from fedsim import client_app, server_app
@@ -330,7 +330,7 @@ def test_a_round_of_few_clients_has_less_noise_for_a_canary() -> None:
     ],
 )
 def test_the_alarm_pays_for_all_of_its_bounds(
-    kind: str, bounds: tuple[Callable[..., LowerBound], ...]
+    kind: str, bounds: tuple[Callable[..., EpsilonBound], ...]
 ) -> None:
     rng, delta = np.random.default_rng(3), 1e-5
     coins = rng.random(200) < 0.5

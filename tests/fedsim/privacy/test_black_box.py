@@ -7,14 +7,14 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.privacy import black_box
-from fedsim.privacy.black_box import Noise
+from fedsim.privacy.black_box import BlackBoxNoise
 from fedsim.privacy.pac import Floats
 
 DEVIATIONS = np.array([3.0, 1.0, 0.3, 0.1])
 """Of a mechanism's result along four axes."""
 
 
-def _noise(seed: int, budget: float = 1.0, count: int = 600) -> tuple[Noise, Floats]:
+def _noise(seed: int, budget: float = 1.0, count: int = 600) -> tuple[BlackBoxNoise, Floats]:
     return black_box.privatise(
         lambda data, coins: data,
         lambda coins: DEVIATIONS * coins.standard_normal(4) + 7,

@@ -11,7 +11,7 @@ from rich.console import Console
 from adversaries.errors import InputError
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Released
+from fedsim.audits.results.theory import ReleasedTogether
 from fedsim.config import Scalar, from_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import comparison
@@ -203,7 +203,7 @@ def test_colluders_are_named_beside_the_trust(of: Of) -> None:
 
 def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of: Of) -> None:
     released = {"trainings": 20, "epsilon": 29.5, "delta": 0.01, "vantage": "server"}
-    everything = Released(
+    everything = ReleasedTogether(
         **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}, game=""
     )
     real = replace(of("local"), released=everything)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedsim.audits.results.model_card import ModelCard, Privacy, Towards, Utility
+from fedsim.audits.results.model_card import ModelCard, ModelUtility, Privacy, ReleasedTowards
 from fedsim.report import model_card, model_quality
 
 PRIVACY = Privacy(
@@ -17,7 +17,7 @@ PRIVACY = Privacy(
     clipping_norm=1.0,
     sampling_rate=1.0,
     trust="Each client adds noise.",
-    towards=[Towards("server", "every message", {"pld": 8.0})],
+    towards=[ReleasedTowards("server", "every message", {"pld": 8.0})],
     rounds_charged=3,
     attempts=1,
 )
@@ -53,7 +53,7 @@ def test_a_name_is_neither_a_heading_nor_html() -> None:
         assert _rows(page) == _rows(honest)
 
 
-MEASURED = Utility(
+MEASURED = ModelUtility(
     records=100,
     accuracy=0.9,
     loss=0.5,

@@ -3,14 +3,14 @@
 import re
 from dataclasses import replace
 
-from fedsim.audits.results.model_card import Charged, Rehearsal, Towards
+from fedsim.audits.results.model_card import Charged, Rehearsal, ReleasedTowards
 from fedsim.report import training_report
 
 from .test_model_card import CARD, PRIVACY
 
-SERVER = Towards("server", "every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
-OTHERS = [Towards("participant", "the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
-ROUND = training_report.Round(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
+SERVER = ReleasedTowards("server", "every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
+OTHERS = [ReleasedTowards("participant", "the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
+ROUND = training_report.NotedRound(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
 REPORT = training_report.TrainingReport("digits", "A. Engineer", [], [ROUND], [])
 
 

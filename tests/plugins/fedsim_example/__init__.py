@@ -20,7 +20,7 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report.document.blocks import Block, Prose
 from fedsim.report.sections.section import Section
-from fedsim.report.tracking.trackers import Subject
+from fedsim.report.tracking.trackers import TrackedSubject
 
 
 def _confidence(targets: Observations, shadows: Observations | None) -> Floats:
@@ -78,7 +78,7 @@ class Lines:
     def __init__(self, place: str) -> None:
         self._path = Path(place)
 
-    def begin(self, subject: Subject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
         """Begin a run."""
         self._path.write_text(f"run {subject.name}\n")
         return {}

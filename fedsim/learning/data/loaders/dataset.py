@@ -15,7 +15,7 @@ STEPS = 2**20
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetRange:
     """The public range of the number that a regression predicts, in order; else InputError."""
 
     least: float
@@ -38,7 +38,7 @@ class Target:
         return self.least + np.asarray(shares, np.float64) * (self.largest - self.least)
 
 
-def parsed(text: str) -> Target | None:
+def parsed(text: str) -> TargetRange | None:
     """Return the target in "LEAST,LARGEST"; None for "".
 
     Raises InputError for another text.
@@ -52,7 +52,7 @@ def parsed(text: str) -> Target | None:
             f"data.target is '{text}'; give the least and the largest value separated by a comma, "
             'such as "0,60"'
         ) from None
-    return Target(least, largest)
+    return TargetRange(least, largest)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Source:
     download: bool = False
     length: int = 64
     tokenizer: str = ""
-    target: Target | None = None
+    target: TargetRange | None = None
 
     @property
     def path(self) -> Path:
@@ -136,7 +136,7 @@ class Dataset:
     column_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     categorical: frozenset[str] = frozenset()
     dropped: int = 0
-    target: Target | None = None
+    target: TargetRange | None = None
 
     def __post_init__(self) -> None:
         for array in (*self.columns.values(), self.column_of):
@@ -200,7 +200,7 @@ def class_numbers(
 
 
 def numbered_labels(
-    values: npt.NDArray[Any], path: Path, label: str, target: Target | None
+    values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
 

@@ -13,7 +13,7 @@ from fedsim.learning.data.loaders.dataset import (
     Dataset,
     Records,
     Source,
-    Target,
+    TargetRange,
     finite,
     numbered_labels,
 )
@@ -43,7 +43,7 @@ def of_arrays(
     values: npt.NDArray[Any],
     raw_labels: npt.NDArray[Any],
     columns: dict[str, npt.NDArray[Any]],
-    target: Target | None = None,
+    target: TargetRange | None = None,
 ) -> Dataset:
     """Return the dataset of features, labels and other columns.
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, Target, numbered_labels
+from fedsim.learning.data.loaders.dataset import Dataset, Records, TargetRange, numbered_labels
 
 MISSING = ("", "?", "na", "nan")
 """Texts that mean a missing value, in any case."""
@@ -103,7 +103,7 @@ def encode(
     label: str,
     exclude: Collection[str],
     dropped: int,
-    target: Target | None = None,
+    target: TargetRange | None = None,
 ) -> Dataset:
     """Return the dataset of columns of text [N] by name, one of which is the label.
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, printed
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, printed
 
 RATE, NOISE, DELTA = 0.01, 4.0, 1e-5
 """q, sigma and delta of the figure."""
@@ -103,7 +103,7 @@ def compared(means: Means) -> Reproduced:
         "composition of amplified steps.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "composition",
                 f"ε at δ = {DELTA:g} against epochs, q = {RATE:g}, σ = {NOISE:g}; the vertical "
                 "axis is logarithmic, so that all can be seen.",

@@ -12,12 +12,12 @@ from fedsim.audits.results.measured import Empirical, MembershipAttack
 from fedsim.privacy import identifiability
 from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, Cell, play
+from fedsim.studies.reproduction.bernau.experiments import BELIEFS, TITLES, BernauCell, play
 from fedsim.studies.reproduction.findings import (
     Grid,
+    ItemPicture,
     Means,
     Number,
-    Picture,
     Reference,
     Reproduced,
     middle,
@@ -53,7 +53,7 @@ def audit(means: Means, data: str) -> Reproduced:
     chosen = BELIEFS[data][1:3] if means.smoke else BELIEFS[data]
     runs = {
         belief: {
-            scaled: play(means, Cell(data, scaled, "replace", belief))
+            scaled: play(means, BernauCell(data, scaled, "replace", belief))
             for scaled in ("local", "global")
         }
         for belief in chosen
@@ -71,7 +71,7 @@ def audit(means: Means, data: str) -> Reproduced:
             for one in _numbers(data, belief, scaled, run)
         ],
         [
-            Picture(
+            ItemPicture(
                 f"figure-{FIGURES[data]}",
                 f"ε′ of {TITLES[data]} against ε: (a) from sensitivities, (b) from the largest "
                 "belief, (c) from the advantage; (d) advantage of identification and of "

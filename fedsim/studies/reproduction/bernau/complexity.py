@@ -14,9 +14,9 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.report.figures import canvas
 from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    ItemPicture,
     Means,
     Number,
-    Picture,
     Reference,
     Reproduced,
 )
@@ -59,7 +59,7 @@ def exponents(means: Means) -> Reproduced:
         "with the records (starting threads, cutting into blocks) keeps exponents a little low.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "table-1",
                 "Running time against size, both on logarithmic axes: the slope is the exponent.",
                 _drawn(courses),

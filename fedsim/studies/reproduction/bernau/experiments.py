@@ -49,7 +49,7 @@ SMOKE: dict[str, Scalar] = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class BernauCell:
     """One experiment: a key of `BELIEFS`, the noise's sensitivity and the neighbouring relation."""
 
     data: str
@@ -70,7 +70,7 @@ def configured(means: Means, data: str, changes: dict[str, Scalar]) -> Config:
     return configuration.load(configurations.path(data), where | changes)
 
 
-def play(means: Means, cell: Cell) -> Run:
+def play(means: Means, cell: BernauCell) -> Run:
     """Return the run of a cell; an earlier run is continued."""
     changes: dict[str, Scalar] = {"trials.count": TRIALS[means.scale]}
     if (cell.sensitivity, cell.neighbouring) != ("local", "replace"):
@@ -78,7 +78,7 @@ def play(means: Means, cell: Cell) -> Run:
     return play_with(means, cell, changes, cell.name)
 
 
-def play_with(means: Means, cell: Cell, changes: Mapping[str, Scalar], name: str) -> Run:
+def play_with(means: Means, cell: BernauCell, changes: Mapping[str, Scalar], name: str) -> Run:
     """Return the run of a cell with changes; an earlier run is continued."""
     kinds = (
         ("local", "global").index(cell.sensitivity),

@@ -9,12 +9,18 @@ from fedsim.api import Run
 from fedsim.config import Scalar
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.bernau.experiments import TITLES, VARIANTS, Cell, play, play_with
+from fedsim.studies.reproduction.bernau.experiments import (
+    TITLES,
+    VARIANTS,
+    BernauCell,
+    play,
+    play_with,
+)
 from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    ItemPicture,
     Means,
     Number,
-    Picture,
     Reference,
     Reproduced,
     advantage_of_wins,
@@ -41,7 +47,7 @@ def table(means: Means, data: str) -> Reproduced:
     """Return Table 2a of a data set: advantage and delta' of the four variants."""
     numbers: list[Number] = []
     for i, (name, variant) in enumerate(VARIANTS.items()):
-        run = play(means, Cell(data, *variant))
+        run = play(means, BernauCell(data, *variant))
         numbers += [_advantage(name, run, data, i), _exceeded(name, run, data, i)]
     return Reproduced(
         "The authors counted trials on D alone (2 TPR − 1); these are of both worlds. Noise scaled "
@@ -85,7 +91,7 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
 
 def beliefs(means: Means, data: str) -> Reproduced:
     """Return Figure 6 of a data set: the beliefs in D after training on D."""
-    runs = {name: play(means, Cell(data, *variant)) for name, variant in VARIANTS.items()}
+    runs = {name: play(means, BernauCell(data, *variant)) for name, variant in VARIANTS.items()}
     of_d = {name: run.beliefs[run.worlds, -1] for name, run in runs.items()}
     numbers = [_mean_belief(name, values) for name, values in of_d.items()]
     return Reproduced(
@@ -93,7 +99,7 @@ def beliefs(means: Means, data: str) -> Reproduced:
         f"half (LS bounded {numbers[0].ours:.3f}), and rarely near ρβ = 0.9.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 f"figure-6-{data}",
                 f"Beliefs in D after training on D, {TITLES[data]}: density, median and the range "
                 "of 90 %. Dashed: ρβ.",
@@ -148,7 +154,7 @@ def trained(means: Means) -> Reproduced:
     changes = CHANGES if means.smoke else CHANGES | {"data.records": RECORDS}
     accuracies: dict[str, Floats] = {}
     for name, variant in VARIANTS.items():
-        cell = Cell("mnist", *variant)
+        cell = BernauCell("mnist", *variant)
         run = play_with(means, cell, changes, f"accuracy-{cell.name}")
         accuracies[name] = run.transcript["accuracies"][-1]
     numbers = [averaged(f"{name}: accuracy", each, [READ]) for name, each in accuracies.items()]
@@ -156,7 +162,7 @@ def trained(means: Means) -> Reproduced:
         concluded(numbers),
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "figure-6d",
                 f"Accuracy on held-out records after each of {TRAININGS} trainings, and its mean.",
                 _points(accuracies),

@@ -8,7 +8,7 @@ from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, middle
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, middle
 from fedsim.studies.sensitivity import gradient_sensitivity
 
 UNCLIPPED = 1e12
@@ -53,7 +53,7 @@ def surveyed(means: Means, data: str) -> Reproduced:
         f"top of the training's (ε, δ = {DELTAS[data]:g}): basic composition.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 f"norms-{data}",
                 f"Norms of {TITLES[data]}'s unclipped gradients, quantile by quantile.",
                 _drawn(first, last),

@@ -19,9 +19,9 @@ from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, DELTAS, TITLES
 from fedsim.studies.reproduction.findings import (
+    ItemPicture,
     Means,
     Number,
-    Picture,
     Reproduced,
     advantage_of_wins,
     printed,
@@ -43,7 +43,7 @@ def boundary(means: Means) -> Reproduced:
         "decision changes.",
         [Number("where the belief is one half", middle, None, 0.5)],
         [
-            Picture(
+            ItemPicture(
                 "figure-1",
                 "Densities of what is released with f(D) = 0 and f(D′) = 1 at ε = 6 and δ = 1e-6, "
                 "and the belief in D.",
@@ -61,7 +61,11 @@ def errors(means: Means) -> Reproduced:
         "Half of ε leaves the boundary where it is and makes the regions of error larger: the "
         f"advantage falls from {numbers[0].ours:.3f} to {numbers[1].ours:.3f}.",
         numbers,
-        [Picture("figure-2", "Regions of error (shaded) at ε = 6 and ε = 3, δ = 1e-6.", drawing)],
+        [
+            ItemPicture(
+                "figure-2", "Regions of error (shaded) at ε = 6 and ε = 3, δ = 1e-6.", drawing
+            )
+        ],
     )
 
 
@@ -186,8 +190,8 @@ def curves(means: Means) -> Reproduced:
         "(ε, δ) guarantee.",
         [Number("advantage above Theorem 2, at most, ε to 10", most)],
         [
-            Picture("figure-3a", "ρβ against ε.", canvas.to_svg(belief)),
-            Picture(
+            ItemPicture("figure-3a", "ρβ against ε.", canvas.to_svg(belief)),
+            ItemPicture(
                 "figure-3b",
                 "ρα against ε: Theorem 2 as printed, and the advantage that the least noise of an "
                 "(ε, δ)-private Gaussian mechanism allows (dashed).",

@@ -11,9 +11,16 @@ from fedsim.federation.server import plan
 from fedsim.report.figures import canvas, training_figures
 from fedsim.report.figures.training_figures import Followed, Relation
 from fedsim.studies.reproduction.bernau.experiments import TITLES, configured
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, averaged, near
+from fedsim.studies.reproduction.findings import (
+    ItemPicture,
+    Means,
+    Number,
+    Reproduced,
+    averaged,
+    near,
+)
 from fedsim.studies.sensitivity import sensitivity_study
-from fedsim.studies.sensitivity.sensitivity_study import Candidate, Study
+from fedsim.studies.sensitivity.sensitivity_study import PairCandidate, Study
 
 TRAININGS = {"smoke": 4, "full": 250}
 TOP = {"smoke": 1, "full": 3}
@@ -47,13 +54,13 @@ def followed(means: Means, data: str) -> Reproduced:
         "clipping allows.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
                 "steps of all trainings: median and the range of 90 %, bounded.",
                 canvas.to_svg(training_figures.by_pair(pairs, _bound(bounded))),
             ),
-            Picture(
+            ItemPicture(
                 f"figure-5-{data}",
                 "Local sensitivity of the most dissimilar pair over the steps, against the global "
                 "sensitivity, bounded and unbounded.",
@@ -91,7 +98,7 @@ def _root(course: npt.NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean(np.square(course))))
 
 
-def _rms(name: str, one: Candidate, data: str = "") -> Number:
+def _rms(name: str, one: PairCandidate, data: str = "") -> Number:
     """Return the root mean square of all steps, and the recorded value of a data set ("": none)."""
     low, high = averaged("", np.mean(np.square(one.course), axis=1)).interval or (0.0, 0.0)
     interval = float(np.sqrt(max(0.0, low))), float(np.sqrt(high))
@@ -144,7 +151,7 @@ def compared(means: Means, data: str) -> Reproduced:
         f"{_measure(best)}, worst {_measure(worst)}.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 f"dissimilarities-{data}",
                 f"Spearman's rank correlation of {TITLES[data]}'s dissimilarities with local "
                 "sensitivity at the first model, with intervals of 95 %.",

@@ -87,7 +87,7 @@ class Poison:
     copied: bool
 
 
-class Setting:
+class JagielskiSetting:
     """Records, structure and first models of one experiment."""
 
     def __init__(self, means: Means, size: Size) -> None:
@@ -135,7 +135,7 @@ class Setting:
         return float(evaluated[1].double().mean())
 
 
-def clipbkd(setting: Setting) -> Poison:
+def clipbkd(setting: JagielskiSetting) -> Poison:
     """Return the point along the direction that the data use least, with the label least liked.
 
     Algorithm 4; the baseline f(0) is not subtracted, as in the authors' code.
@@ -148,7 +148,7 @@ def clipbkd(setting: Setting) -> Poison:
     return Poison(features, torch.tensor([label]), features, label, copied=True)
 
 
-def backdoor(setting: Setting) -> Poison:
+def backdoor(setting: JagielskiSetting) -> Poison:
     """Return records with a bright square in a corner, labelled as the second class (Alg. 3)."""
 
     def stamped(features: Tensor) -> Tensor:
@@ -163,13 +163,13 @@ def backdoor(setting: Setting) -> Poison:
     return Poison(own, torch.ones(most, dtype=torch.int64), shown, 1, copied=False)
 
 
-def membership(setting: Setting) -> Poison:
+def membership(setting: JagielskiSetting) -> Poison:
     """Return an ordinary record, for an attack by its loss."""
     features, label = setting.held_out[:1], int(setting.held_out_labels[0])
     return Poison(features, torch.tensor([label]), features, label, copied=True)
 
 
-ATTACKS: Mapping[str, Callable[[Setting], Poison]] = {
+ATTACKS: Mapping[str, Callable[[JagielskiSetting], Poison]] = {
     "ClipBKD": clipbkd,
     "backdoor": backdoor,
     "membership inference": membership,
@@ -199,7 +199,7 @@ SPREAD = 40
 
 
 @dataclass(frozen=True)
-class Cell:
+class JagielskiCell:
     """The settings of a training, with keys of `INITIALISATIONS` and of `ATTACKS`."""
 
     initialisation: str
@@ -209,7 +209,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class PoisonedScores:
     """The scores that an adversary sees: clean [T], and with k poisoned records [T] each, by k."""
 
     clean: Floats
@@ -237,13 +237,15 @@ class Played:
                 scores[draw.integers(0, len(scores), len(scores))]
                 for scores in (self.clean, *self.poisoned.values())
             )
-            again = Played(clean, dict(zip(self.poisoned, others, strict=True)), self.accuracy)
+            again = PoisonedScores(
+                clean, dict(zip(self.poisoned, others, strict=True)), self.accuracy
+            )
             bounds.append(again.best(paid=False))
         low, high = np.quantile(bounds, (0.025, 0.975))
         return float(low), float(high)
 
 
-def play(means: Means, setting: Setting, cell: Cell) -> Played:
+def play(means: Means, setting: JagielskiSetting, cell: JagielskiCell) -> PoisonedScores:
     """Return the scores of a cell, and keep them for later calls."""
     copies = setting.size.copies
     described = json.dumps([asdict(setting.size), asdict(cell), means.scale.value], sort_keys=True)
@@ -252,7 +254,7 @@ def play(means: Means, setting: Setting, cell: Cell) -> Played:
     if path.exists():
         with np.load(path, allow_pickle=False) as kept:
             poisoned = {k: np.asarray(kept[f"poisoned_{k}"]) for k in copies}
-            return Played(np.asarray(kept["clean"]), poisoned, float(kept["accuracy"]))
+            return PoisonedScores(np.asarray(kept["clean"]), poisoned, float(kept["accuracy"]))
     means.say(
         f"{(1 + len(copies)) * setting.size.trainings} trainings: {cell.attack}, "
         f"{cell.initialisation}, C = {cell.clipping_norm:g}, z = {cell.noise_multiplier:g}"
@@ -265,10 +267,10 @@ def play(means: Means, setting: Setting, cell: Cell) -> Played:
     with private_files.replacing(path) as file:
         arrays = {f"poisoned_{k}": scores for k, scores in poisoned.items()}
         np.savez(file, clean=clean, accuracy=accuracy, **arrays)  # type: ignore[arg-type]
-    return Played(clean, poisoned, accuracy)
+    return PoisonedScores(clean, poisoned, accuracy)
 
 
-def _trained(setting: Setting, cell: Cell, poison: Poison, copies: int) -> Tensor:
+def _trained(setting: JagielskiSetting, cell: JagielskiCell, poison: Poison, copies: int) -> Tensor:
     """Return released models [T, P] of trainings with k poisoned records, on the CPU."""
     count = setting.size.trainings
     starts = range(0, count, BLOCK)
@@ -278,7 +280,9 @@ def _trained(setting: Setting, cell: Cell, poison: Poison, copies: int) -> Tenso
     return torch.cat(parts)
 
 
-def _block(setting: Setting, cell: Cell, poison: Poison, copies: int, trainings: range) -> Tensor:
+def _block(
+    setting: JagielskiSetting, cell: JagielskiCell, poison: Poison, copies: int, trainings: range
+) -> Tensor:
     size, device = setting.size, resolve("auto")
     # No training shares a coin with another, of its own world or of the other's.
     seeds = np.random.SeedSequence([SEED, copies, trainings.start]).generate_state(2)

@@ -4,14 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, near
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, near
 from fedsim.studies.reproduction.jagielski.setting import (
     ATTACKS,
     CONFIDENCE,
     INITIALISATIONS,
-    Cell,
-    Played,
-    Setting,
+    JagielskiCell,
+    JagielskiSetting,
+    PoisonedScores,
     Size,
     play,
 )
@@ -113,11 +113,11 @@ def _play(
     initialisations: tuple[str, ...],
     norms: tuple[float, ...],
     epsilons: tuple[float, ...],
-) -> dict[Key, Played]:
-    setting = Setting(means, size)
+) -> dict[Key, PoisonedScores]:
+    setting = JagielskiSetting(means, size)
     return {
         (initialisation, norm, epsilon): play(
-            means, setting, Cell(initialisation, norm, MULTIPLIERS[epsilon])
+            means, setting, JagielskiCell(initialisation, norm, MULTIPLIERS[epsilon])
         )
         for initialisation in initialisations
         for epsilon in epsilons
@@ -125,7 +125,7 @@ def _play(
     }
 
 
-def _numbers(name: str, played: Played, printed: float | None) -> list[Number]:
+def _numbers(name: str, played: PoisonedScores, printed: float | None) -> list[Number]:
     best, (low, high) = played.best(paid=False), played.spread()
     # The source's number varies with its trainings as ours does.
     references = [] if printed is None else [near(printed, max(0.005, (high - low) / 2))]
@@ -168,21 +168,21 @@ def _ceiling(size: Size) -> str:
     )
 
 
-def _honest(played_by: dict[Key, Played]) -> str:
+def _honest(played_by: dict[Key, PoisonedScores]) -> str:
     above = [key for key, played in played_by.items() if played.best(paid=True) > key[2]]
     if above:
         return f"Bounds are above ε of theory in {len(above)} cells: they refute it or err."
     return "No bound is above the ε of theory, which the accounting does not contradict."
 
 
-def _picture(name: str, played_by: dict[Key, Played]) -> Picture:
+def _picture(name: str, played_by: dict[Key, PoisonedScores]) -> ItemPicture:
     epsilons = list(dict.fromkeys(epsilon for _, _, epsilon in played_by))
     curves: dict[str, list[float]] = {}
     for (initialisation, norm, _), played in played_by.items():
         label = f"{WORDS[initialisation]}, C = {norm:g}"
         curves.setdefault(label, []).append(played.best(paid=False))
     caption = "What ClipBKD proves of one record at 99 %, best of k, against ε of theory."
-    return Picture(name, caption, _drawn(epsilons, curves))
+    return ItemPicture(name, caption, _drawn(epsilons, curves))
 
 
 def _drawn(epsilons: Sequence[float], curves: Mapping[str, list[float]]) -> str:
@@ -205,9 +205,11 @@ def compared(means: Means, network: str) -> Reproduced:
     """Return the lower bounds of each attack on a network, from one first model."""
     size = SMOKE if means.smoke else ATTACK_SIZES[network]
     epsilons = (math.inf,) if means.smoke else EPSILONS
-    setting = Setting(means, size)
+    setting = JagielskiSetting(means, size)
     played_by = {
-        (attack, epsilon): play(means, setting, Cell("fixed", 1.0, MULTIPLIERS[epsilon], attack))
+        (attack, epsilon): play(
+            means, setting, JagielskiCell("fixed", 1.0, MULTIPLIERS[epsilon], attack)
+        )
         for attack in ATTACKS
         for epsilon in epsilons
     }
@@ -225,7 +227,7 @@ def compared(means: Means, network: str) -> Reproduced:
         "released model alone. C = 1; best of k with 99 % for all k together.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 f"figure-2-{network}",
                 "ε proven of one record against ε of theory, by attack.",
                 _drawn(epsilons, curves),

@@ -13,7 +13,7 @@ from scipy import stats
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced, share
+from fedsim.studies.reproduction.findings import Grid, ItemPicture, Means, Number, Reproduced, share
 from fedsim.studies.reproduction.triastcyn import growth
 
 RECORDS = 100
@@ -128,14 +128,14 @@ def _own_concluded() -> str:
     )
 
 
-def _own_picture() -> Picture:
+def _own_picture() -> ItemPicture:
     curves = {
         f"record {moved:g} deviations away": [epsilon(int(n), moved) for n in OWN_SAMPLES]
         for moved in MOVES
     }
     with canvas.panel("samples n", "ε") as (figure, axes):
         canvas.draw_curves(axes, OWN_SAMPLES, curves, draw="loglog", linewidth=2)
-    return Picture(
+    return ItemPicture(
         "own-cost",
         f"ε at δ = {DELTA:g} of the estimator's mean and deviation in one step, if they are "
         "Gaussian and χ² (no guarantee of differential privacy).",
@@ -211,7 +211,7 @@ def examined(means: Means) -> Reproduced:
         "normal. T steps make its tail T times longer in the exponent. " + _own_concluded(),
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "percentiles",
                 f"ε for each of a share of the records at δ = {growth.DELTA:g}, after "
                 f"{STEPS[means.scale]} steps of the gradients of Figure 1, by Markov's inequality "

@@ -8,7 +8,7 @@ from fedsim.privacy import bayesian
 from fedsim.privacy.bayesian import Ints
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced, averaged
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, averaged
 
 RECORDS, DIMENSIONS, SHAPE = 50, 1000, 0.5
 """Size of one step's gradients, and the shape of their Weibull distribution."""
@@ -101,7 +101,7 @@ def followed(means: Means) -> Reproduced:
         _growth_shows(curves, clipped, ours),
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "figure-1",
                 f"ε at δ = {DELTA:g} by step, q = 1/1000, for Weibull(0.5) gradients, by "
                 "what quantile of their norms the noise is twice. Solid: the Bayesian accountant, "
@@ -262,12 +262,12 @@ def _clipping_shows(
 
 def _picture(
     name: str, caption: str, sigmas: Floats, dp: Floats, curves: dict[float, Floats]
-) -> Picture:
+) -> ItemPicture:
     means = {f"C at {quantile:g}": curve.mean(axis=0) for quantile, curve in curves.items()}
     with canvas.panel("σ", "ε") as (figure, axes):
         canvas.draw_curves(axes, sigmas, means, COLOURS, linewidth=2)
         axes.plot(sigmas, dp, "--", color=canvas.INK, linewidth=1.6, label="DP")
-    return Picture(
+    return ItemPicture(
         name,
         f"{caption} ε of one step at δ = {DELTA:g} against σ, q = 1/1000, with C at "
         "quantiles of the norms and noise 2 C σ.",

@@ -11,7 +11,7 @@ from fedsim.config import Scalar
 from fedsim.game import federation
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced
 from fedsim.studies.reproduction.triastcyn import trainings
 
 HELD_OUT: Mapping[str, Scalar] = {"data.held-out": 2_000}
@@ -130,7 +130,7 @@ def _verdict(equal: Floats, spread: Floats) -> str:
     return f"p {spans}: they differ in {low} of {len(equal)} trainings, unlike the published"
 
 
-def _picture(name: str, distances: Distances) -> Picture:
+def _picture(name: str, distances: Distances) -> ItemPicture:
     most = float(np.quantile(np.concatenate([distances.members, distances.others]), 0.99))
     bins = np.linspace(0, most, 41).tolist()
     with canvas.panel("distance of two gradients", "pairs") as (figure, axes):
@@ -141,7 +141,7 @@ def _picture(name: str, distances: Distances) -> Picture:
             axes.hist(
                 values.ravel(), bins=bins, histtype="step", color=colour, linewidth=2, label=label
             )
-    return Picture(
+    return ItemPicture(
         f"figure-2-{name.lower().replace(' ', '-')}",
         f"Distances of the gradients of two records after {name}, all trainings; the longest "
         "hundredth is not shown.",

@@ -10,7 +10,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings import Means, Number, Picture, Reproduced
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced
 
 DISTANCES = (0.1, 0.7, 1.0)
 """Fixed distances in the authors' code, for noise of standard deviation 1."""
@@ -52,7 +52,7 @@ def searched(means: Means) -> Reproduced:
         "is the moments accountant, as the source says.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "figure-5",
                 f"ε at δ = {DELTA:g} after {STEPS} steps, q = 64/60000, against λ, for fixed "
                 "distances over the noise; the vertical axis is logarithmic.",
@@ -107,7 +107,7 @@ def shown(means: Means) -> Reproduced:
             Number("bound by convexity", bound),
         ],
         [
-            Picture(
+            ItemPicture(
                 "theorem-3",
                 f"Log-moment at λ = {ORDER} of one step, q = {SAMPLED:g}, |g − g′| = σ, against "
                 "|g′|: by quadrature, as Theorem 3 has it, and bounded by convexity.",

@@ -9,7 +9,7 @@ from adversaries.statistics import gaussian
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
-from fedsim.studies.reproduction.findings import Grid, Means, Number, Picture, Reproduced
+from fedsim.studies.reproduction.findings import Grid, ItemPicture, Means, Number, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -67,7 +67,7 @@ def attacked(means: Means) -> Reproduced:
         "The guarantee says nothing of the outlier, who was not drawn from their distribution.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "outlier",
                 "Left: Equation 1, and an attacker's accuracy on a Laplace mean. Right: Bayesian ε "
                 "of the residents against the DP ε that the noise, scaled to the outlier, has.",

@@ -37,7 +37,7 @@ SMOKE: Mapping[str, Scalar] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class TriastcynSetting:
     """The training on a data set: |D|, q, and clipping norms, each with its learning rate."""
 
     title: str
@@ -52,11 +52,11 @@ IMAGES = ((1.0, 2.0), (30.0, 0.1))
 """C and the learning rate of images: short, and longer than nearly all gradients."""
 
 SETTINGS = {
-    "mnist": Setting("MNIST", 20_000, 2_000, 0.0128, IMAGES),
-    "fashion-mnist": Setting("Fashion-MNIST", 20_000, 2_000, 0.0128, IMAGES),
-    "cifar-10": Setting("CIFAR-10", 20_000, 2_000, 0.0064, IMAGES),
-    "adult": Setting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
-    "abalone": Setting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
+    "mnist": TriastcynSetting("MNIST", 20_000, 2_000, 0.0128, IMAGES),
+    "fashion-mnist": TriastcynSetting("Fashion-MNIST", 20_000, 2_000, 0.0128, IMAGES),
+    "cifar-10": TriastcynSetting("CIFAR-10", 20_000, 2_000, 0.0064, IMAGES),
+    "adult": TriastcynSetting("Adult", 20_000, 2_000, 0.0128, ((1.0, 1.0), (10.0, 0.2))),
+    "abalone": TriastcynSetting("Abalone", 3_000, 1_000, 0.05, ((1.0, 1.0), (10.0, 0.2))),
 }
 
 

@@ -16,9 +16,9 @@ from fedsim.report.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything
 from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    ItemPicture,
     Means,
     Number,
-    Picture,
     Reproduced,
     printed,
 )
@@ -76,7 +76,7 @@ def clustered(means: Means) -> Reproduced:
         "averaged) it does not say.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "k-means",
                 f"Noise over the norm of the centroids, at {BUDGET:g} nat: here and as printed "
                 "(dashed); dotted, the deviation of the centroids over √2, below which no noise "

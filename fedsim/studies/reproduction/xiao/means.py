@@ -10,9 +10,9 @@ from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
+    ItemPicture,
     Means,
     Number,
-    Picture,
     Reproduced,
     near,
 )
@@ -59,7 +59,7 @@ def estimated(means: Means) -> Reproduced:
         "when n is large.",
         numbers,
         [
-            Picture(
+            ItemPicture(
                 "means",
                 "Information about one record in the mean of n, in nats: theory as lines, "
                 "simulation as points.",

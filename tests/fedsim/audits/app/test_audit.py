@@ -14,7 +14,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit, audit
 from fedsim.audits.app.execution import opened
-from fedsim.audits.app.process import Training
+from fedsim.audits.app.process import AppTraining
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.code_audit import results
@@ -199,9 +199,9 @@ def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
     outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=60)
     seen = outcome.configuration.observation
     assert seen is not None
-    assert seen.training == Training(random=False)
+    assert seen.training == AppTraining(random=False)
     assert outcome.verdict is Verdict.CONVICTED
-    at_random = replace(seen, training=Training(random=True))
+    at_random = replace(seen, training=AppTraining(random=True))
     hidden = replace(outcome, configuration=replace(outcome.configuration, observation=at_random))
     assert hidden.verdict is Verdict.NOT_JUDGED
     assert "It may add noise of its own" in hidden.reasons[0]

@@ -11,11 +11,11 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.guarantee import enough_noise, guarantee, vantage_of
 from fedsim.audits.app.process import (
+    AppObservation,
+    AppStatement,
     CentralNoise,
     Configuration,
     LocalNoise,
-    Observation,
-    Statement,
     claim_of,
 )
 from fedsim.audits.judgement.claim import Claim, Scope
@@ -23,7 +23,7 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
 CENTRAL = CentralNoise("DP", 2.0, (0.5,), (0.5,), 4)
-SEEN = Observation((4, 4, 4), dict.fromkeys(range(4), 1.0), (), False, False, ())
+SEEN = AppObservation((4, 4, 4), dict.fromkeys(range(4), 1.0), (), False, False, ())
 CONFIGURATION = Configuration(3, ("DP", "FedAvg"), central=CENTRAL, observation=SEEN)
 LOCAL = Configuration(3, ("FedAvg",), local=LocalNoise(2.0, 2.0, 1.0, 1e-5))
 
@@ -139,7 +139,11 @@ def test_enough_noise_just_keeps_a_claim() -> None:
 
 
 def test_the_app_claims_what_its_accountant_said_last() -> None:
-    statements = (Statement(0.0, 1e-5, 0), Statement(1.0, 1e-5, 1), Statement(2.0, 1e-5, 2))
+    statements = (
+        AppStatement(0.0, 1e-5, 0),
+        AppStatement(1.0, 1e-5, 1),
+        AppStatement(2.0, 1e-5, 2),
+    )
     claim = claim_of(seen(statements=statements))
     assert claim is not None
     assert (claim.epsilon, claim.scope) == (2.0, Scope.RUN)
@@ -159,7 +163,7 @@ def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise() -> N
     # Noise of the clients' that says next to nothing, beside the server's of multiplier 2.
     both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 200.0, 1e-5))
     own = claim_of(both)
-    stated = replace(both, observation=replace(SEEN, statements=(Statement(3.0, 1e-5, 3),)))
+    stated = replace(both, observation=replace(SEEN, statements=(AppStatement(3.0, 1e-5, 3),)))
     assert own is not None
     assert vantage_of(both, own) is Vantage.SERVER
     assert vantage_of(stated, claim_of(stated)) is Vantage.PARTICIPANT

@@ -11,7 +11,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
-from fedsim.audits.app.process import AppProcess, Order
+from fedsim.audits.app.process import AppOrder, AppProcess
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, started
 from fedsim.config import Scalar
@@ -31,7 +31,7 @@ def opened(
     time_limit: float,
     show: Callable[[str], None],
 ) -> Iterator[AppProcess]:
-    order = Order(str(directory), clients, overrides)
+    order = AppOrder(str(directory), clients, overrides)
     with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
         yield AppProcess(order, channel)
 

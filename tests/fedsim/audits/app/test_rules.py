@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import (
 
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.introspection import configuration_findings, configuration_of
-from fedsim.audits.app.process import Configuration, Observation, Statement, Training
+from fedsim.audits.app.process import AppObservation, AppStatement, AppTraining, Configuration
 from fedsim.audits.app.rules import RULES, findings
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -27,14 +27,14 @@ from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.recording import record
 
-HONEST = Observation(
+HONEST = AppObservation(
     participants=(5, 5),
     weights=dict.fromkeys(range(5), 1.0),
     noise_ratios=(Interval(0.97, 1.02, 0.999),) * 2,
     client_norm_kept=False,
     seeded=False,
     statements=(),
-    training=Training(random=False),
+    training=AppTraining(random=False),
 )
 
 
@@ -67,7 +67,7 @@ def test_an_honest_configuration_is_left_alone() -> None:
         ("local-formula", observed(FedAvg(), (LocalDpMod(1.0, 1.0, 12.0, 1e-5),))),
         ("weighted-average", observed(fixed(), weights={0: 10.0, 1: 30.0})),
         ("sampled-clients", observed(fixed(clients=50))),
-        ("rebuilt-accountant", observed(fixed(), statements=(Statement(9.0, 1e-5, 1),))),
+        ("rebuilt-accountant", observed(fixed(), statements=(AppStatement(9.0, 1e-5, 1),))),
         ("inner-strategy", observed(fixed(inner=FedAdam()))),
         (
             "client-clipping",

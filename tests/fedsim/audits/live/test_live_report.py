@@ -19,17 +19,17 @@ from fedsim import client_app, server_app
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import Look
+from fedsim.audits.live.live_rounds import LiveLook
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
-from fedsim.federation.transcripts.records import AUDITOR, Facts, ObservedRound
+from fedsim.federation.transcripts.records import AUDITOR, ObservedRound, TranscriptFacts
 from fedsim.game.canary import Canaries
 from fedsim.report.kinds import live as live_words
 
-FACTS = Facts("auditor", AUDITOR, "fedsim", run="1 <b>")
+FACTS = TranscriptFacts("auditor", AUDITOR, "fedsim", run="1 <b>")
 Bits = np.ndarray
 
 
@@ -319,7 +319,7 @@ def test_the_page_says_at_every_round_whether_all_is_well(
 
 
 def test_noise_below_the_claim_contradicts_theory_at_that_round() -> None:
-    look = Look(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
+    look = LiveLook(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
     assert live_words.so_far(look).text == "Not contradicted"
     assert live_words.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicts theory"
     assert live_words.so_far(replace(look, noise_at_most={})).text == "Not measured"

@@ -31,7 +31,7 @@ from fedsim.federation.client import training_node
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.federation.transcripts.records import Facts, ObservedRound
+from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
 from fedsim.game import federation
 from fedsim.game.canary import Canaries
 from fedsim.learning.training import models
@@ -117,7 +117,7 @@ def test_an_audit_tells_who_memorised_texts_from_who_never_saw_them(
         sent = {"parameters": last[None].numpy(), "sum": 20 * 3**0.5 * noise}
         audit.observe(before)
         audit.observe(ObservedRound(2, sent, mechanism=mechanism))
-        return live_report.assemble(audit, Facts("auditor", "auditor", "fedsim"), 0.95)
+        return live_report.assemble(audit, TranscriptFacts("auditor", "auditor", "fedsim"), 0.95)
 
     knows, never = found(planted), found(other)
     inside, outside = knows.texts.fell
@@ -217,7 +217,7 @@ def test_honest_noise_hides_the_texts_and_they_support_no_claim(
     with Reader(transcript) as reader:
         for observed in list(reader.rounds())[1:]:
             audit.observe(observed)
-    late = live_report.assemble(audit, Facts("auditor", "auditor", "fedsim"), 0.95)
+    late = live_report.assemble(audit, TranscriptFacts("auditor", "auditor", "fedsim"), 0.95)
     assert (late.texts.since, late.missed) == (2, 1)
     assert late.texts.allowed == pytest.approx(report["texts"]["allowed"])
     assert "first saw the model before round 2" in live_words.verdict(late)

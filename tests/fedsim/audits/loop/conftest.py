@@ -6,16 +6,16 @@ import opacus
 import pytest
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from fedsim.audits.loop.watching import Watch
+from fedsim.audits.loop.watching import LoopWatch
 
 
 @pytest.fixture(scope="module")
-def watch() -> Iterator[Watch]:
+def watch() -> Iterator[LoopWatch]:
     """Yield what sees Opacus, which is as it was for the tests that come after."""
     places = vars(opacus.optimizers).values(), vars(opacus.accountants).values()
     owners = {each for place in places for each in place if isinstance(each, type)}
     before = [(owner, dict(vars(owner))) for owner in (*owners, _BaseDataLoaderIter)]
-    seer = Watch()
+    seer = LoopWatch()
     yield seer
     seer.clear()
     for owner, attributes in before:

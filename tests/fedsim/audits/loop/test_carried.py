@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedsim.audits.loop.contract import UNREAD, Data, Function, carried, pairs
-from fedsim.audits.loop.guarantee import Observation, epsilon
+from fedsim.audits.loop.guarantee import LoopObservation, epsilon
 from fedsim.audits.loop.running import Loop
-from fedsim.audits.loop.watching import Watch
+from fedsim.audits.loop.watching import LoopWatch
 from fedsim.privacy.mechanism import Neighbouring
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -48,12 +48,12 @@ def carrying(carry: Carry) -> Callable[..., Any]:
     return train
 
 
-def observed(carry: Carry, watch: Watch) -> Observation:
+def observed(carry: Carry, watch: LoopWatch) -> LoopObservation:
     loop, pair = Loop(Function(carrying(carry), False), watch), pairs(
         DATA, "real", Neighbouring.ADD_REMOVE, 0
     )[0]  # fmt: skip
     seen = [loop.observed(each, 3) for each in (pair.absent, pair.twin(), pair.stranger())]
-    return Observation(
+    return LoopObservation(
         present=tuple(loop.observed(pair.present, seed) for seed in (3, 4)),
         absent=(seen[0],),
         twin=(seen[1],),
@@ -107,7 +107,7 @@ PRIVATE: dict[str, Carry] = {
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_data_beside_the_weights_are_named_and_theory_does_not_answer(
-    name: str, watch: Watch
+    name: str, watch: LoopWatch
 ) -> None:
     seen = observed(PRIVATE[name], watch)
     assert [each.rpartition(".")[2].split()[-1] for each in seen.beside] == ["more"]
@@ -115,7 +115,7 @@ def test_private_data_beside_the_weights_are_named_and_theory_does_not_answer(
     assert epsilon(seen, 1e-5) is None
 
 
-def test_floating_numbers_of_another_s_record_are_no_part_of_the_steps(watch: Watch) -> None:
+def test_floating_numbers_of_another_s_record_are_no_part_of_the_steps(watch: LoopWatch) -> None:
     seen = observed(with_buffer(lambda features, _: features[0]), watch)
     assert (seen.beside, seen.explained) == ((), False)
 
@@ -130,7 +130,9 @@ RIGHT: dict[str, Carry] = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(name: str, watch: Watch) -> None:
+def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(
+    name: str, watch: LoopWatch
+) -> None:
     seen = observed(RIGHT[name], watch)
     assert (seen.beside, seen.explained) == ((), True)
     assert epsilon(seen, 1e-5) is not None

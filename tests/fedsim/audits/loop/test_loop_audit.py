@@ -14,7 +14,7 @@ from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import drawn, loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.support import measured
-from fedsim.audits.loop.watching import Watch
+from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.code_audit import loop_results as results
 from fedsim.cli.main import app
@@ -155,7 +155,7 @@ def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: Watch) -> None:
+def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: LoopWatch) -> None:
     (tmp_path / "odd.py").write_text(
         "def two(features, labels): ...\n"
         "def nothing(features, labels, seed): ...\n"

@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
 from fedsim.audits.loop.contract import Data, Function, loaded, pairs
-from fedsim.audits.loop.guarantee import Observation, epsilon, mechanism
+from fedsim.audits.loop.guarantee import LoopObservation, epsilon, mechanism
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
-from fedsim.audits.loop.watching import Watch
+from fedsim.audits.loop.watching import LoopWatch
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -83,11 +83,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def observation(
     loop: Loop, neighbouring: Neighbouring = Neighbouring.ADD_REMOVE, records: int = RECORDS
-) -> Observation:
+) -> LoopObservation:
     digits = load("digits").train
     data = Data(np.float32(digits.features[:records]), np.asarray(digits.labels[:records]))
     pair = pairs(data, "crafted", neighbouring, 0)[-1]
-    return Observation(
+    return LoopObservation(
         present=tuple(loop.observed(pair.present, seed) for seed in SEEDS),
         absent=(loop.observed(pair.absent, SEEDS[0]),),
         twin=(loop.observed(pair.twin(), SEEDS[0]),),
@@ -97,12 +97,12 @@ def observation(
     )
 
 
-def broken(seen: Observation) -> set[str]:
+def broken(seen: LoopObservation) -> set[str]:
     return {each.rule for each in findings(seen) if each.breaks}
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_breaks_its_own_rule_and_no_other(name: str, watch: Watch) -> None:
+def test_a_mistake_breaks_its_own_rule_and_no_other(name: str, watch: LoopWatch) -> None:
     seen = observation(Loop(loaded(f"{LOOPS}:{name}"), watch))
     assert broken(seen) == {WRONG[name]}
     # What is broken is never more private than the same loop done right.
@@ -113,7 +113,7 @@ def test_a_mistake_breaks_its_own_rule_and_no_other(name: str, watch: Watch) -> 
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(name: str, watch: Watch) -> None:
+def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(name: str, watch: LoopWatch) -> None:
     seen = observation(Loop(loaded(f"{LOOPS}:{name}"), watch))
     assert broken(seen) == set()
     assert epsilon(seen, 1e-5) == (RIGHT[name] and pytest.approx(RIGHT[name], abs=1e-3))
@@ -121,7 +121,7 @@ def test_a_right_loop_breaks_none_and_theory_knows_its_epsilon(name: str, watch:
     assert advice == (set() if name == "secure" else {"secure-noise"})
 
 
-def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -> None:
+def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: LoopWatch) -> None:
     for name in ("noise_at_50", "noise_decays"):
         seen = observation(Loop(loaded(f"{LOOPS}:{name}"), watch))
         assert seen.one_scale
@@ -139,7 +139,7 @@ def test_noise_is_of_one_scale_unless_some_steps_have_less_of_it(watch: Watch) -
 
 
 def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(
-    watch: Watch,
+    watch: LoopWatch,
 ) -> None:
     seen = observation(Loop(loaded(f"{LOOPS}:correct"), watch))
     first, *others = seen.present
@@ -151,20 +151,20 @@ def test_a_norm_that_stays_is_no_adaptive_clipping_where_the_multiplier_varies(
     assert "adaptive-clipping" not in broken(varied)
 
 
-def test_a_loop_that_keeps_records_by_chance_is_not_known(watch: Watch) -> None:
+def test_a_loop_that_keeps_records_by_chance_is_not_known(watch: LoopWatch) -> None:
     """Its divisor follows how many it kept, and so do its rate and number of steps."""
     seen = observation(Loop(loaded(f"{LOOPS}:kept_by_chance"), watch))
     assert epsilon(seen, 1e-5) is None
     assert mechanism(seen) is None
 
 
-def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(watch: Watch) -> None:
+def test_a_full_batch_is_right_where_the_other_world_has_as_many_records(watch: LoopWatch) -> None:
     seen = observation(Loop(loaded(f"{LOOPS}:full_batch"), watch), Neighbouring.REPLACE)
     assert broken(seen) == set()
     assert epsilon(seen, 1e-5) is not None
 
 
-def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch: Watch) -> None:
+def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch: LoopWatch) -> None:
     """A record is in few of them by chance, and may be in all."""
     seen = observation(Loop(loaded(f"{LOOPS}:cut_short"), watch))
     passes = seen.present[0].epochs
@@ -185,7 +185,7 @@ def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch: Watch) ->
     ],
 )
 def test_the_finding_says_at_which_numbers_of_records_the_divisor_follows_the_data(
-    records: int, batch: int, said: str, watch: Watch
+    records: int, batch: int, said: str, watch: LoopWatch
 ) -> None:
     seen = observation(opacus_loop(batch, watch), records=records)
     (found,) = [each for each in findings(seen) if each.breaks]
@@ -206,7 +206,7 @@ def test_at_the_default_number_of_records_no_usual_batch_makes_the_divisor_follo
     assert mechanism_of(64, 16) != mechanism_of(63, 16)
 
 
-def opacus_loop(batch: int, watch: Watch) -> Loop:
+def opacus_loop(batch: int, watch: LoopWatch) -> Loop:
     """Return the right loop with another size of a batch."""
     module = sys.modules[loaded(f"{LOOPS}:correct").call.__module__]
 

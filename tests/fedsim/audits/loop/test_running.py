@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fedsim.audits.loop.contract import Data, Function, loaded, pairs
-from fedsim.audits.loop.guarantee import Observation
-from fedsim.audits.loop.measurement import Seen, Statement
-from fedsim.audits.loop.running import Direction, Loop, Trials, learnt
-from fedsim.audits.loop.watching import Watch, wrap
+from fedsim.audits.loop.guarantee import LoopObservation
+from fedsim.audits.loop.measurement import LoopStatement, ObservedRun
+from fedsim.audits.loop.running import Direction, Loop, LoopTrials, learnt
+from fedsim.audits.loop.watching import LoopWatch, wrap
 from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
@@ -32,7 +32,7 @@ DATA = Data(
 )
 
 
-def loop(watch: Watch, call: Callable[..., Any], many: bool = False) -> Loop:
+def loop(watch: LoopWatch, call: Callable[..., Any], many: bool = False) -> Loop:
     return Loop(Function(call, many), watch)
 
 
@@ -56,7 +56,7 @@ def step(net: Any, optimizer: Any, batch: Tensor, target: Tensor) -> None:
 
 @pytest.mark.parametrize(("workers", "physical"), [(0, 0), (0, 3), (2, 0), (2, 3)])
 def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
-    workers: int, physical: int, watch: Watch
+    workers: int, physical: int, watch: LoopWatch
 ) -> None:
     """Workers load batches ahead; a memory manager cuts them into parts."""
     sizes: list[int] = []
@@ -99,7 +99,7 @@ def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
     assert all(each.clipped for each in seen.steps)
 
 
-def test_batches_without_places_are_said_to_be_unseen(watch: Watch) -> None:
+def test_batches_without_places_are_said_to_be_unseen(watch: LoopWatch) -> None:
     class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         def __init__(self, *rows: Tensor) -> None:
             self.rows = rows
@@ -116,10 +116,10 @@ def test_batches_without_places_are_said_to_be_unseen(watch: Watch) -> None:
     seen = loop(watch, train).observed(DATA, 3)
     assert [each.records for each in seen.steps] == [-1] * 4
     assert (seen.samplers, seen.counts) == ("", ())
-    assert Observation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches() == {}
+    assert LoopObservation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches() == {}
 
 
-def test_a_batch_of_validation_is_no_step_s(watch: Watch) -> None:
+def test_a_batch_of_validation_is_no_step_s(watch: LoopWatch) -> None:
     def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
         net, optimizer, loader = private(DataLoader(TensorDataset(features, labels), batch_size=10))
         for batch, target in loader:
@@ -138,7 +138,7 @@ def summed(features: Tensor, labels: Tensor, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_many_seeds_at_once_are_the_same_as_one_by_one(steps: int, watch: Watch) -> None:
+def test_many_seeds_at_once_are_the_same_as_one_by_one(steps: int, watch: LoopWatch) -> None:
     def one(features: Tensor, labels: Tensor, seed: int) -> Tensor:
         rows = [summed(features, labels, seed + each) for each in range(max(1, steps))]
         return torch.stack(rows) if steps else rows[0]
@@ -153,7 +153,7 @@ def test_many_seeds_at_once_are_the_same_as_one_by_one(steps: int, watch: Watch)
         np.testing.assert_array_equal(each, other)
 
 
-def test_the_number_of_models_must_be_that_of_the_seeds(watch: Watch) -> None:
+def test_the_number_of_models_must_be_that_of_the_seeds(watch: LoopWatch) -> None:
     with pytest.raises(AppFailedError, match="for each seed"):
         loop(watch, lambda *_: torch.zeros(2, 3), many=True).released(DATA, [5, 8, 9])
 
@@ -191,21 +191,21 @@ RETURNED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_theory_knows_what_opacus_made_and_nothing_else(name: str, watch: Watch) -> None:
+def test_theory_knows_what_opacus_made_and_nothing_else(name: str, watch: LoopWatch) -> None:
     returned, known = RETURNED[name]
     one = loop(watch, trained(returned))
     other = Data(DATA.features.copy(), DATA.labels)
     other.features[0] += 5
     seen, twin = one.observed(DATA, 3), one.observed(other, 3)
-    found = Observation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
+    found = LoopObservation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
     assert found.explained is known
     assert len(seen.steps) == 4
 
 
-def test_what_many_models_hold_beside_opacus_s_steps_is_not_supported(watch: Watch) -> None:
+def test_what_many_models_hold_beside_opacus_s_steps_is_not_supported(watch: LoopWatch) -> None:
     """A function of several seeds may train with Opacus, and return something else."""
 
-    def run(returned: Callable[[Any, Any], Any]) -> Seen:
+    def run(returned: Callable[[Any, Any], Any]) -> ObservedRun:
         found = trained(returned)
 
         def several(features: Tensor, labels: Tensor, seeds: list[int]) -> Tensor:
@@ -217,7 +217,7 @@ def test_what_many_models_hold_beside_opacus_s_steps_is_not_supported(watch: Wat
     assert not run(lambda net, data: data.sum(0)).explained
 
 
-def test_an_accountant_works_out_the_same_history_once(watch: Watch) -> None:
+def test_an_accountant_works_out_the_same_history_once(watch: LoopWatch) -> None:
     """It is asked after every run, and takes longer than the training of a small model."""
     wrap(watch)
     asked = []
@@ -234,7 +234,7 @@ def test_an_accountant_works_out_the_same_history_once(watch: Watch) -> None:
             for step in range(steps):
                 accountant.step(noise_multiplier=1.0 + step, sample_rate=0.5)
             answers.append(accountant.get_epsilon(delta))
-            assert watch.statement == Statement(answers[-1], delta, steps)
+            assert watch.statement == LoopStatement(answers[-1], delta, steps)
         assert answers == [1.1, 1.1, 1.2, 2.1]
         assert asked == [0.1, 0.2, 0.1]
         assert accountant.get_epsilon(0.1, alphas=[2.0, 3.0]) == 2.1  # no key of a dictionary
@@ -243,13 +243,13 @@ def test_an_accountant_works_out_the_same_history_once(watch: Watch) -> None:
         RDPAccountant.get_privacy_spent = original
 
 
-def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: Watch) -> None:
+def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: LoopWatch) -> None:
     """By hand: at a model of zeros the mean error of all labels of one record is 0."""
     bundled = load("digits").train
     data = Data(np.float32(bundled.features[:20]), np.asarray(bundled.labels[:20]))
     hand = Loop(loaded(f"{OWN}:correct"), watch)
     for pair in pairs(data, "crafted", Neighbouring.ADD_REMOVE, 0):
-        trials = Trials(hand, [pair])
+        trials = LoopTrials(hand, [pair])
         assert trials.pilot(0, range(10)) == pytest.approx(4**0.5 / 8, rel=0.2)
         error = np.full(10, 0.1) - np.eye(10)[int(pair.present.labels[pair.place])]
         gradient = np.outer(error, pair.present.features[pair.place].ravel()).ravel()
@@ -257,14 +257,14 @@ def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: Watch) -> 
         assert unit @ gradient / np.linalg.norm(gradient) > 0.97
 
 
-def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: Watch) -> None:
+def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: LoopWatch) -> None:
     """A study makes hundreds of them in one process: their hooks are not to add up."""
     from torch.optim.optimizer import _global_optimizer_post_hooks  # noqa: PLC0415
 
     wrap(watch)
     before = len(_global_optimizer_post_hooks)
     for _ in range(3):
-        wrap(Watch())
+        wrap(LoopWatch())
     assert len(_global_optimizer_post_hooks) == before
     watch.wrapped = False
     wrap(watch)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from adversaries.statistics.gaussian_bounds import mixed_share
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, LowerBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from adversaries.statistics.rate_bounds import NoiseFamily
 from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import Agreement
-from fedsim.audits.results.theory import Fits, Prediction
+from fedsim.audits.results.theory import Fits, PredictionResult
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
@@ -54,9 +54,9 @@ def play(
     return mechanism, transcript
 
 
-def predicted(mu: float) -> Prediction:
+def predicted(mu: float) -> PredictionResult:
     """Theory's word that mu is the same in all trials."""
-    return Prediction(mu, None, None, "closed form", True, Fits(None, None), None)
+    return PredictionResult(mu, None, None, "closed form", True, Fits(None, None), None)
 
 
 def judged(
@@ -248,8 +248,8 @@ def test_local_steps_leave_what_counts_decisions(small: Make) -> None:
 
 
 def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:
-    def bound(epsilon: float, reason: str | None = None) -> LowerBound:
-        return LowerBound(epsilon, 0.01, 0.95, "", "", False, reason=reason)
+    def bound(epsilon: float, reason: str | None = None) -> EpsilonBound:
+        return EpsilonBound(epsilon, 0.01, 0.95, "", "", False, reason=reason)
 
     bounds = {"clopper_pearson": bound(9.0), "gaussian": bound(0.0), "mu_gdp": bound(3.0)}
     assert bounds_audit.headline(bounds) == "gaussian"

@@ -1,7 +1,11 @@
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.verdicts import Check
+from fedsim.audits.results.verdicts import AlarmCheck
 
-CHECKS = [Check("fine", None), Check("odd", "It is odd."), Check("known", None, by_chance=False)]
+CHECKS = [
+    AlarmCheck("fine", None),
+    AlarmCheck("odd", "It is odd."),
+    AlarmCheck("known", None, by_chance=False),
+]
 
 
 def test_alarms_are_what_contradicts_theory() -> None:
@@ -10,4 +14,4 @@ def test_alarms_are_what_contradicts_theory() -> None:
 
 def test_chance_can_raise_every_check_that_is_a_statistic_whether_it_did_or_not() -> None:
     assert verdicts.chance_alarms(CHECKS) == 2
-    assert verdicts.chance_alarms([Check("known", "It is known.", by_chance=False)]) == 0
+    assert verdicts.chance_alarms([AlarmCheck("known", "It is known.", by_chance=False)]) == 0

@@ -11,7 +11,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee, set_up
 from fedsim.config import Config, to_run_config
-from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -83,8 +83,8 @@ def _failings(config: Config) -> list[str]:
     return guarantee.dp_failings(config.game, config.audit)
 
 
-def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Row:
-    return Row(
+def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> LedgerRow:
+    return LedgerRow(
         *(batch, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
         shares=came,
         present=tuple(range(came)),

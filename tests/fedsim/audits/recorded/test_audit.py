@@ -22,7 +22,13 @@ from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import CONFIGURED, NUMBERS
 from fedsim.audits.recorded.recorded_report import RecordedReport
 from fedsim.audits.recorded.server_rounds import EVIDENCE
-from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply, Transcript
+from fedsim.federation.transcripts.records import (
+    Canary,
+    NodeReply,
+    ObservedRound,
+    Transcript,
+    TranscriptFacts,
+)
 from fedsim.report.kinds import recorded as transcript_report
 
 DELTA, CONFIDENCE = 1e-5, 0.99
@@ -73,7 +79,7 @@ def federation(
         for node in idle:
             updates[node] = {name: np.zeros(shape) for name, shape in SHAPES.items()}
         replies = {
-            10 + node: Reply({name: model[name] + update[name] for name in model}, count)
+            10 + node: NodeReply({name: model[name] + update[name] for name in model}, count)
             for node, (update, count) in enumerate(zip(updates, counts.tolist(), strict=True))
         }
         after = {name: array.copy() for name, array in model.items()}
@@ -89,7 +95,7 @@ def federation(
             after[name] += 0 if name == bare else part
         seen.append(ObservedRound(round, model, replies, aggregate=after, mechanism=config))
         model = after
-    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+    return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
 def texts(report: dict[str, Any], *severities: str) -> str:
@@ -219,11 +225,11 @@ def half_precision(std: float, claimed: float, seed: int = 0) -> Transcript:
             length = float(np.linalg.norm((one - model).astype(np.float64)))
             total += (model + (one - model) * np.float16(min(1, 1 / length))) * (1 / NODES)
         total += generator.normal(0, std, 3000).astype(np.float16)
-        replies = {10 + node: Reply({"w": one}, 1.0) for node, one in enumerate(sent)}
+        replies = {10 + node: NodeReply({"w": one}, 1.0) for node, one in enumerate(sent)}
         seen.append(ObservedRound(round, {"w": model}, replies, aggregate={"w": total},
                                   mechanism=config))  # fmt: skip
         model = total
-    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+    return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
 def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None:
@@ -269,7 +275,7 @@ def stored(
                 name: (array + 0.01 * generator.standard_normal(array.size)).astype(dtype)
                 for name, array in model.items()
             }
-            replies[10 + node] = Reply(sent, 1.0)
+            replies[10 + node] = NodeReply(sent, 1.0)
             length = np.linalg.norm(vector(sent) - vector(model))
             for name, array in sent.items():
                 after[name] += (array.astype(float) - model[name]) / max(1, length) / NODES
@@ -279,7 +285,7 @@ def stored(
         }
         seen.append(ObservedRound(round, model, replies, aggregate=released, mechanism=config))
         model = released
-    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+    return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
 NEAR_ROUNDING = [("float16", 1.0, 0.0015), ("float16", 1.0, 0.002), ("float32", 5.0, 8e-7)]
@@ -490,7 +496,7 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
     if bad is None:
         del arrays["bias"]
     rounds = list(transcript.rounds)
-    rounds[3] = replace(broken, replies=broken.replies | {11: Reply(arrays, 1.0)})
+    rounds[3] = replace(broken, replies=broken.replies | {11: NodeReply(arrays, 1.0)})
     report = report_of(replace(transcript, rounds=tuple(rounds)))
     assert "node 11 sent numbers that are not finite, or other shapes" in texts(report, "alarm")
     assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
@@ -603,7 +609,7 @@ def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcrip
         own = {"w": model["w"] + clipped + std * generator.standard_normal(400)}
         unprotected = {"w": model["w"] + update}
         seen.append(ObservedRound(round, model, own=own, unprotected=unprotected, mechanism=config))
-    return Transcript(Facts("participant", "a test", node=2), tuple(seen), False, "", 0)
+    return Transcript(TranscriptFacts("participant", "a test", node=2), tuple(seen), False, "", 0)
 
 
 def test_a_local_mechanism_is_measured_towards_the_server() -> None:
@@ -633,7 +639,7 @@ def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
         after += canary.coin * canaries.direction(canary.seed, 50)
         model = {"w": after}
     seen.append(ObservedRound(rounds, aggregate=model))
-    return Transcript(Facts("participant", "a test", node=0), tuple(seen), False, "", 0)
+    return Transcript(TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0)
 
 
 def test_canaries_measure_mu_through_the_models_alone() -> None:
@@ -657,7 +663,7 @@ def test_a_round_that_was_missed_has_no_score() -> None:
 
 def test_a_participant_without_canaries_is_told_what_to_do() -> None:
     seen = ObservedRound(1, {"w": np.zeros(3)}, own={"w": np.ones(3)})
-    report = report_of(Transcript(Facts("participant", "a test"), (seen,), False, "", 7))
+    report = report_of(Transcript(TranscriptFacts("participant", "a test"), (seen,), False, "", 7))
     assert "attach canary_mod" in texts(report, "note")
     assert "during the last round" in texts(report, "note")
 

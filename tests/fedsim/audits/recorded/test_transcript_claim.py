@@ -21,7 +21,7 @@ from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.recorded.recorded_noise import Epsilon
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Transcript
+from fedsim.federation.transcripts.records import Canary, ObservedRound, Transcript, TranscriptFacts
 from fedsim.recording import record
 
 APPS = Path(__file__).parents[3] / "apps"
@@ -81,7 +81,7 @@ def recorded(
         ROUNDS,
         train_config=ConfigRecord(),
     )
-    return Transcript(Facts("server", "a test"), tuple(seen), True, "", 0)
+    return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
 def judged(transcript: Transcript, claim: float, unit: str | None = None) -> Report:
@@ -203,7 +203,9 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
         seen.append(ObservedRound(round, {"w": model}, canary=canary))
         model = model + 0.2 * generator.standard_normal(50)
         model = model + canary.coin * direction(canary.seed, 50)
-    transcript = Transcript(Facts("participant", "a test", node=0), tuple(seen), False, "", 0)
+    transcript = Transcript(
+        TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0
+    )
     assert (
         "the claim does not state that it is about that"
         in judged(transcript, 2.0)["claim"]["reasons"][0]

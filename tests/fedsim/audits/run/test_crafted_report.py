@@ -16,7 +16,7 @@ from adversaries.statistics.rate_bounds import mu_gdp_bound
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.measured import Crafted
+from fedsim.audits.results.measured import CraftedResult
 from fedsim.audits.run import empirical
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
@@ -187,9 +187,9 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     }
     found = empirical.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
     assert found["released_model"].epsilon > 2
-    claimed = Crafted("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
+    claimed = CraftedResult("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
 
-    def raised(claim: Crafted, played: Design) -> dict[str, str]:
+    def raised(claim: CraftedResult, played: Design) -> dict[str, str]:
         return verdicts.alarms(empirical.crafted_checks(claim, transcript, played))
 
     assert "poison_score" in raised(claimed, Design())

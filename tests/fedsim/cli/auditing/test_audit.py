@@ -8,7 +8,7 @@ import pytest
 
 from adversaries.statistics import canaries
 from fedsim.cli.main import main
-from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
 
@@ -27,12 +27,12 @@ def server(
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
     mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"} | configured
     model = np.zeros(200)
-    with Writer(path, Facts("server", "a test", "digits <b>")) as writer:
+    with Writer(path, TranscriptFacts("server", "a test", "digits <b>")) as writer:
         for round in range(1, rounds + 1):
             updates = generator.standard_normal((3, 200))
             updates /= np.linalg.norm(updates, axis=1, keepdims=True)
             after = model + updates.mean(0) + noise / 3 * generator.standard_normal(200)
-            replies = {7 + j: Reply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+            replies = {7 + j: NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
             writer.append(
                 ObservedRound(
                     round, {"w": model}, replies, aggregate={"w": after}, mechanism=mechanism
@@ -152,8 +152,8 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(
 ) -> None:
     model, noise = np.zeros(200), np.random.default_rng(0).standard_normal(200)
     path = tmp_path / "t.fedt"
-    with Writer(path, Facts("server", "a test")) as writer:
-        replies = {node: Reply({"w": model}, 1.0) for node in (1, 2)}
+    with Writer(path, TranscriptFacts("server", "a test")) as writer:
+        replies = {node: NodeReply({"w": model}, 1.0) for node in (1, 2)}
         writer.append(ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}))
         writer.end()
     assert command(path) == 0
@@ -182,7 +182,7 @@ def test_canaries_have_a_page(
 ) -> None:
     generator, model = np.random.default_rng(0), np.zeros(40)
     path = tmp_path / "client.fedt"
-    with Writer(path, Facts("participant", "a test", node=0)) as writer:
+    with Writer(path, TranscriptFacts("participant", "a test", node=0)) as writer:
         for round in range(rounds + 1):
             canary = Canary(round % 2 == 0, round, 1.0, 0.001)
             writer.append(ObservedRound(round, {"w": model}, canary=canary))

@@ -17,16 +17,16 @@ from fedsim.cli.auditing.following import Watch
 from fedsim.cli.main import main
 from fedsim.cli.terminal import Terminal
 from fedsim.federation.transcripts.reader import follow
-from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
 ROUND = ObservedRound(
-    1, {"w": np.zeros(4)}, {1: Reply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}
+    1, {"w": np.zeros(4)}, {1: NodeReply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}
 )
 
 
 def recorded(path: Path, *, ended: bool) -> Path:
-    with Writer(path, Facts("server", "a test", run=path.stem)) as writer:
+    with Writer(path, TranscriptFacts("server", "a test", run=path.stem)) as writer:
         writer.append(ROUND)
         if ended:
             writer.end()

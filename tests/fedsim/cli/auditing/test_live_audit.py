@@ -18,7 +18,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts.reader import read
-from fedsim.federation.transcripts.records import Facts
+from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
 ROUNDS, TRIALS = 2, 8
@@ -223,7 +223,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded, out = federation / "transcripts", tmp_path / "a"
-    with Writer(tmp_path / "server.fedt", Facts("server", "a test")) as writer:
+    with Writer(tmp_path / "server.fedt", TranscriptFacts("server", "a test")) as writer:
         writer.end()
     (tmp_path / "words").write_text("eleven")
     (tmp_path / "empty").mkdir()

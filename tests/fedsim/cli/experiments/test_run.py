@@ -18,7 +18,7 @@ from rich.progress import Progress
 from fedsim import __version__
 from fedsim.config import Config
 from fedsim.report.tracking.course import Course, after
-from fedsim.report.tracking.progress import Bar, planned_steps, preparing, worded
+from fedsim.report.tracking.progress import ProgressBar, planned_steps, preparing, worded
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -509,7 +509,7 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
         {"phase": "batch", "trials": [4, 8]},
     ]:
         course = after(course, {"time": 0.0, **event})
-        Bar(bar, task, config.trials, False).see(event, course)
+        ProgressBar(bar, task, config.trials, False).see(event, course)
         shown.append((bar.tasks[0].completed, bar.tasks[0].description))
     assert [done for done, _ in shown] == [0, 1, 2, 3, 5, 6]
     assert bar.tasks[0].total == 6
@@ -523,7 +523,7 @@ def test_a_client_that_stays_away_is_named_once_where_no_bar_is_shown(
 ) -> None:
     said = StringIO()
     progress = Progress(console=Console(file=said, width=200), disable=True)
-    bar = Bar(progress, progress.add_task("", total=9, rounds=9), small().trials, False)
+    bar = ProgressBar(progress, progress.add_task("", total=9, rounds=9), small().trials, False)
     for round in (4, 5):
         away = {"dropped": 2, "of": f"round {round}", "reason": "client 2 failed: it is gone."}
         bar.see({"time": 0.0, **away}, Course())

@@ -8,16 +8,16 @@ import pytest
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.client import client_ledger
-from fedsim.federation.client.client_ledger import Answer
+from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol.consent import Terms
 from fedsim.privacy.mechanism import Neighbouring, Steps
 
 TIME = "2026-11-23T09:00:00+00:00"
 
 
-def _answer(run: str, round: int, charged: Steps | None) -> Answer:
+def _answer(run: str, round: int, charged: Steps | None) -> AnsweredMessage:
     unit = "record", Neighbouring.ADD_REMOVE, "pld"
-    return Answer(
+    return AnsweredMessage(
         "2026-11-23T09:00:00+00:00",
         run,
         "digits",

@@ -19,7 +19,7 @@ FreePort = Callable[[], int]
 
 
 def _certify(written: Path, names: list[str], days: int, start: datetime) -> None:
-    authority = certificates.Pair(
+    authority = certificates.KeyPair(
         (written / "ca" / "ca.key").read_bytes(), (written / "ca" / "ca.crt").read_bytes()
     )
     pair = certificates.server_certificate(authority, names, days, start)

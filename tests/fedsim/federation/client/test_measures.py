@@ -72,7 +72,7 @@ def _trains(context: Context, round: int) -> np.ndarray:
     return messages.only(reply.content.array_records[messages.REPLY])
 
 
-def _ledger(context: Context) -> list[client_ledger.Answer]:
+def _ledger(context: Context) -> list[client_ledger.AnsweredMessage]:
     return client_ledger.read(Path(str(context.node_config["state-path"])))
 
 
@@ -151,7 +151,7 @@ def test_a_training_whose_measures_cost_more_than_was_agreed_is_not_begun(client
     _trains(client({"measures-epsilon": 0.7}, {"federation.measures-epsilon": 0.0}, 2), 1)
 
 
-def _entered(client: Client) -> list[client_ledger.Answer]:
+def _entered(client: Client) -> list[client_ledger.AnsweredMessage]:
     context = client()
     for round in (1, 2, 3):
         _trains(context, round)

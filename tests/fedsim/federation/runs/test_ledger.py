@@ -21,7 +21,7 @@ from fedsim.federation.runs import accounts, budget, ledger, spending
 from fedsim.federation.runs.attempt import BudgetExceededError, OtherClientsError
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.ledger_row import Row
+from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
@@ -73,7 +73,7 @@ def opened(tmp_path: Path) -> Callable[[Config], RunDirectory]:
 
 def charged(
     config: Config, directory: RunDirectory, *attempts: int, batch: int = 0, rounds: int = 0
-) -> list[Row]:
+) -> list[LedgerRow]:
     """Charge attempts of so many rounds with all clients, each with the file opened anew."""
     for count in attempts:
         attempt = Ledger(config.scheme, directory).begin(
@@ -84,7 +84,7 @@ def charged(
     return ledger.read(directory)
 
 
-def participant(rows: list[Row], client: int = 0) -> list[float]:
+def participant(rows: list[LedgerRow], client: int = 0) -> list[float]:
     return [row.epsilon[client]["participant"] for row in rows]
 
 

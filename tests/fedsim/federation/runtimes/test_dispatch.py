@@ -22,14 +22,14 @@ from fedsim.experiment import run_in_process
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import dispatch, spread
-from fedsim.federation.runtimes.batch_task import Done, Task
+from fedsim.federation.runtimes.batch_task import BatchTask, Done
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.runtimes.pools import LocalPool
 from fedsim.federation.server.plan import preflight
 from fedsim.report import page
 
 Make = Callable[[dict[str, Scalar]], Config]
-Train = Callable[[Task], Done]
+Train = Callable[[BatchTask], Done]
 
 FEW: dict[str, Scalar] = {"training.rounds": 2, "trials.batch": 4, "trials.count": 16}
 CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
@@ -60,14 +60,16 @@ class Backwards:
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
     width = 3
 
-    def __init__(self, lost: int = 0, change: Callable[[Task], Task] = lambda task: task) -> None:
+    def __init__(
+        self, lost: int = 0, change: Callable[[BatchTask], BatchTask] = lambda task: task
+    ) -> None:
         self.lost, self.change = lost, change
-        self.waiting: list[tuple[Future[Done], Task, Train]] = []
+        self.waiting: list[tuple[Future[Done], BatchTask, Train]] = []
 
     def settings(self, run: object) -> dict[str, Scalar]:
         return {"run.threads": 1}
 
-    def submit(self, train: Train, task: Task, name: str) -> Future[Done]:
+    def submit(self, train: Train, task: BatchTask, name: str) -> Future[Done]:
         future: Future[Done] = Future()
         self.waiting.append((future, self.change(task), train))
         return future
@@ -175,7 +177,7 @@ def test_workers_that_are_lost_again_and_again_end_the_run_which_can_be_resumed(
 def test_a_worker_with_another_program_is_refused_by_its_name(
     small: Make, tmp_path: Path, what: str
 ) -> None:
-    def change(task: Task) -> Task:
+    def change(task: BatchTask) -> BatchTask:
         return replace(task, program=task.program | {what: "another"})
 
     with pytest.raises(InputError, match=f"worker .*:{os.getpid()} has {what} .* another; "):

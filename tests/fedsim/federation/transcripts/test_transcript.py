@@ -17,10 +17,10 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.federation.transcripts import framing
 from fedsim.federation.transcripts.reader import Reader, follow, read
-from fedsim.federation.transcripts.records import Canary, Facts, ObservedRound, Reply
+from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
-FACTS = Facts("server", "a test", "quickstart", versions={"flwr": "1.41.0"})
+FACTS = TranscriptFacts("server", "a test", "quickstart", versions={"flwr": "1.41.0"})
 
 
 def seen(round: int) -> ObservedRound:
@@ -28,7 +28,9 @@ def seen(round: int) -> ObservedRound:
     return ObservedRound(
         round,
         model=model,
-        replies={7: Reply(model, 12.0, {"loss": float("nan"), "norms": [1.0, 2.0], "ok": True})},
+        replies={
+            7: NodeReply(model, 12.0, {"loss": float("nan"), "norms": [1.0, 2.0], "ok": True})
+        },
         own={"flags": np.array([True, False])},
         unprotected={"half": np.ones(2, np.float16)},
         aggregate={"weight": np.zeros((0, 4))},
@@ -216,11 +218,11 @@ def test_an_ended_transcript_says_so_and_is_not_continued(path: Path) -> None:
 
 def test_other_facts_and_a_second_writer_are_refused(path: Path) -> None:
     with pytest.raises(InputError, match="of another recording"):
-        Writer(path, Facts("server", "another"))
+        Writer(path, TranscriptFacts("server", "another"))
     with Writer(path, FACTS), pytest.raises(InputError, match="by another process"):
         Writer(path, FACTS)
     with pytest.raises(InputError, match="vantage is 'moon'"):
-        Facts("moon", "a test")
+        TranscriptFacts("moon", "a test")
 
 
 def test_a_growing_transcript_is_followed(tmp_path: Path) -> None:
@@ -316,6 +318,6 @@ def test_a_writer_that_is_killed_loses_no_finished_round(tmp_path: Path) -> None
     found = rounds(path)
     assert found == list(range(len(found)))
     assert len(found) > last
-    with Writer(path, Facts("server", "a test")) as again:
+    with Writer(path, TranscriptFacts("server", "a test")) as again:
         again.append(ObservedRound(len(found)))
     assert len(rounds(path)) == len(found) + 1

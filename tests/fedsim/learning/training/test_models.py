@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from adversaries.errors import InputError
-from fedsim.common.randomness import Role, key
+from fedsim.common.randomness import StreamRole, key
 from fedsim.learning.training.models import (
     ChannelAffine,
     build,
@@ -46,7 +46,7 @@ def test_a_first_model_is_what_pytorch_draws_from_its_seed_and_leaves_its_state_
     torch.manual_seed(7)
     (drawn,) = initial_parameters(network, 5, [2])
     assert torch.equal(torch.rand(3), expected)
-    torch.manual_seed(key(5, Role.INITIAL_MODEL, trial=2) % 2**63)
+    torch.manual_seed(key(5, StreamRole.INITIAL_MODEL, trial=2) % 2**63)
     assert torch.equal(drawn, flatten(network()))
 
 

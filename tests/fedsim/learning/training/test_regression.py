@@ -12,14 +12,14 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.data.loaders import dataset
-from fedsim.learning.data.loaders.dataset import STEPS, Target
+from fedsim.learning.data.loaders.dataset import STEPS, TargetRange
 from fedsim.learning.training import models, quality, tasks
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.tasks import SPAN
 
 
 def test_a_number_is_a_step_of_its_range_and_what_lies_outside_is_clipped() -> None:
-    stay = Target(0, 60)
+    stay = TargetRange(0, 60)
     values = np.array([-5, 0, 12.34567, 60, 1e9])
     steps = stay.steps(values)
     assert steps[[0, 1, 3, 4]].tolist() == [0, 0, STEPS, STEPS]

@@ -26,7 +26,7 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy import pac
 from fedsim.privacy.noise.pac_release import (
     FLOOR,
-    Released,
+    PacRelease,
     halves,
     log_odds,
     pair,
@@ -53,7 +53,7 @@ def _released(
     fit: bool = False,
     posterior: np.ndarray | None = None,
     seed: int = 0,
-) -> tuple[Released, np.ndarray]:
+) -> tuple[PacRelease, np.ndarray]:
     trials, count, _ = candidates.shape
     random = np.random.default_rng(seed)
     secret = random.integers(count, size=trials)

@@ -5,15 +5,15 @@ import pytest
 
 from fedsim.privacy.participation import rule, sampling
 from fedsim.privacy.participation.histories import histories, most_together
-from fedsim.privacy.participation.rule import ALL_CLIENTS, Participation, Setting
+from fedsim.privacy.participation.rule import ALL_CLIENTS, Participation, ParticipationSetting
 from fedsim.privacy.participation.rules import Full, HiddenClients, JoiningClients, SampledRecords
 
 CLIENT_OF = np.arange(24) % 4
 
 
-def _setting(**changes: float) -> Setting:
+def _setting(**changes: float) -> ParticipationSetting:
     units = 4 if changes.get("by_client") else 24
-    return Setting(**({"clients": 4, "units": units, "seed": 3} | changes))  # type: ignore[arg-type]
+    return ParticipationSetting(**({"clients": 4, "units": units, "seed": 3} | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

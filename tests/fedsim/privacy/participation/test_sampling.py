@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from adversaries.errors import InputError
-from fedsim.common.randomness import Role, generator
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Config
 from fedsim.federation.server import plan
 from fedsim.privacy.participation import sampling
@@ -27,7 +27,7 @@ def test_a_trials_coins_do_not_depend_on_the_trials_beside_it() -> None:
 
 def test_a_trials_coins_are_a_random_stream_of_its_own() -> None:
     coins = participation(7, range(5, 6), 3, 50, 0.3)
-    expected = generator(7, Role.SAMPLING, trial=5, round=3).random(50) < 0.3
+    expected = generator(7, StreamRole.SAMPLING, trial=5, round=3).random(50) < 0.3
     np.testing.assert_array_equal(coins, expected[None])
 
 

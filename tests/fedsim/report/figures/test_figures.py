@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from fedsim.report.figures import canvas, run_figures, training_figures
-from fedsim.report.figures.run_figures import Measured
+from fedsim.report.figures.run_figures import MeasuredCurve
 
 TRIALS, ROUNDS, MU = 400, 30, 0.6535891631872568
 
@@ -192,9 +192,9 @@ class TestPredictedDensity:
 
 class TestAdvantages:
     MEASURED = (
-        Measured("DI adversary", 0.25, (0.19, 0.31)),
-        Measured("Yeom", 0.02, (-0.01, 0.05)),
-        Measured("Yeom on the record", 0.1, None),
+        MeasuredCurve("DI adversary", 0.25, (0.19, 0.31)),
+        MeasuredCurve("Yeom", 0.02, (-0.01, 0.05)),
+        MeasuredCurve("Yeom on the record", 0.1, None),
     )
 
     def test_shows_every_attack_with_its_interval(self):
@@ -240,7 +240,7 @@ class TestAdvantages:
         assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
 
     def test_an_attack_that_always_wins_fits(self):
-        perfect = (Measured("DI adversary", 1.0, (0.99, 1.0)),)
+        perfect = (MeasuredCurve("DI adversary", 1.0, (0.99, 1.0)),)
         (axes,) = run_figures.advantages(perfect, bound=1.0, prediction=None, theorem2=None).axes
         assert axes.get_ylim()[1] > 1
 

@@ -8,7 +8,12 @@ import pytest
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.records import Facts, ObservedRound, Reply, Transcript
+from fedsim.federation.transcripts.records import (
+    NodeReply,
+    ObservedRound,
+    Transcript,
+    TranscriptFacts,
+)
 from fedsim.report.kinds import recorded
 
 MECHANISM = {
@@ -28,14 +33,14 @@ def page(noise: float = 1.0, claim: Claim | None = None) -> str:
         updates = generator.standard_normal((3, 200))
         updates /= np.linalg.norm(updates, axis=1, keepdims=True)
         after = model + updates.mean(0) + noise * generator.standard_normal(200) / 3
-        replies = {7 + j: Reply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+        replies = {7 + j: NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
         rounds.append(
             ObservedRound(
                 number, {"w": model}, replies, aggregate={"w": after}, mechanism=MECHANISM
             )
         )
         model = after
-    seen = Transcript(Facts("server", "a test", "app"), tuple(rounds), True, "", 0)
+    seen = Transcript(TranscriptFacts("server", "a test", "app"), tuple(rounds), True, "", 0)
     return recorded.render_html(audit(seen, AuditOptions(claim=claim)))
 
 

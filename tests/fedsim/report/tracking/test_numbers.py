@@ -7,7 +7,7 @@ from fedsim.audits.results import report as results
 from fedsim.config import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.progress import replay
-from fedsim.report.tracking.trackers import Subject, Tracking, parameters
+from fedsim.report.tracking.trackers import TrackedSubject, Tracking, parameters
 
 Make = Callable[..., Config]
 
@@ -16,11 +16,11 @@ class Kept:
     """A tracker in memory."""
 
     def __init__(self) -> None:
-        self.subject: Subject | None = None
+        self.subject: TrackedSubject | None = None
         self.series: dict[str, list[tuple[int, float]]] = {}
         self.finished = False
 
-    def begin(self, subject: Subject) -> Mapping[str, int]:
+    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
         self.subject = subject
         return {name: values[-1][0] for name, values in self.series.items()}
 

@@ -16,7 +16,7 @@ def test_there_is_a_line_a_minute_where_there_is_no_terminal(
     monkeypatch.setattr(progress.time, "monotonic", lambda: seconds)
     written = io.StringIO()
     columns = TextColumn("{task.description}"), BarColumn()
-    with progress.Steps(*columns, console=Console(file=written)) as bar:
+    with progress.ProgressSteps(*columns, console=Console(file=written)) as bar:
         task = bar.add_task("starting", total=180)
         for step in range(1, 181):
             seconds = float(step)
@@ -31,6 +31,6 @@ def test_there_is_a_line_a_minute_where_there_is_no_terminal(
 def test_nothing_is_said_where_it_is_to_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "MINUTE", 0.0)
     written = io.StringIO()
-    with progress.Steps(console=Console(file=written, quiet=True)) as bar:
+    with progress.ProgressSteps(console=Console(file=written, quiet=True)) as bar:
         bar.update(bar.add_task("starting", total=1), completed=1)
     assert not written.getvalue()

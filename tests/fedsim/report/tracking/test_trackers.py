@@ -16,9 +16,9 @@ from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking import trackers
 from fedsim.report.tracking.progress import following
-from fedsim.report.tracking.trackers import TRACKERS, Subject, Tracker, Tracking, opened
+from fedsim.report.tracking.trackers import TRACKERS, TrackedSubject, Tracker, Tracking, opened
 
-RUN = Subject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
+RUN = TrackedSubject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
 
 
 def _write(tracker: Tracker, first: int, last: int) -> dict[str, int]:
@@ -98,7 +98,7 @@ def test_the_password_of_a_server_is_said_by_nobody(
         def __init__(self, uri: str) -> None:
             self.uri = uri
 
-        def begin(self, subject: Subject) -> None:
+        def begin(self, subject: TrackedSubject) -> None:
             raise OSError(f"no route to {self.uri}/api")
 
     monkeypatch.setitem(trackers.TRACKERS, "mlflow", Refusing)  # type: ignore[arg-type]

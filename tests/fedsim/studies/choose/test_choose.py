@@ -156,15 +156,15 @@ def test_levels_of_a_risk_are_multiples_of_mu() -> None:
 
 
 def test_an_accuracy_has_the_interval_of_its_mean() -> None:
-    outcome = grid.Outcome(grid.Point("a", {}), None, accuracies=(0.5, 0.6, 0.7))
+    outcome = grid.RunOutcome(grid.Point("a", {}), None, accuracies=(0.5, 0.6, 0.7))
     found = outcome.accuracy_interval(0.95)
     # By a table of Student's distribution: t = 4.303 with 2 degrees of freedom.
     assert found is not None
     assert found.high - 0.6 == pytest.approx(4.303 * 0.1 / math.sqrt(3), rel=1e-3)
-    assert grid.Outcome(grid.Point("a", {}), None, accuracies=(0.5, math.nan)).accuracy is None
+    assert grid.RunOutcome(grid.Point("a", {}), None, accuracies=(0.5, math.nan)).accuracy is None
     # Trainings that are all alike do not say how much they vary: that is no certainty.
     for alike in ((0.8,), (0.8, 0.8), (0.1, 0.1, 0.1)):
-        flat = grid.Outcome(grid.Point("a", {}), None, accuracies=alike)
+        flat = grid.RunOutcome(grid.Point("a", {}), None, accuracies=alike)
         assert flat.accuracy_interval(0.95) is None
     with pytest.raises(InputError, match="at least 2"):
         mean_interval([0.5], 0.95)

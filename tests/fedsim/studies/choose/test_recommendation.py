@@ -14,7 +14,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.report.document.blocks import Bars
 from fedsim.studies.choose import recommendation
-from fedsim.studies.choose.grid import Outcome, Point
+from fedsim.studies.choose.grid import Point, RunOutcome
 
 SMALL = {
     "data.records": 24,
@@ -39,12 +39,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return results.read(directory)
 
 
-def outcome(report: Report, rho_alpha: float, accuracies: tuple[float, ...]) -> Outcome:
+def outcome(report: Report, rho_alpha: float, accuracies: tuple[float, ...]) -> RunOutcome:
     """Return a setting whose noise allows this advantage; the majority class's share is 0.2."""
     utility = replace(report.utility, majority=0.2)
     found = replace(report, bounds=replace(report.bounds, rho_alpha=rho_alpha), utility=utility)
     name = f"rho-alpha={rho_alpha}"
-    return Outcome(Point(name, {"privacy.rho-alpha": rho_alpha}), found, "", accuracies)
+    return RunOutcome(Point(name, {"privacy.rho-alpha": rho_alpha}), found, "", accuracies)
 
 
 GOOD, ALIKE, BAD = (0.80, 0.82, 0.81), (0.79, 0.82, 0.80), (0.5, 0.52, 0.51)
@@ -78,7 +78,7 @@ def test_what_has_learnt_nothing_or_contradicts_theory_is_not_taken(report: Repo
 def test_the_strictest_setting_stands_first_and_a_failed_one_is_a_failed_check(
     report: Report, tmp_path: Path
 ) -> None:
-    failed = Outcome(Point("rho-alpha=0.9", {"privacy.rho-alpha": 0.9}), None, "too long")
+    failed = RunOutcome(Point("rho-alpha=0.9", {"privacy.rho-alpha": 0.9}), None, "too long")
     settings = [outcome(report, 0.6, GOOD), failed, outcome(report, 0.4, ALIKE)]
     first = recommendation.first(settings, ["Yes."], "digits")
     assert isinstance(first.figure, Bars)

@@ -32,7 +32,7 @@ from fedsim.privacy.participation.sampling import participation
 from fedsim.report.document.blocks import Bars
 from fedsim.studies.membership import membership_game, membership_report
 from fedsim.studies.membership.membership_game import (
-    Task,
+    ModelsTask,
     attacked,
     inclusion,
     mechanism,
@@ -398,7 +398,7 @@ def test_rounds_are_seen_evenly_up_to_the_last() -> None:
 def test_a_worker_trains_what_one_process_trains_and_refuses_another_program(small: Make) -> None:
     config = small({"trials.batch": 16, "run.device": "cpu"})
     game, program = play(config, 40), asdict(Program.here(config.experiment))
-    task = Task(to_run_config(config), program, game.noise_multiplier, 16, 32)
+    task = ModelsTask(to_run_config(config), program, game.noise_multiplier, 16, 32)
     trained = train_models(task)
     assert game.observations.trajectory is not None and game.observations.population is not None
     assert np.array_equal(trained.along, game.observations.trajectory[16:32])

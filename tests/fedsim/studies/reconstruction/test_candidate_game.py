@@ -24,8 +24,8 @@ from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.reconstruction import candidate_game
 from fedsim.studies.reconstruction.candidate_game import (
     Candidates,
-    Noise,
-    Played,
+    PlayedTrials,
+    RoundNoise,
     mechanism,
     of_column,
     of_records,
@@ -42,10 +42,10 @@ TABLE = """age,colour,weight,label
 """
 
 
-def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, Played]:
+def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, PlayedTrials]:
     known = federation.load(config.experiment)
     candidates = of_records(known, 5, 6, 0)
-    noise = Noise.of(config.scheme, privacy.noise_multiplier(config.scheme))
+    noise = RoundNoise.of(config.scheme, privacy.noise_multiplier(config.scheme))
     return candidates, play(config.game, known, 5, candidates, noise, trials, batch)
 
 
@@ -98,7 +98,7 @@ def test_the_bound_is_about_one_record_more_and_holds(
 ) -> None:
     config = small({"privacy.rho-beta": 0.99, **changes})
     nominal = privacy.noise_multiplier(config.scheme)
-    noise, described = Noise.of(config.scheme, nominal), mechanism(config.scheme, nominal)
+    noise, described = RoundNoise.of(config.scheme, nominal), mechanism(config.scheme, nominal)
     # The noise that hides a record, in units of the longest gradient.
     (steps,) = described.groups
     assert steps.noise_multiplier == pytest.approx(noise.unknown / config.training.clipping_norm)

@@ -155,7 +155,7 @@ def test_items_that_workers_make_are_those_of_one_process(tmp_path: Path) -> Non
     ]
     # A machine without this folder sends the item back.
     program = asdict(Program.here())
-    task = making.Task(program, {}, "bernau", ("table-2b",), "smoke", None, None, False)
+    task = making.ItemsTask(program, {}, "bernau", ("table-2b",), "smoke", None, None, False)
     (kept,) = making.make_items(task).values()
     table = next(made for made in one if made.name == "table-2b")
     assert making.adapter().validate_json(kept).finding == table.finding

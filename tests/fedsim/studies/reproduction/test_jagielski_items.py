@@ -8,7 +8,13 @@ import torch
 
 from fedsim.studies.reproduction.findings import Means, Scale
 from fedsim.studies.reproduction.jagielski import setting, table
-from fedsim.studies.reproduction.jagielski.setting import ATTACKS, Cell, Setting, Size, play
+from fedsim.studies.reproduction.jagielski.setting import (
+    ATTACKS,
+    JagielskiCell,
+    JagielskiSetting,
+    Size,
+    play,
+)
 
 SIZE = Size(records=60, batch=6, epochs=12, trainings=60, copies=(1, 4), hidden=8)
 
@@ -23,7 +29,7 @@ def test_a_thousand_trainings_of_a_world_prove_what_is_printed_at_most() -> None
 
 
 def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke: Means) -> None:
-    found = play(smoke, Setting(smoke, SIZE), Cell("fixed", 2.0, 0.0))
+    found = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 2.0, 0.0))
     # Of four records group privacy divides by four; a threshold that half of the trainings chose
     # may miss one of the others.
     most = table.ceiling(SIZE.trainings)
@@ -31,7 +37,7 @@ def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke: Means)
     assert most / 4 >= found.bound(4, 0.99) > 0.85 * most / 4
     assert found.best(paid=True) < found.best(paid=False)
     # The same call reads what was kept.
-    again = play(smoke, Setting(smoke, SIZE), Cell("fixed", 2.0, 0.0))
+    again = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 2.0, 0.0))
     assert (again.clean == found.clean).all()
 
 
@@ -39,7 +45,7 @@ def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke: Means)
 def test_where_the_poison_is_left_out_or_drowned_nothing_is_proven(
     smoke: Means, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drowned = play(smoke, Setting(smoke, SIZE), Cell("fixed", 2.0, 50.0))
+    drowned = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 2.0, 50.0))
     assert drowned.best(paid=True) < 0.3
     sample = setting._sample
 
@@ -48,12 +54,12 @@ def test_where_the_poison_is_left_out_or_drowned_nothing_is_proven(
         return sample(rate, count, records, poison, 0, draw)  # type: ignore[arg-type]
 
     monkeypatch.setattr(setting, "_sample", clean)
-    absent = play(smoke, Setting(smoke, SIZE), Cell("fixed", 1.0, 0.0))
+    absent = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 1.0, 0.0))
     assert absent.best(paid=True) == 0
 
 
 def test_poisoned_records_have_the_coins_of_those_that_made_room(smoke: Means) -> None:
-    here = Setting(smoke, SIZE)
+    here = JagielskiSetting(smoke, SIZE)
     draws = [torch.Generator().manual_seed(1) for _ in range(3)]
     clipbkd, backdoor = (ATTACKS[name](here) for name in ("ClipBKD", "backdoor"))
     before = setting._sample(0.5, 50, 60, clipbkd, 0, draws[0])
@@ -67,7 +73,7 @@ def test_poisoned_records_have_the_coins_of_those_that_made_room(smoke: Means) -
 
 
 def test_first_models_are_alike_or_as_far_apart_as_is_said(smoke: Means) -> None:
-    here = Setting(smoke, Size(records=60, batch=6, trainings=60, hidden=64))
+    here = JagielskiSetting(smoke, Size(records=60, batch=6, trainings=60, hidden=64))
     draw = torch.Generator().manual_seed(1)
     fixed = here.first("fixed", 5, draw)
     assert (fixed == fixed[0]).all()

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from fedsim.studies.reproduction import notes
-from fedsim.studies.reproduction.findings import Made, Number, Reference, Reproduced
+from fedsim.studies.reproduction.findings import MadeItem, Number, Reference, Reproduced
 
 
-def _made(name: str, *numbers: Number) -> Made:
+def _made(name: str, *numbers: Number) -> MadeItem:
     finding = Reproduced("It holds.", numbers)
-    return Made("xiao", name, f"Item {name}: δ′", "full", "0", "", 0.0, f"make {name}", finding)
+    return MadeItem("xiao", name, f"Item {name}: δ′", "full", "0", "", 0.0, f"make {name}", finding)
 
 
 def _number(name: str, ours: float, source: float | None = None, why: str = "") -> Number:

@@ -16,7 +16,7 @@ from fedsim.learning.training import models
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import sensitivity_course
 from fedsim.studies.sensitivity.gradient_sensitivity import pair_sensitivities
-from fedsim.studies.sensitivity.sensitivity_course import Course
+from fedsim.studies.sensitivity.sensitivity_course import SensitivityCourse
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]
@@ -38,7 +38,7 @@ MODES: list[dict[str, Scalar]] = [
 ]
 
 
-def follow(config: Config, *what: Any, **options: Any) -> Course:
+def follow(config: Config, *what: Any, **options: Any) -> SensitivityCourse:
     """Follow pairs of records with as many trials in a batch as fit in memory."""
     batch = plan.fit_batch(config).trials.batch
     return sensitivity_course.follow(config.experiment, batch, *what, **options)

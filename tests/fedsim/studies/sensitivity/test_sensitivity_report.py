@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adversaries.neighbours.rank_correlation import Comparison, RankCorrelation
+from adversaries.neighbours.rank_correlation import RankComparison, RankCorrelation
 from fedsim.config import Config
 from fedsim.federation.server import plan
 from fedsim.studies.sensitivity import sensitivity_study
@@ -151,7 +151,7 @@ def test_what_orders_the_other_way_round_is_said_to(found: Study) -> None:
     assert "No dissimilarity is shown" in said
 
 
-def _comparison(found: Study) -> Comparison:
+def _comparison(found: Study) -> RankComparison:
     comparison = found.views[0].comparison
     assert comparison is not None
     return comparison
