@@ -4,7 +4,6 @@
 (`fedsim.audits.judgement.claim`), and a release gate ends a command with 3 (`fedsim.cli.gate`).
 """
 
-import errno
 import os
 import sys
 from typing import Annotated, NoReturn
@@ -19,6 +18,7 @@ from fedsim.cli import INTERRUPTED
 from fedsim.cli.lazy import MARKUP, LazyGroup
 from fedsim.common import installation
 from fedsim.common.foreign_text import shown, without_password
+from fedsim.common.private_files import NO_ROOM
 
 app = typer.Typer(
     name="fedsim",
@@ -82,9 +82,6 @@ def main(arguments: list[str] | None = None) -> None:
     if status == INTERRUPTED:  # typer caught a Ctrl-C
         _exit(INTERRUPTED, "interrupted")
     sys.exit(status if isinstance(status, int) else 0)
-
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _unexpected(error: Exception) -> NoReturn:

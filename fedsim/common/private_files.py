@@ -4,6 +4,7 @@ A link, a pipe or another account's file under a written name is replaced or ref
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -17,6 +18,9 @@ PARTIAL = ".partial"
 """Ending of a file that is not whole yet. A kill may leave one."""
 
 # These flags follow no link and do not wait for the other end of a pipe.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk."""
+
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 

@@ -1,5 +1,6 @@
 """Readers of files from any source, with limited memory and known errors (`DAMAGE`)."""
 
+import ast
 import contextlib
 import gzip
 import json
@@ -11,13 +12,12 @@ import stat
 import struct
 import tokenize
 import tomllib
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -212,16 +212,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"'{info.filename}' is packed in a way that NumPy does not use")
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        if version not in HEADERS:
-            raise ValueError(f"'{info.filename}' has NumPy's format {version}")
-        with warnings.catch_warnings():
-            # NumPy warns of a header that only Python 2 writes, and reads it in another way.
-            warnings.simplefilter("error", UserWarning)
-            try:
-                shape, _, dtype = HEADERS[version](member)
-            except UserWarning:
-                raise ValueError(f"'{info.filename}' has no header of NumPy's") from None
+        shape, dtype = array_header(member)
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject:
             raise ValueError(f"'{info.filename}' holds objects")
@@ -236,7 +227,34 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     return array
 
 
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+HEADERS = {
+    (1, 0): (2, np.lib.format.read_array_header_1_0),
+    (2, 0): (4, np.lib.format.read_array_header_2_0),
+}
+"""By version of NumPy's format: the bytes of the header's length, and NumPy's reader."""
+
+LONGEST_HEADER = 10_000
+"""Most bytes of a header, as for NumPy."""
+
+
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type of an array; the file is then at its first value.
+
+    Raises an error of `DAMAGE`, also for a header that only Python 2 writes. NumPy would read it in
+    another way, with a warning.
+    """
+    version = np.lib.format.read_magic(file)
+    if version not in HEADERS:
+        raise ValueError(f"it has NumPy's format {version}")
+    size, read = HEADERS[version]
+    start = file.tell()
+    length = int.from_bytes(file.read(size), "little")
+    if length > LONGEST_HEADER:
+        raise ValueError(f"its header has more than {LONGEST_HEADER} bytes")
+    ast.literal_eval(file.read(length).decode("latin1"))
+    file.seek(start)
+    shape, _, dtype = read(file)
+    return shape, dtype
 
 
 def _limited(file: BinaryIO | gzip.GzipFile, most: int) -> bytes:

@@ -88,17 +88,22 @@ def refusal(directory: Path, error: OSError) -> InputError:
 
 @contextlib.contextmanager
 def refusing(directory: Path) -> Iterator[None]:
-    """Turn an OSError within the block into the InputError for an unwritable directory."""
+    """Turn an OSError within the block into the InputError for an unwritable directory.
+
+    The error of a full disk stays: another directory would not help.
+    """
     try:
         yield
     except OSError as error:
+        if error.errno in private_files.NO_ROOM:
+            raise
         raise refusal(directory, error) from None
 
 
 def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     """Write report.json and report.html; return the page.
 
-    Raises InputError if the directory is a link or cannot be written.
+    Raises InputError if the directory is a link or cannot be written, OSError if its disk is full.
     Raises ValueError for a number that is NaN or infinite.
     """
     with refusing(directory):

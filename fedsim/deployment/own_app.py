@@ -1,12 +1,13 @@
 """The process that answers one message at a deployed node, with the fedsim of the node's machine.
 
 Flower's program unpacks the app that the server submits, and runs it. A hostile server would submit
-an app without the checks of this node. Here the app's files stay packed: only the name and version
-of the app are read. The process is forked from one that has imported fedsim, so that no message
-waits for imports.
+an app without the checks of this node. Here the app's files stay packed: the process reads only the
+app's name and version, and the SuperNode the defaults of its run config. The process is forked from
+one that has imported fedsim, so that no message waits for imports.
 """
 
 import importlib
+import logging
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from multiprocessing.process import BaseProcess
 
+import numpy as np
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
@@ -67,7 +69,7 @@ def import_ahead() -> None:
         importlib.import_module(module)
 
 
-def begin(address: str, trusted: bytes, token: str, held: int | None) -> BaseProcess:
+def begin(address: str, trusted: bytes, token: str, held: int) -> BaseProcess:
     """Start and return the process of a task, which ends with this process.
 
     It leads its own process group. A new session would undo the node's NICE, since Linux may share
@@ -79,8 +81,9 @@ def begin(address: str, trusted: bytes, token: str, held: int | None) -> BasePro
         token: of the task.
         held: a file descriptor that the process closes, because it holds a lock of this process.
     """
+    # A daemon, so that this process does not wait for it when it ends.
     process = multiprocessing.get_context("fork").Process(
-        target=_answer, args=(address, trusted, token, held)
+        target=_answer, args=(address, trusted, token, held, os.getpid()), daemon=True
     )
     process.start()
     assert process.pid is not None
@@ -89,10 +92,15 @@ def begin(address: str, trusted: bytes, token: str, held: int | None) -> BasePro
     return process
 
 
-def _answer(address: str, trusted: bytes, token: str, held: int | None) -> None:
+def _answer(address: str, trusted: bytes, token: str, held: int, parent: int) -> None:
     os.setpgid(0, 0)
-    if held is not None:
-        os.close(held)
+    os.close(held)
+    multiprocessing.current_process().daemon = False  # it may have child processes itself
+    np.random.seed()  # noqa: NPY002  (a client's own code may use it, and forks are alike)
+    # Flower's lines go to this node's log once, in its form.
+    log = logging.getLogger("flwr")
+    log.handlers.clear()
+    log.setLevel(logging.INFO)
     for name, stand_in in INSTEAD.items():
         setattr(flower, name, stand_in)
     flower.run_clientapp(
@@ -100,6 +108,6 @@ def _answer(address: str, trusted: bytes, token: str, held: int | None) -> None:
         token,
         insecure=False,
         certificates=trusted,
-        parent_pid=os.getppid(),
+        parent_pid=parent,
         runtime_dependency_install=False,
     )

@@ -2,7 +2,7 @@
 
 Flower's SuperLink serves clients (Fleet), operators (Control) and its own processes (Runtime) on
 one port. Control does not authenticate: every program that reaches the port can register nodes and
-submit code. So the SuperLink listens on loopback, and clients reach it through this proxy.
+start runs. So the SuperLink listens on loopback, and clients reach it through this proxy.
 
 The proxy refuses a node with another minor version of Flower, which the SuperLink would accept.
 

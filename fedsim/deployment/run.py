@@ -180,7 +180,7 @@ def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
 
 
 def become_superlink(place: Path) -> None:
-    """Become the SuperLink of the server's folder, on loopback: all that reach it submit code."""
+    """Become the SuperLink of the folder, on loopback: whatever reaches it can start runs."""
     program = executable("flower-superlink")
     command = [program, "--host", "127.0.0.1", "--port", f"{kit.port(place, 'SUPERLINK_PORT')}"]
     command += ["--ssl-ca-certfile", f"{place / 'superlink-ca.crt'}"]

@@ -111,7 +111,7 @@ done
 work=$(cd "$HERE/work" 2>/dev/null && pwd -P) || exit 0
 for process in /proc/[0-9]*; do
     [ "$(readlink "$process/cwd" 2>/dev/null)" = "$work" ] || continue
-    if ps -ww -p "${process#/proc/}" -o args= | grep -q "flwr-"; then
+    if ps -ww -p "${process#/proc/}" -o args= | grep -q -e "flwr-" -e "fedsim deploy apps"; then
         kill -9 "${process#/proc/}" 2>/dev/null || true
     fi
 done

@@ -116,7 +116,7 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
 ```"""
 
 LIMITS = (
-    "The guarantee is for each {unit} by itself. A person with several has less protection (group "
+    "The guarantee is for one {unit} at a time. A person with several has less protection (group "
     "privacy).",
     "Records that clients held out for themselves were evaluated only if the card states it, since "
     "an accuracy on them is a further release. The model is from the last round; no round was "

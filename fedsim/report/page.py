@@ -260,12 +260,25 @@ def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | No
     if directory.config.run.job == "training":
         card, report = model_card.read(directory), training_report.assemble(directory)
         before = [doc.Label("", text, alarming=True) for text in report.contradictions]
-        state = training_report.state(report, card)
-        page = _document(report.name, training_report.first(report, card), before, [state])
+        states = [
+            training_report.state_towards(report, card, towards) for towards in card.privacy.towards
+        ]
+        page = _document(report.name, training_report.first(report, card), before, states)
+        if card.rehearsal is None:
+            page = _unattacked(page)
     else:
         page = _of_run(directory, limits)
     directory.write_text(FILE, html.render(page))
     return directory.path / FILE
+
+
+def _unattacked(page: doc.Document) -> doc.Document:
+    """Return the page of a training without the words about attacks and about another training."""
+    assert page.first is not None
+    steps = [*QUESTIONS[:2], "No party was tested by an attack. Should one be?", QUESTIONS[-1]]
+    said = ["No attack was measured." + LIMITS[1].partition(".")[2], *LIMITS[:1], *LIMITS[2:]]
+    blocks = [*page.blocks[:-1], doc.Part("What this does not say", [doc.Bullets(said)])]
+    return replace(page, first=replace(page.first, steps=steps), blocks=blocks)
 
 
 def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> doc.Document:

@@ -25,7 +25,7 @@ from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
 from fedsim.report.document.first_screen import FAILED, check, share, shares
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import number
+from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
 
 KIND = "training"
@@ -157,13 +157,16 @@ def render_html(report: TrainingReport, card: ModelCard) -> str:
 def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
     words, privacy = state(report, card), card.privacy
     bars = [_bar(report, card, towards) for towards in privacy.towards]
-    states: list[str | doc.Mark] = []
+    names = dict[doc.Mark, list[str]]()
     for bar in bars:
-        states += [f"{bar.name}: ", bar.mark, " "]
+        names.setdefault(bar.mark, []).append(bar.name)
+    states: list[str | doc.Mark] = []
+    for mark, alike in names.items():
+        states += [f"{', '.join(alike).capitalize()}: ", mark, " "]
     answer: list[doc.Words] = [
         states,
         f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
-        f"{_costs(card)}",
+        f"{_right(bars, privacy.unit)}{_costs(card)}",
     ]
     if not privacy.guaranteed:
         answer.append(f"No guarantee of differential privacy. {privacy.note}")
@@ -190,10 +193,25 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
             author=report.author,
             date=card.created[:10],
             limits=(
-                f"The guarantee protects each {privacy.unit} by itself. It covers what the rounds "
+                f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
                 "released. No attack on this training was simulated."
             ),
         ),
+    )
+
+
+def _right(bars: Sequence[doc.Bar], unit: str) -> str:
+    """Return a sentence on how often an adversary can be right; "" without any limit."""
+    limits = dict[float, list[str]]()
+    for bar in bars:
+        if bar.limit is not None and bar.limit < 1:
+            limits.setdefault(bar.limit, []).append(bar.name.lower())
+    if not limits:
+        return ""
+    shares = ", ".join(f"{percent(most)} ({' or '.join(who)})" for most, who in limits.items())
+    return (
+        f"An adversary that guesses whether one {unit} was used is right in at most {shares} of "
+        "cases. Tossing a coin is right in 50%. "
     )
 
 
@@ -231,14 +249,10 @@ def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[d
 
 
 def _bar(report: TrainingReport, card: ModelCard, towards: ReleasedTowards) -> doc.Bar:
-    words, rehearsal = state(report, card), card.rehearsal
+    words, rehearsal = state_towards(report, card, towards), card.rehearsal
     limit = _limit(card, towards)
-    if card.privacy.guaranteed and limit >= 1:
-        words = verdicts.NO_PROTECTION
     name, mark = towards.vantage.replace("-", " ").capitalize(), doc.Mark(words.kind, words.text)
     if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
-        if words is verdicts.NOT_CONTRADICTED:  # the noise was measured, and no adversary
-            mark = doc.Mark("open", "Limit by theory")
         return doc.Bar(name, mark, limit=limit)
     right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
     return doc.Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
@@ -266,7 +280,7 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
             failed="The released sums or messages contradict the claimed noise.",
         ),
         check(
-            "The noise was measured.",
+            "The report contains a measurement of the noise.",
             "rounds.-1.noise_at_most.# < 1",
             document,
             fails="",
@@ -285,7 +299,8 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         checks += [
             doc.Check(
                 FAILED,
-                f"Theory sets no limit for the {each.vantage}: it can always be right.",
+                f"Theory sets no limit for the {each.vantage}, which can always tell whether the "
+                f"{card.privacy.unit} was used.",
             )
             for each in card.privacy.towards
             if _limit(card, each) >= 1
@@ -309,6 +324,21 @@ def state(report: TrainingReport, card: ModelCard) -> StateWords:
         return verdicts.NO_GUARANTEE
     watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
     return verdicts.NOT_CONTRADICTED if watched else verdicts.NOT_MEASURED
+
+
+def state_towards(report: TrainingReport, card: ModelCard, towards: ReleasedTowards) -> StateWords:
+    """Return the state of an observer, which may differ from the training's."""
+    words, rehearsal = state(report, card), card.rehearsal
+    if card.privacy.guaranteed and _limit(card, towards) >= 1:
+        words = verdicts.NO_PROTECTION
+    measured = (
+        rehearsal is not None
+        and rehearsal.vantage == towards.vantage
+        and rehearsal.advantage is not None
+    )
+    if words is verdicts.NOT_CONTRADICTED and not measured:
+        return verdicts.LIMIT_BY_THEORY  # the noise was measured, and no adversary
+    return words
 
 
 def _figures(report: TrainingReport) -> Iterator[doc.Figure]:

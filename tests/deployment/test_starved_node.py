@@ -22,8 +22,9 @@ def _seen(tmp_path: Path, *options: str) -> dict[str, Any]:
 
 def test_a_starved_node_starts_one_process_for_a_message(tmp_path: Path) -> None:
     # Flower takes a process for dead that has not begun within 30 seconds. This one gets no
-    # processor for 40 seconds.
-    seen = _seen(tmp_path, "--ahead", "2", "--busy", "40", "--seconds", "300", "--stop")
+    # processor for 40 seconds. The process that sends its heartbeats gets a share.
+    stopped = ("--busy", "40", "--nice", "19", "--stop")
+    seen = _seen(tmp_path, "--ahead", "2", "--seconds", "300", *stopped)
     assert (seen["rounds"], seen["errors"]) == (1, [])
     assert seen["seconds"][0] > 30, "the node was not starved"
     assert (seen["processes"], seen["at_once"]) == (2, 1)

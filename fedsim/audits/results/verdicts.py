@@ -92,6 +92,12 @@ NOT_MEASURED = StateWords(
     "the limit comes from theory alone",
     'to measure it, set audit.vantages = "all", plant canaries, or add an auditor',
 )
+LIMIT_BY_THEORY = StateWords(
+    "Limit by theory",
+    "open",
+    "no attack was tried; the limit comes from theory alone",
+    "to measure it, rehearse the training with an adversary (fedsim rehearse)",
+)
 CANNOT_TELL = StateWords(
     "Cannot tell",
     "open",

@@ -124,16 +124,17 @@ def _carry_out(
     evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)
     with ExitStack() as held:
-        with console.status("preparing"):
+        with console.status("preparing") as status:
             plan = prepare(config, deployed=True)
             config, run_directory = plan.config, plan.begin()
-            if run_directory.has(LAST_FILE):
-                raise InputError(
-                    f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, "
-                    "or name a new directory with --out"
-                )
             # Once the run has begun, the server's process holds the lock.
+            status.update("waiting for the last server process of this run to end")
             held.enter_context(run_directory.lock(patience=ENDING))
+        if run_directory.has(LAST_FILE):
+            raise InputError(
+                f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or "
+                "name a new directory with --out"
+            )
         check_ledger(plan, run_directory, accept_epsilon)
         if evidence is not None:
             model_card.attach(run_directory, evidence)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
+from fedsim.common import reading
 from fedsim.federation.protocol import messages
 
 NO_HEADER = (
@@ -63,12 +64,8 @@ def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np
         return data.shape, data.values.dtype, data.values.nbytes
     data = data.data if isinstance(data, Array) else data
     file = io.BytesIO(data)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
     try:
-        shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+        shape, dtype = reading.array_header(file)
         if not all(type(size) is int for size in shape):  # True is an int, and equal to 1
             raise ValueError
     except NO_HEADER:

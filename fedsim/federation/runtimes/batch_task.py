@@ -1,6 +1,5 @@
 """A worker's task and result, and the program that a worker must have."""
 
-import errno
 import hashlib
 import os
 import platform
@@ -22,6 +21,7 @@ import adversaries
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import device, memory
+from fedsim.common.private_files import NO_ROOM
 from fedsim.config import Scalar
 from fedsim.config.campaign import RunConfig
 from fedsim.config.objects import Experiment
@@ -142,7 +142,7 @@ def full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in NO_ROOM:
             raise
         raise InputError(
             f"the disk of worker {worker()} is full; make room in its {tempfile.gettempdir()}, and "

@@ -190,7 +190,7 @@ def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
 
 def check_finite(total: Tensor) -> None:
     """Raise FloatingPointError unless all sums [T, ...] are finite."""
-    _finite(total.sum())
+    _finite(total.sum(dtype=torch.float64))
 
 
 def check_lengths(gradients: Tensor, clipping_norm: float) -> None:

@@ -13,8 +13,8 @@ class Central(TrustModel):
     server_draws = True
     words = "Here the server is trusted to add the noise to the sum of the clients' messages."
     caution = (
-        "With central trust, the server sees each client's sum without noise. Nothing protects the "
-        "client's records from the server."
+        "With central trust, the server sees each client's sum of gradients without noise. Nothing "
+        "protects the client's records from the server."
     )
 
     def noise_share(self, clients: float, sources: int) -> float:

@@ -31,10 +31,8 @@ from fedsim.report.document.wording import percent, span
 GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
-LEGEND = (
-    "Thin bar: the measurement, with a line for its interval. Wide pale bar: the range up to the "
-    "limit, which the upright mark shows."
-)
+MEASURED = " Thin bar: the measurement, with a line for its interval."
+LEGEND = " Wide pale bar: what theory allows. Upright mark: the limit."
 OWN = "Dashed: the organisation's own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
@@ -75,7 +73,8 @@ def drawn(block: Bars) -> Markup:
 
 def caption(block: Bars) -> str:
     own = f" {OWN[:-1]}, {percent(block.own)}." if block.own is not None else ""
-    return f"{block.caption} {LEGEND}{own}"
+    thin = MEASURED * any(bar.right is not None for bar in block.bars)
+    return f"{block.caption}{thin}{LEGEND}{own}"
 
 
 def words(bar: Bar) -> str:

@@ -107,14 +107,14 @@ TERMS = (
         "epsilon",
         "ε (epsilon)",
         r"ε(?!′)|\b[Ee]psilon\b",
-        "The strength of differential privacy. One person's data make an outcome at most e^ε times "
-        "as likely, plus δ. A smaller ε protects more.",
+        "The strength of differential privacy. One person's data can make any outcome more likely, "
+        "but at most e^ε times, plus δ. A smaller ε protects more.",
     ),
     Term(
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "A small probability added to this limit: an outcome may be up to δ more likely than that.",
+        "A small extra: the probability of an outcome may exceed the limit by ε by up to δ.",
     ),
     Term(
         "epsilon-prime",

@@ -106,8 +106,7 @@ def would_have_noticed(share: float | None, what: str = "audit") -> str:
         return f"Even if nearly all noise were missing, this {what} might not detect it."
     # Rounded down, so that the sentence promises no more than what was computed.
     rounded = math.floor(share * 1000) / 1000
-    missed = f" It could miss a loss of {percent(1 - rounded)} of the noise." * (rounded < HALF)
     return (
-        f"If the noise were below {100 * rounded:.1f}% of the claimed noise, this {what} would "
-        f"detect it with 95% probability.{missed}"
+        f"If more than {100 * (1 - rounded):.1f}% of the claimed noise were missing, this {what} "
+        "would detect that with 95% probability."
     )

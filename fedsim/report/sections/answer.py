@@ -90,9 +90,9 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
         ),
         (
             report.noise_source == "seed",
-            "Experiment, not a DP guarantee: anyone with its seed can remove the noise.",
-            f"The noise comes from seed {report.seed}. A reader of the seed can remove it: use it "
-            "for measuring, not for protecting people.",
+            "Experiment, not a DP guarantee: anyone who knows its seed can remove the noise.",
+            f"The noise comes from seed {report.seed}. Anyone who knows the seed can remove the "
+            "noise. Use this run for measuring, not for protecting people.",
         ),
         (
             report.audit_mode == "oracle",
@@ -167,7 +167,10 @@ def _by_chance(report: Report, limit: float) -> str:
         return ""
     interval = f"{percent(between[0])} to {percent(between[1])}"
     if between[0] <= limit:
-        return f" Chance can explain the excess: the interval, {interval}, contains the limit."
+        return (
+            " The result is above this limit, but chance can explain it: the interval, "
+            f"{interval}, contains the limit."
+        )
     return f" The interval is {interval}; an alarm needs more certainty."
 
 

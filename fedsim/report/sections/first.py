@@ -148,7 +148,8 @@ def checks(report: Report) -> list[doc.Check]:
             f"By theory, noise limits how often the {NAMES[each.vantage]} is right.",
             f"verdicts.{at}.allowed.advantage >= 1",
             values,
-            failed=f"Theory sets no limit for the {NAMES[each.vantage]}: it can always be right.",
+            failed=f"Theory sets no limit for the {NAMES[each.vantage]}, which can always tell "
+            "whether the record was used.",
         )
         for at, each in enumerate(report.verdicts)
     ]
@@ -169,7 +170,8 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "This run has no valid total ε, because anyone who knows its seed can remove the noise."
+            "This run has no total ε, because anyone who knows its seed can remove the noise. The "
+            "table has the ε of a training with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
@@ -207,7 +209,8 @@ def _steps(report: Report) -> list[doc.Words]:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
-            advice = f"{would_have_noticed(verdict.seen_below)} More trials detect smaller losses."
+            noticed = would_have_noticed(verdict.seen_below)
+            advice = f"more trials detect smaller losses of noise. {noticed}"
         kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
     steps: list[doc.Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()
@@ -224,8 +227,8 @@ def _steps(report: Report) -> list[doc.Words]:
 def _no_guarantee(report: Report) -> str:
     if report.noise_source == "seed" and report.mechanism.sensitivity == "global":
         return (
-            "This run itself protects no one: a reader of its seed can remove the noise. A "
-            "training with the same settings has these limits if the operating system draws its "
-            "noise."
+            "This run itself protects no one: anyone who knows its seed can remove the noise. A "
+            "training with the same settings has these limits if its noise is secret, drawn by the "
+            "operating system."
         )
     return "This run gives no DP guarantee."

@@ -60,7 +60,7 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     for at_most, names in sorted(limits.items()):
         who = " and ".join(names)
         sentences.append(
-            f"After it, at most {of_cases(at_most, BASELINE)} are right for {who}."
+            f"With the training, at most {of_cases(at_most, BASELINE)} are right for {who}."
             if at_most < 1
             else f"Nothing limits how many are right for {who}."
         )

@@ -124,7 +124,7 @@ def holds_for(report: Report) -> str:
             "The limits of theory are for the target's client. For the client that takes part in "
             f"most rounds, the advantage may be larger: {', '.join(worse)}."
         )
-    return "The limits of theory hold for everyone."
+    return "The limits of theory hold for every record, also those that were not attacked."
 
 
 def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
@@ -304,7 +304,7 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
             else "The limits come from theory alone: trials of one world give no interval."
         )
     less = verdict.vantage == "released-model"
-    bound = " This adversary sees less than a participant and can achieve no more." * less
+    bound = " This adversary sees less than a participant, so it can achieve no more." * less
     refused = [
         part
         for part in report.vantages[verdict.vantage].note.split("; ")

@@ -190,7 +190,7 @@ def test_a_message_is_not_begun_twice_while_its_process_lives(
             signal.raise_signal(signal.SIGTERM)
         return 1  # the SuperNode has ended
 
-    monkeypatch.setattr(supernode, "Runtime", Runtime())
+    monkeypatch.setattr(supernode, "RuntimeApi", Runtime())
     monkeypatch.setattr(own_app, "begin", begin_process)
     monkeypatch.setattr(own_app, "import_ahead", lambda: None)
     monkeypatch.setattr(supernode, "pause", lambda *_: 0.01)

@@ -413,14 +413,18 @@ def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None
 def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path: Path) -> None:
     kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
     mine, other = (tmp_path / "kit" / "clients" / f"client-{client}" for client in (0, 1))
-    hanging = tmp_path / "flwr-clientapp"
+    hanging = tmp_path / "hanging"
     hanging.write_text("trap '' TERM\necho $$\nwhile :; do sleep 1; done\n")
     started = []
     try:
         for folder in (mine, other):
             (folder / "work").mkdir(exist_ok=True)
             process = subprocess.Popen(
-                ["sh", hanging], cwd=folder / "work", stdout=subprocess.PIPE, text=True
+                # A message's process is forked, and has the arguments of its parent.
+                ["sh", hanging, "-m", "fedsim", "deploy", "apps"],
+                cwd=folder / "work",
+                stdout=subprocess.PIPE,
+                text=True,
             )
             assert process.stdout is not None
             process.stdout.readline()  # from now on it hangs

@@ -21,7 +21,9 @@ NAME = f"fedsim/{fedsim.DISTRIBUTION}"
 def _answered(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a function in place of Flower's program, in the process of a message."""
     monkeypatch.setattr(own_app.flower, "run_clientapp", run)
-    process = own_app.begin("127.0.0.1:9094", b"certificate", "a-token", None)
+    held = os.open(os.devnull, os.O_RDONLY)
+    process = own_app.begin("127.0.0.1:9094", b"certificate", "a-token", held)
+    os.close(held)
     process.join(60)
     assert process.exitcode == 0
 
@@ -43,6 +45,7 @@ def test_the_code_that_a_server_submits_is_neither_unpacked_nor_run(
         load = program["get_load_client_app_fn"](default_app_ref="", app_path=None, multi_app=True)
         assert load(NAME, fedsim.__version__, "hash") is client_app.app
         assert (os.getpgid(0), options["insecure"]) == (os.getpid(), False)
+        assert options["parent_pid"] == os.getppid()
         (tmp_path / "seen").write_text(f"{address} {token}")
 
     _answered(run, monkeypatch)

@@ -300,7 +300,7 @@ def test_a_writer_that_is_killed_loses_no_finished_round(tmp_path: Path) -> None
         "import sys, numpy as np; from pathlib import Path\n"
         "from fedsim.federation.transcripts.records import *\n"
         "from fedsim.federation.transcripts.writer import Writer\n"
-        "writer = Writer(Path(sys.argv[1]), Facts('server', 'a test'))\n"
+        "writer = Writer(Path(sys.argv[1]), TranscriptFacts('server', 'a test'))\n"
         "for round in range(10**6):\n"
         "    writer.append(ObservedRound(round, model={'w': np.zeros(50_000)}))\n"
         "    print(round, flush=True)\n"
