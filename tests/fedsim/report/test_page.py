@@ -279,7 +279,10 @@ def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written)
 @pytest.mark.parametrize(
     ("kind", "label"),
     [
-        ("central", "Experiment, not a DP guarantee: anyone with its seed can remove the noise."),
+        (
+            "central",
+            "Experiment, not a DP guarantee: anyone who knows its seed can remove the noise.",
+        ),
         ("local sensitivity", "Measurement, not a DP guarantee."),
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
         ("pac", "PAC noise, not a DP guarantee."),
@@ -517,7 +520,7 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
     text = Page(render_html(report, Undrawn(report, {}), False, about)).words
     for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
         assert said in text
-    assert "This run itself protects no one: a reader of its seed" in text
+    assert "This run itself protects no one: anyone who knows its seed" in text
     assert "not stated (run.author)" in told(report)
 
 

@@ -121,7 +121,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> 
     assert 0.8 < watched.seen_below < 0.9
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
-    assert "the noise were below 8" in dict(results(watched))["Detects"]
+    assert "more than 15.0% of the claimed noise were missing" in dict(results(watched))["Detects"]
     assert dict(results(own))["Detects"].startswith("Even if nearly all noise were missing")
     # What theory or the attack holds against a claim needs no power.
     off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
