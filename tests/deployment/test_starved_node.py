@@ -30,6 +30,7 @@ def test_a_starved_node_starts_one_process_for_a_message(tmp_path: Path) -> None
     assert (seen["processes"], seen["at_once"]) == (2, 1)
 
 
+@pytest.mark.long
 def test_a_message_whose_process_was_killed_is_answered_with_an_error_at_once(
     tmp_path: Path,
 ) -> None:

@@ -116,7 +116,9 @@ def test_what_a_loop_returns_decides_what_is_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("form", "count"), [("steps", 8), ("models", 7)])
+@pytest.mark.parametrize(
+    ("form", "count"), [("steps", 8), pytest.param("models", 7, marks=pytest.mark.long)]
+)
 def test_noise_as_small_as_is_stated_is_convicted(form: str, count: int) -> None:
     """Of 5 audits at .9 of the stated multiplier at least 4; at 95 % fewer come once in 40.
 

@@ -264,6 +264,7 @@ def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Confi
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> None:
     p_values, raised = [], 0
     for seed in range(40):
