@@ -108,9 +108,9 @@ for name in @SERVICES@; do
     rm -f "$HERE/$name.pid"
 done
 # A process of the app may hang when its server vanishes, and outlive the service.
-work=$(cd "$HERE/work" 2>/dev/null && pwd -P) || exit 0
+# The folder itself is compared: another machine's may have the same path in a namespace of its own.
 for process in /proc/[0-9]*; do
-    [ "$(readlink "$process/cwd" 2>/dev/null)" = "$work" ] || continue
+    [ "$process/cwd" -ef "$HERE/work" ] 2>/dev/null || continue
     if ps -ww -p "${process#/proc/}" -o args= | grep -q -e "flwr-" -e "fedsim deploy apps"; then
         kill -9 "${process#/proc/}" 2>/dev/null || true
     fi
