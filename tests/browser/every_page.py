@@ -175,7 +175,8 @@ def _live_page(path: Path) -> Path:
         rho_beta=0.9,
     )
     # A browser that reads it again and again has no peace to look at it.
-    page = render(from_run_config(SMALL), course, "training")
+    config = from_run_config(SMALL)
+    page = render(config.experiment, config.audit, course, "training")
     path.write_text(page.replace('http-equiv="refresh"', 'name="refresh"'))
     return path
 
