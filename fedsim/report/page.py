@@ -243,16 +243,24 @@ QUESTIONS = (
     "What else was released about the same people?",
 )
 
+IN_THEORY = "The limits of theory hold for every record, if the software ran as configured."
+
 LIMITS = (
     "This report does not say that the model is anonymous, or that its release is approved. Both "
     "are legal questions (GDPR, Recital 26). The numbers are evidence on one part of them: can an "
     "adversary tell whether a record was used?",
-    "The measurements say nothing about other people or other attacks. The limits of theory hold "
-    "for every record, if the software ran as configured.",
+    "The measurements say nothing about other people or other attacks. " + IN_THEORY,
     "The report does not cover texts that the model repeats, records reconstructed without a list "
     "of candidates, links with other data, or breaches.",
     "It does not cover other releases about the same people. Their epsilons add up.",
 )
+
+
+UNATTACKED = (
+    (*QUESTIONS[:2], "No party was tested by an attack. Should one be?", QUESTIONS[-1]),
+    (f"No attack was measured. {IN_THEORY}", LIMITS[0], *LIMITS[2:]),
+)
+"""Questions and limits for a training that no adversary rehearsed."""
 
 
 def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
@@ -263,22 +271,12 @@ def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | No
         states = [
             training_report.state_towards(report, card, towards) for towards in card.privacy.towards
         ]
-        page = _document(report.name, training_report.first(report, card), before, states)
-        if card.rehearsal is None:
-            page = _unattacked(page)
+        words = UNATTACKED if card.rehearsal is None else (QUESTIONS, LIMITS)
+        page = _document(report.name, training_report.first(report, card), before, states, *words)
     else:
         page = _of_run(directory, limits)
     directory.write_text(FILE, html.render(page))
     return directory.path / FILE
-
-
-def _unattacked(page: doc.Document) -> doc.Document:
-    """Return the page of a training without the words about attacks and about another training."""
-    assert page.first is not None
-    steps = [*QUESTIONS[:2], "No party was tested by an attack. Should one be?", QUESTIONS[-1]]
-    said = ["No attack was measured." + LIMITS[1].partition(".")[2], *LIMITS[:1], *LIMITS[2:]]
-    blocks = [*page.blocks[:-1], doc.Part("What this does not say", [doc.Bullets(said)])]
-    return replace(page, first=replace(page.first, steps=steps), blocks=blocks)
 
 
 def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> doc.Document:
@@ -291,16 +289,22 @@ def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> doc
     states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
     risk = risks.of_run(report)
     blocks = [*before, doc.Prose(target.target(report)), *([doc.Prose(risk)] if risk else [])]
-    return _document(report.name, first.first(report, about(directory)), blocks, states)
+    screen = first.first(report, about(directory))
+    return _document(report.name, screen, blocks, states, QUESTIONS, LIMITS)
 
 
 def _document(
-    name: str, screen: doc.FirstScreen, blocks: Sequence[doc.Block], states: Sequence[StateWords]
+    name: str,
+    screen: doc.FirstScreen,
+    blocks: Sequence[doc.Block],
+    states: Sequence[StateWords],
+    questions: Sequence[str],
+    limits: Sequence[str],
 ) -> doc.Document:
     meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
     reading = [
         doc.Part("What the verdicts mean", [doc.Bullets(list(meanings))]),
-        doc.Part("What this does not say", [doc.Bullets(LIMITS)]),
+        doc.Part("What this does not say", [doc.Bullets(limits)]),
     ]
     return doc.Document(
         title=f"{name} – for the data-protection officer",
@@ -308,7 +312,7 @@ def _document(
         heading=name,
         first=replace(
             screen,
-            steps=QUESTIONS,
+            steps=questions,
             checks=[replace(check, condition="") for check in screen.checks],
         ),
         blocks=[*blocks, *reading],

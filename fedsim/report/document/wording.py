@@ -90,10 +90,6 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-HALF = 0.5
-"""Share of the claimed noise below which a loss is named that an audit would miss."""
-
-
 def at_least(epsilon: float) -> str:
     return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
 
