@@ -133,8 +133,9 @@ def test_records_that_were_held_back_are_in_no_round_of_it(
     place = _trained(
         tmp_path,
         {"federation.measures-epsilon": 0.5},
-        {"consent": "measures", "measures-share": 0.4, "measures-epsilon": 0.5},
+        {"consent": "measures", "measures-share": 0.25, "measures-epsilon": 0.5},
     )
+    # By chance, fewer than 20 of 40 records would be left once in 20,000 times.
     card = model_card.read(RunDirectory.open(tmp_path / "run"))
     (mine,) = [one for one in card.client_measures if one.client == 0]
     held_back = sum(map(sum, mine.confusion))
