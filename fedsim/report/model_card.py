@@ -31,6 +31,7 @@ from fedsim.config.federation import OWN
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.server import noisy_measures
+from fedsim.game import record_display
 from fedsim.learning.training import saved_model
 from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
@@ -121,15 +122,36 @@ LIMITS = (
     "Records that clients held out for themselves were evaluated only if the card states it, since "
     "an accuracy on them is a further release. The model is from the last round; no round was "
     "chosen by its accuracy.",
-    "The card covers what the rounds released. The model's statements about people in general may "
+    "ε covers what the rounds released. The model's statements about people in general may "
     "also be true of people who took no part.",
 )
+
+FROM_A_FILE = (
+    "The records were read from one file or folder, as a whole. ε covers the rounds alone. It does "
+    "not cover what else was computed from these records: the scale of columns, the names of "
+    "classes and categories, and the quality on held-out records. For records of people, use "
+    'data.name = "own" with a public schema.'
+)
+
+REHEARSED = (
+    "The rehearsal's noise can be removed, so ε does not cover its result. Share it only if the "
+    "rehearsal's records are public."
+)
+
+
+def _uncovered(data: str, rehearsal: Rehearsal | None) -> list[str]:
+    """Return what depends on records that are not known to be public, and that ε does not cover."""
+    sentences = [] if data in (OWN, *record_display.PUBLIC) else [FROM_A_FILE]
+    if rehearsal is not None and rehearsal.data not in record_display.PUBLIC:
+        sentences.append(REHEARSED)
+    return sentences
 
 
 def write(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
     config, model = directory.config, saved_model.describe(directory.path)
+    rehearsal = read_rehearsal(directory)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
     requests, answers = noisy_measures.read(directory)
@@ -152,7 +174,7 @@ def write(
         optimizer=config.training.optimizer,
         privacy=replace(privacy_of(directory, noise_multiplier), measures_epsilon=cost),
         utility=_utility(rounds, public_records, classes, model.input.target),
-        rehearsal=read_rehearsal(directory),
+        rehearsal=rehearsal,
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
@@ -165,6 +187,7 @@ def write(
             )
             for client, counts in sorted(answers.items())
         ],
+        uncovered=_uncovered(config.data.name, rehearsal),
     )
     directory.write_text(PAGE, as_markdown(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
@@ -187,6 +210,7 @@ def summary(card: ModelCard) -> RenderableType:
     lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
     if not privacy.guaranteed:
         lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
+    lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered]
     if card.utility is not None:
         lines.append(Text(learning(card.utility, card.task)))
     return terminal.shown(terminal.table(by_name, title=card.name), *lines)
@@ -379,7 +403,7 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
             "model."
         )
         yield Part("Rehearsed", [Prose(text)])
-    yield Part("Limits", [Bullets(card.limits)])
+    yield Part("Limits", [Bullets([*card.uncovered, *card.limits])])
     written = (
         f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "
         f"{card.created}."

@@ -97,6 +97,11 @@ PUBLIC = (
     "computed from what the rounds released, so epsilon covers it."
 )
 
+PARTLY_COVERED = (
+    "The folder public/ has the model, its description and its card. Epsilon covers what the "
+    "rounds released, but not all of this folder."
+)
+
 CONFIDENTIAL = (
     "The rest of this directory, including this page, is for the operator of the server only. It "
     "says which client answered when, and describes the messages of each client."
@@ -131,7 +136,8 @@ def assemble(directory: RunDirectory) -> TrainingReport:
 
 def render_html(report: TrainingReport, card: ModelCard) -> str:
     blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
-    blocks += [doc.Prose(PUBLIC), doc.Prose(CONFIDENTIAL), *_figures(report)]
+    shared = " ".join([PARTLY_COVERED, *card.uncovered]) if card.uncovered else PUBLIC
+    blocks += [doc.Prose(shared), doc.Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
     if report.missing:
@@ -170,6 +176,7 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
     ]
     if not privacy.guaranteed:
         answer.append(f"No guarantee of differential privacy. {privacy.note}")
+    answer += card.uncovered
     if card.utility is not None:
         answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
@@ -244,6 +251,8 @@ def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[d
     if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
         steps.append("Decide whether you trust the observers without protection.")
     if not report.alarms:
+        if card.uncovered:
+            steps.append("Decide whether you may share what epsilon does not cover.")
         steps.append("Share only the folder public/. Keep the rest of this directory to yourself.")
     return steps
 

@@ -5,10 +5,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedsim import load_model
 from fedsim.config import Config, dump
+from fedsim.report import model_card, training_report
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -66,6 +68,33 @@ def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them
     status, said, _ = fedsim("account", path, "--json")
     assert status == 0
     assert json.loads(said)["epsilon"] == pytest.approx(3.0, rel=1e-6)
+
+
+def test_the_card_says_what_epsilon_does_not_cover_of_a_file_that_was_read_as_a_whole(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    """Its smallest and largest values scale all records, and its held-out records are measured."""
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}" for a, b in rng.random((80, 2))]
+    (tmp_path / "bank.csv").write_text("\n".join(["age,income,default", *rows]))
+    path, out = tmp_path / "training.toml", tmp_path / "model"
+    path.write_text(dump(small({"federation.trust": "local", "federation.vantage": "server"})))
+    asked = {"name": "csv", "root": tmp_path / "bank.csv", "label": "default", "records": 24}
+    played = ("--trials", 8, "--out", tmp_path / "played")
+    file = [part for key, value in asked.items() for part in ("--set", f"data.{key}={value}")]
+    assert fedsim("rehearse", path, *file, *played)[0] == 0
+    rehearsed = ("--rehearsal", tmp_path / "played")
+    status, _, said = fedsim("train", path, *file, *rehearsed, "--out", out)
+    assert (status, said.count("Warning: ")) == (0, 2), said
+    card = json.loads((out / "public" / "model_card.json").read_text())
+    assert card["uncovered"] == [model_card.FROM_A_FILE, model_card.REHEARSED]
+    page = html.unescape((out / "report.html").read_text())
+    assert training_report.PUBLIC not in page
+    # Public data need no such warning.
+    assert fedsim("train", path, "--out", tmp_path / "digits")[0] == 0
+    card = json.loads((tmp_path / "digits" / "public" / "model_card.json").read_text())
+    assert card["uncovered"] == []
+    assert training_report.PUBLIC in html.unescape((tmp_path / "digits/report.html").read_text())
 
 
 def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
