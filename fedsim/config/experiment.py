@@ -1,5 +1,6 @@
 """The whole configuration: all tables, and the rules that involve several of them."""
 
+from functools import cached_property
 from typing import Any, Self
 
 from pydantic import model_validator
@@ -80,7 +81,14 @@ class Config(TomlTable):
             need.check(self)
         return self
 
-    @property
+    def __copy__(self) -> Self:
+        """Return a copy without the cached objects, since `model_copy` then changes the values."""
+        copied = super().__copy__()
+        for name in ("participation", "scheme", "game", "experiment"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    @cached_property
     def participation(self) -> Participation:
         """The rule that decides who joins which round, with the sampling rate of its accounting."""
         federation, by_client = self.federation, self.privacy.unit == "client"
@@ -98,7 +106,7 @@ class Config(TomlTable):
             )
         )
 
-    @property
+    @cached_property
     def scheme(self) -> Scheme:
         """The planned privacy mechanism."""
         return Scheme(
@@ -111,7 +119,7 @@ class Config(TomlTable):
             self.trials.count,
         )
 
-    @property
+    @cached_property
     def game(self) -> GameRules:
         """The rules of the identification game."""
         return GameRules(
@@ -126,7 +134,7 @@ class Config(TomlTable):
             self.candidates,
         )
 
-    @property
+    @cached_property
     def experiment(self) -> Experiment:
         """The parts that a federation is loaded from."""
         return Experiment(self.data, self.game, self.run, self.audit.bayesian_pairs)
@@ -155,7 +163,7 @@ class Config(TomlTable):
 
     def starting_from(self, weights: str) -> "Config":
         """Return the same experiment with another path of the file in `model.weights`, if any."""
-        if self.model.weights and not self.model.weights_path:
+        if (self.model.weights and not self.model.weights_path) or weights == self.model.weights:
             return self
         model = self.model.model_copy(update={"weights": weights})
         return self.model_copy(update={"model": model})

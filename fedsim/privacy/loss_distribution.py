@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.special import log_ndtr, ndtr
 
 from adversaries.statistics import gaussian
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
@@ -54,7 +54,7 @@ class LossDistribution:
         above = min(len(self.masses), max(0, math.floor(epsilon / self.width) - self.lowest))
         losses = self.width * (self.lowest + np.arange(above, len(self.masses)))
         kept = -np.expm1(np.minimum(epsilon - losses, 0.0))
-        return float(self.infinite + kept @ self.masses[above:])
+        return float(self.infinite + np.sum(kept * self.masses[above:]))
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon >= 0 with delta(epsilon) <= delta; inf if none exists."""
@@ -206,6 +206,7 @@ def _sampled_loss(loss: float, q: float) -> float:
     return float(np.logaddexp(math.log1p(-q), math.log(q) + loss))
 
 
+@lru_cache(maxsize=4)
 def _step_losses(
     z: float, q: float, neighbouring: Neighbouring, width: float
 ) -> tuple[LossDistribution, ...]:
@@ -287,8 +288,9 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
     variance = 0.0
     places = [np.arange(len(masses)) + float(low) for masses, low, _ in pieces]
     for (masses, _, count), place in zip(pieces, places, strict=True):
-        mean = float(masses @ place)
-        variance += count * max(0.0, float(masses @ place**2) - mean**2)
+        # Not by `@`, whose threads would wait for a busy core.
+        mean = float(np.sum(masses * place))
+        variance += count * max(0.0, float(np.sum(masses * place**2)) - mean**2)
     # Orders to try: near the best one of a normal sum, and fixed shares of the longest part's.
     reach = math.log(2 / TRUNCATED)
     normal = math.sqrt(2 * reach / max(variance, 1e-300))
@@ -298,7 +300,7 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
         # log E e^(order sum) bounds the upper end, and log E e^(-order sum) the lower one.
         grown, shrunk = (
             sum(
-                count * float(logsumexp(sign * order * place, b=masses))
+                count * _log_mean(masses, sign * order * place)
                 for (masses, _, count), place in zip(pieces, places, strict=True)
             )
             for sign in (1, -1)
@@ -306,6 +308,12 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
         upper = min(upper, math.ceil((grown + reach) / order))
         lower = max(lower, math.floor(-(shrunk + reach) / order))
     return lower, upper
+
+
+def _log_mean(masses: Array, exponents: Array) -> float:
+    """Return log(sum masses e^exponents), of exponents that rise or fall along the array."""
+    top = float(max(exponents[0], exponents[-1]))
+    return top + math.log(float(np.sum(masses * np.exp(exponents - top))))
 
 
 def _full_deltas(z: float, q: float, epsilons: Array) -> Array:

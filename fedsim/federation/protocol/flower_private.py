@@ -1,6 +1,8 @@
 """The private parts of Flower that a run needs, besides those of `flower_services`."""
 
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +51,16 @@ def become_task(run_id: int, node_id: int) -> None:
 def assign_message_id(message: Message) -> None:
     """Give a message an identity, as a SuperLink would. Replies refer to it."""
     message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+
+
+def record_of(kind: type[Any], entries: Mapping[str, Any]) -> Any:
+    """Return a record of entries that come from such a record, without checking each type again.
+
+    kind: ArrayRecord, ConfigRecord, MetricRecord or RecordDict.
+    """
+    record = kind()
+    record.__dict__["_data"].update(entries)
+    return record
 
 
 def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:

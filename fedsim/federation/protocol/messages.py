@@ -120,7 +120,10 @@ class HeldArray(Array):
 
 def array_record(**arrays: npt.NDArray[Any]) -> ArrayRecord:
     """Return named arrays as a Flower record. The record shares them, so do not change them."""
-    return ArrayRecord({name: HeldArray(array) for name, array in arrays.items()})
+    record = ArrayRecord()  # its constructor would copy each array, and encode it
+    for name, array in arrays.items():
+        record[name] = HeldArray(array)
+    return record
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:

@@ -6,14 +6,20 @@ spreads its trials over all threads.
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedsim.config import Scalar
-from fedsim.federation.protocol.flower_private import Run, assign_message_id, become_task, empty_run
+from fedsim.federation.protocol.flower_private import (
+    Run,
+    assign_message_id,
+    become_task,
+    empty_run,
+    record_of,
+)
+from fedsim.federation.protocol.messages import HeldArray
 from fedsim.game import local_training
 
 RUN_ID = 1
@@ -99,10 +105,14 @@ def _copied(content: RecordDict) -> RecordDict:
     """Return a copy of a message's content.
 
     Strategies may put one record into many messages, and a client that changed it would change the
-    other messages. The arrays' bytes are immutable, so copies share them.
+    other messages. The arrays' values and bytes are immutable, so copies share them.
     """
-    own = RecordDict()
+    own = {}
     for name, record in content.items():
-        kind: Any = type(record)
-        own[name] = kind({key: copy.copy(value) for key, value in record.items()})
-    return own
+        same = {
+            key: value if isinstance(value, HeldArray) else copy.copy(value)
+            for key, value in record.items()
+        }
+        own[name] = record_of(type(record), same)
+    copied: RecordDict = record_of(RecordDict, own)
+    return copied

@@ -1,7 +1,7 @@
 """The server's messages: the model and the last release for all, and the records of each role."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -22,6 +22,7 @@ class Sending:
     spent: tuple[int, int, int]
     release: RoundRelease | None = None
     sensitivities: Floats | None = None
+    _requests: dict[Role, ConfigRecord] = field(default_factory=dict, init=False)
 
     def to_clients(self, kind: str, clients: Iterable[int]) -> list[Message]:
         nodes = self.batch.nodes
@@ -29,9 +30,9 @@ class Sending:
 
     def to_everybody(self, role: Role) -> RecordDict:
         """Return the model and the previous release, for the recipients in a role."""
-        content = RecordDict(
-            {messages.REQUEST: self.request(role).to_record(), messages.MODEL: self.arrays}
-        )
+        if role not in self._requests:
+            self._requests[role] = self.request(role).to_record()
+        content = RecordDict({messages.REQUEST: self._requests[role], messages.MODEL: self.arrays})
         if self.release is not None:
             aggregate, present = self._released
             config = self.batch.plan.config

@@ -99,13 +99,13 @@ class Participation(ABC):
         """Return the account that a client is charged to: its own number or `ALL_CLIENTS`."""
         return client if client in self.accounts else ALL_CLIENTS
 
-    def participants(self, round: int) -> tuple[int, ...]:
+    def participants(self, round: int) -> Sequence[int]:
         """Return the clients whose messages a round (from 1) sums if no client is missing."""
-        return tuple(range(self.setting.clients))
+        return range(self.setting.clients)
 
     def charged(self, round: int) -> tuple[int, ...]:
         """Return the accounts that a round, counted from 1, is charged to."""
-        return self.participants(round) if self.varying else tuple(self.accounts)
+        return tuple(self.participants(round) if self.varying else self.accounts)
 
     def shares(self, round: int) -> int:
         """Return the least number of noise shares in a round, with as many missing as allowed."""

@@ -418,3 +418,13 @@ def test_a_target_that_is_given_takes_the_place_of_the_default() -> None:
 def test_a_gpu_without_float64_is_refused_with_the_reason(device: str) -> None:
     with pytest.raises(InputError, match=f"run.device is {device}, but .* lack float64.*; set it"):
         from_run_config({"run.device": device})
+
+
+def test_a_changed_copy_has_objects_of_its_own_values() -> None:
+    config = Config()
+    assert config.participation.setting.clients == config.federation.clients
+    more = config.federation.model_copy(update={"clients": config.federation.clients + 1})
+    changed = config.model_copy(update={"federation": more})
+    assert changed.participation.setting.clients == config.federation.clients + 1
+    assert changed.scheme.federation is more
+    assert config.scheme.federation is config.federation

@@ -1,10 +1,11 @@
 """The in-process Grid does what a SuperLink would, and Flower's private parts still exist."""
 
+import numpy as np
 import pytest
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim.federation.protocol import flower_private
+from fedsim.federation.protocol import flower_private, messages
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 
 app = ClientApp()
@@ -51,6 +52,24 @@ def test_a_record_shared_by_messages_is_not_shared_by_clients(grid: InProcessGri
     shared = messages[0].content["shared"]
     list(grid.send_and_receive(messages))
     assert dict(shared) == {"untouched": 1}  # type: ignore[arg-type]
+
+
+def test_arrays_reach_a_client_in_process_without_being_encoded() -> None:
+    app, received = ClientApp(), []
+
+    @app.query("model")
+    def model(message: Message, context: Context) -> Message:
+        received.append(message.content["model"]["parameters"])  # type: ignore[index]
+        return Message(RecordDict(), reply_to=message)
+
+    grid = InProcessGrid(app, 1, {})
+    sent = messages.array_record(parameters=np.ones(3))
+    content = RecordDict({"model": sent})
+    grid.execute(Message(content, list(grid.get_node_ids())[0], "query.model"))
+    (array,) = received
+    assert array is sent["parameters"]
+    assert isinstance(array, messages.HeldArray)
+    assert "data" not in vars(array)  # the bytes, which are made when they are asked for
 
 
 def test_an_exception_becomes_an_error_reply_with_its_reason(grid: InProcessGrid) -> None:
