@@ -65,7 +65,7 @@ def test_arrays_reach_a_client_in_process_without_being_encoded() -> None:
     grid = InProcessGrid(app, 1, {})
     sent = messages.array_record(parameters=np.ones(3))
     content = RecordDict({"model": sent})
-    grid.execute(Message(content, list(grid.get_node_ids())[0], "query.model"))
+    grid.execute(Message(content, next(iter(grid.get_node_ids())), "query.model"))
     (array,) = received
     assert array is sent["parameters"]
     assert isinstance(array, messages.HeldArray)
