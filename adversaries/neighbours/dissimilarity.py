@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from adversaries.errors import InputError
@@ -285,7 +284,14 @@ def _differing(x: Distances, y: Distances, weights: Distances | None = None) -> 
 def _cityblock(x: Distances, y: Distances) -> Distances:
     # Arrays with one feature after another would be several times slower.
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-    return cdist(x, y, "cityblock")
+    return _distances(x, y, "cityblock")
+
+
+def _distances(x: Distances, y: Distances, metric: str) -> Distances:
+    from scipy.spatial.distance import cdist  # noqa: PLC0415  (slow to import)
+
+    distances: Distances = cdist(x, y, metric)
+    return distances
 
 
 def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
@@ -310,7 +316,7 @@ def euclidean(a: Features, b: Features) -> Distances:
     squares *= NEAR
     near = np.flatnonzero(distances <= squares)
     if len(near) > MANY * distances.size:
-        return cdist(x, y, "euclidean")
+        return _distances(x, y, "euclidean")
     distances.ravel()[near] = 0
     np.sqrt(distances, out=distances)
     for part in _slices(len(near), max(1, BLOCK_VALUES // max(1, x.shape[1]))):

@@ -20,7 +20,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedsim.audits.results import report as results
 from fedsim.common.foreign_text import without_password
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -245,6 +244,7 @@ def conclude(
     directory: RunDirectory, start: float, console: Console, verbose: bool = False
 ) -> None:
     """Print the summary, the times of the phases, and the path of the report."""
+    from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = results.read(directory)

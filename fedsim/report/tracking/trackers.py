@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from adversaries import plugins, registry
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.audits.results import report as results
 from fedsim.audits.results.numbers import OfClass
 from fedsim.common import installation, private_files
 from fedsim.common.foreign_text import without_password
@@ -275,6 +274,8 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     """Return the final numbers of a finished run, from its report or its public card."""
     if directory.config.run.job == "training":
         return _of_card(directory)
+    from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
+
     report = results.read(directory)
     measured = report.empirical
     low, high = measured.advantage_interval or (None, None)
