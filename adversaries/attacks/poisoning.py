@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound
+from adversaries.statistics.roots import find_root
 
 Floats = npt.NDArray[np.float64]
 
@@ -149,4 +149,4 @@ def _refuted(true: float, false: float, delta: float, records: int) -> float:
     if true <= 0 or excess(0.0) <= 0:
         return 0.0
     high = LARGEST / records
-    return high if excess(high) > 0 else float(scipy.optimize.brentq(excess, 0.0, high, xtol=1e-12))
+    return high if excess(high) > 0 else find_root(excess, 0.0, high, xtol=1e-12)

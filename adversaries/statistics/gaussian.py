@@ -12,11 +12,11 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import erf, erfcx, erfinv, ndtr
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
+from adversaries.statistics.roots import find_root
 
 ROOT2 = math.sqrt(2)
 
@@ -79,7 +79,7 @@ def epsilon(mu: float, delta: float) -> float:
     lowest, highest = max(-mu / 2, -10.0), math.sqrt(-2 * target)
     if excess(lowest) <= 0:
         return 0.0
-    deviation = scipy.optimize.brentq(excess, lowest, highest, xtol=1e-14, rtol=1e-14)
+    deviation = find_root(excess, lowest, highest, xtol=1e-14, rtol=1e-14)
     return max(0.0, mu * (deviation + mu / 2))
 
 
@@ -111,7 +111,7 @@ def mu_of_epsilon(epsilon: float, delta: float) -> float:
     high = low + 1
     while excess(high) < 0:
         high += 1
-    return math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-14, rtol=1e-14))
+    return math.exp(find_root(excess, low, high, xtol=1e-14, rtol=1e-14))
 
 
 def advantage(mu: float) -> float:

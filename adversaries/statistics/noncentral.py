@@ -13,6 +13,8 @@ import numpy.typing as npt
 import scipy
 from scipy.special import ndtr
 
+from adversaries.statistics.roots import find_root
+
 Floats = npt.NDArray[np.float64]
 
 DEVIATES = np.linspace(-10, 10, 2001)
@@ -60,7 +62,7 @@ def _root(rising: Callable[[float], float], statistic: float) -> float:
     high = max(1.0, 2 * statistic)
     while rising(high) < 0:
         high *= 2
-    return scipy.optimize.brentq(rising, 0.0, high, xtol=1e-9)
+    return find_root(rising, 0.0, high, xtol=1e-9)
 
 
 @lru_cache(maxsize=64)

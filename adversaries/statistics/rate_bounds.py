@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from adversaries.statistics.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, binomial_high, check_delta, significance
+from adversaries.statistics.roots import find_root
 from adversaries.statistics.trials import Bools, Floats
 
 REACH = 8.0
@@ -91,7 +91,7 @@ def jeffreys_bound(
         # then search in between.
         while excess(high) > 0 and high < LARGEST_EPSILON:
             high = min(2 * high, LARGEST_EPSILON)
-        epsilon = high if excess(high) > 0 else brentq(excess, 0.0, high, xtol=1e-9)
+        epsilon = high if excess(high) > 0 else find_root(excess, 0.0, high, xtol=1e-9)
     return EpsilonBound(
         epsilon=epsilon,
         delta=delta,

@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from adversaries.errors import InputError
 from adversaries.plugins import code_of
 from adversaries.registry import lookup
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
+from adversaries.statistics.roots import find_root
 from fedsim.privacy import loss_distribution, renyi
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 
@@ -302,7 +302,7 @@ class BasicAccountant(Accountant):
             return 1.0
         if excess(lowest) <= 0:
             return math.exp(lowest)
-        return math.exp(scipy.optimize.brentq(excess, lowest, highest, xtol=1e-13, rtol=1e-14))
+        return math.exp(find_root(excess, lowest, highest, xtol=1e-13, rtol=1e-14))
 
 
 class AdvancedAccountant(BasicAccountant):

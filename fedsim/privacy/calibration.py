@@ -4,10 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import scipy
-
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
+from adversaries.statistics.roots import find_root
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import MOST_STEPS, Mechanism, Neighbouring
@@ -158,7 +157,7 @@ def least_multiplier(requirement: Requirement, mechanism: Callable[[float], Mech
                 f"{requirement.reached(mechanism(MOST_NOISE))}; give a weaker target, or choose "
                 "the accountant pld"
             )
-    root = float(scipy.optimize.brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
+    root = find_root(excess, low, high, xtol=1e-10, rtol=1e-14)
     # The root may lie on the wrong side by its tolerance: move to the safe side.
     while excess(root) > 0:
         root += 1e-10
@@ -227,7 +226,7 @@ def sampling_rate(
         )
     if excess(high) <= 0:
         return math.exp(high)
-    root = float(scipy.optimize.brentq(excess, low, high, xtol=1e-10, rtol=1e-14))
+    root = find_root(excess, low, high, xtol=1e-10, rtol=1e-14)
     while excess(root) > 0:
         root -= 1e-10
     return math.exp(root)

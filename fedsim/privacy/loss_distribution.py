@@ -16,6 +16,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import log_ndtr, ndtr
 
 from adversaries.statistics import gaussian
+from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 Array = npt.NDArray[np.float64]
@@ -173,7 +174,7 @@ def _replace_epsilon(z: float, q: float, delta: float) -> float:
         return 0.0
     if excess(highest) >= 0:
         return highest
-    return float(scipy.optimize.brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-14))
+    return find_root(excess, 0.0, highest, xtol=1e-300, rtol=1e-14)
 
 
 @lru_cache(maxsize=64)

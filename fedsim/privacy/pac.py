@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_delta
+from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism
 
 Floats = npt.NDArray[np.float64]
@@ -242,9 +242,7 @@ def _reach(information: float, prior: float) -> float:
 
     # KL <= chi^2 = gain^2/(p0 (1-p0)) <= (e^u - 1)^2/4, less than u^2 for u <= 1.
     lowest = min(1.0, math.sqrt(information))
-    root = scipy.optimize.brentq(
-        excess, math.log(lowest), math.log(highest), xtol=1e-15, rtol=1e-14
-    )
+    root = find_root(excess, math.log(lowest), math.log(highest), xtol=1e-15, rtol=1e-14)
     return math.exp(root)
 
 

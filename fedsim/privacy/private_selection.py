@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import logsumexp
 
 from adversaries.errors import InputError
+from adversaries.statistics.roots import find_root
 from fedsim.privacy.accounting import PLD, RENYI
 from fedsim.privacy.mechanism import Mechanism
 
@@ -131,7 +131,7 @@ def gamma_of_mean(mean: float, shape: float) -> float:
 
     # The mean falls from infinity to 1 as gamma rises from 0 to 1. The search is over its
     # logarithm, since gamma may be tiny.
-    return math.exp(scipy.optimize.brentq(excess, -600.0, -1e-9, xtol=1e-13))
+    return math.exp(find_root(excess, -600.0, -1e-9, xtol=1e-13))
 
 
 def _rising(divergences: Array) -> Array:

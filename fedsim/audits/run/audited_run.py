@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy
 from scipy.special import logit, ndtr
 
 from adversaries.statistics import estimators, gaussian, stopping
 from adversaries.statistics.agreement import EstimateComparison
 from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.estimators import AdvantageEstimate
+from adversaries.statistics.roots import find_root
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.measurements import membership_audit, vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
@@ -244,9 +244,7 @@ def variance_ratio(advantage: float, prior: float = 0.5) -> float:
     # From even odds mu is least; lead/mu < mu/2 - 9 wins all but 1e-19 of the trials.
     least, most = gaussian.mu_of_advantage(advantage), 20 + 2 * math.sqrt(lead)
     won, lost = (
-        rates(scipy.optimize.brentq(excess, least / 2, most))
-        if excess(most) > 0
-        else (1.0, 1 - advantage)
+        rates(find_root(excess, least / 2, most)) if excess(most) > 0 else (1.0, 1 - advantage)
     )
     return advantage * (1 - advantage) / (won * (1 - won) + lost * (1 - lost))
 

@@ -8,13 +8,13 @@ means that the audit can detect no shortfall. Runs, apps, transcripts and live a
 
 import math
 
-from scipy.optimize import brentq
 from scipy.special import bdtr, gammaincinv, ndtri
 
 from adversaries.statistics.gaussian_bounds import LARGEST_EFFECT, NORMALITY_LEVEL
 from adversaries.statistics.intervals import binomial_low
 from adversaries.statistics.noise_limit import RATIOS
 from adversaries.statistics.noncentral import lower_limit, upper_limit
+from adversaries.statistics.roots import find_root
 
 POWER = 0.95
 """Probability with which the audit would have raised its alarm."""
@@ -59,7 +59,7 @@ def by_separation(
     if above(LARGEST_EFFECT) <= 0:
         return 0.0
     # The smallest effect that raises the alarm, and the signal that has it often enough.
-    least = brentq(above, 0.0, LARGEST_EFFECT, xtol=1e-9)
+    least = find_root(above, 0.0, LARGEST_EFFECT, xtol=1e-9)
     missed = 1 - POWER - NORMALITY_LEVEL * checked
     needed = upper_limit(least / scale, freedom, missed) * scale
     return min(1.0, signal / needed) if needed > 0 else 0.0
@@ -82,7 +82,7 @@ def by_wins(signal: float, limit: float, trials: int, tail: float) -> float:
         middle = (low + high) // 2
         low, high = (low, middle) if alarms(middle) else (middle + 1, high)
     # The rate of wins at which fewer wins than these have probability 1 - POWER.
-    chance = brentq(lambda p: float(bdtr(low - 1, trials, p)) - (1 - POWER), 0.0, 1.0)
+    chance = find_root(lambda p: float(bdtr(low - 1, trials, p)) - (1 - POWER), 0.0, 1.0)
     needed = 2 * float(ndtri(chance))
     return min(1.0, signal / needed) if needed > 0 else 0.0
 
