@@ -316,10 +316,13 @@ def test_nothing_needs_ray_to_be_imported() -> None:
     assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}
 
 
-def test_a_clients_process_leaves_out_what_is_slow_to_import() -> None:
-    """Flower starts one for each message: what a round does not need is imported where it is."""
+def test_the_first_round_needs_nothing_that_is_slow_to_import() -> None:
+    """Flower starts a process for each message, and a command should begin soon."""
     slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
-    assert _failing(["fedsim.client_app", "fedsim.federation.client.training_node"], slow) == {}
+    slow += ["scipy.spatial", "scipy.linalg"]
+    client = ["fedsim.client_app", "fedsim.federation.client.training_node"]
+    server = ["fedsim.experiment", "fedsim.server_app", "fedsim.federation.server.strategy"]
+    assert _failing([*client, *server], slow) == {}
 
 
 def test_the_drawing_of_the_wings_has_them_in_order() -> None:
