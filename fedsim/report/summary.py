@@ -74,8 +74,8 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
     yield Text(
-        f"\n{measure(report)} {worths_in_full(report)}; "
-        f"all intervals have {_level(report)} confidence"
+        f"\n{measure(report)} {worths_in_full(report)}.\n"
+        f"All intervals and lower bounds above have {_level(report)} confidence."
     )
 
 

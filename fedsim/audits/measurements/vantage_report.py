@@ -66,10 +66,10 @@ def report(
         if view:
             notes += [LINEARISED] if attacked else []
             notes += [] if view["noise_stds"].any() else [CERTAIN]
+        elif attacked and (reason := released_model.why_not(scheme)):
+            notes.append(f"not attacked: {reason}")
         elif bound.vantage not in planned:
             notes.append(NOT_MEASURED)
-        elif attacked:
-            notes.append(f"not attacked: {released_model.why_not(scheme)}")
         rows[vantage.value] = AtVantage(
             noise_multiplier=bound.noise_multiplier,
             epsilon=bound.epsilon,

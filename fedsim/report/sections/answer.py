@@ -9,7 +9,7 @@ from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.run.guarantee import ONE_TRAINING
 from fedsim.report.document.blocks import Label
-from fedsim.report.document.wording import at_least, number, percent, plain
+from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections import attacks
 from fedsim.report.sections.section import (
     advantage_limit,
@@ -26,6 +26,7 @@ from fedsim.report.sections.section import (
     trials_of,
 )
 from fedsim.report.sections.theory import released
+from fedsim.report.sections.vantage_words import condition
 
 
 def labels(report: Report) -> list[Label]:
@@ -233,10 +234,12 @@ def _canaries_prove(report: Report) -> str:
     if report.one_run is None:
         return ""
     bound, name = attacks.headline(report.one_run), attacks.headline_name(report.one_run)
+    shown = "nothing"
+    if bound.epsilon:
+        shown = f"that ε is at least {number(bound.epsilon)}{condition('one_run')}"
     return (
-        f" The canaries of one trial prove {at_least(bound.epsilon)} with "
-        f"{percent(bound.confidence)} confidence ({name}); the claim is "
-        f"ε = {number(report.one_run.claimed_epsilon)}."
+        f" The canaries of one trial show {shown} ({percent(bound.confidence)} confidence, "
+        f"{name}). The claim is ε = {number(report.one_run.claimed_epsilon)}."
     )
 
 

@@ -109,7 +109,7 @@ def _budget(report: Report) -> str:
     if budget.stopped:
         ending = f", where {limit} left no room for another" if budget.stop_at else ""
     else:
-        ending = f", within {limit}" if budget.stop_at else "; no limit was set"
+        ending = f", within {limit}" if budget.stop_at else "; no budget was set"
     before = ""
     if budget.earlier_attempts:
         before += (
@@ -117,11 +117,14 @@ def _budget(report: Report) -> str:
         )
     before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
-    whose = "a client's data have" if is_client(report) else "a person's record has"
+    who = "a client's data" if is_client(report) else "a person's record"
+    spent = f"{who} {'have' if is_client(report) else 'has'} spent"
+    if report.noise_source == "seed" and math.isfinite(budget.spent):
+        spent = f"with secret noise {who} would have spent"
     return (
-        f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds {whose} spent "
-        f"ε = {number(budget.spent)}{together} towards the vantage "
-        f"{budget.vantage} at δ = {plain(budget.delta)} "
+        f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds, {spent} "
+        f"ε = {number(budget.spent)}{together} towards the {budget.vantage.replace('-', ' ')} at "
+        f"δ = {plain(budget.delta)} "
         f"(accountant {budget.accountant}){ending}.{before}"
     )
 

@@ -39,13 +39,20 @@ def scope(report: Report) -> str:
             f"{report.rounds} rounds",
             f"{report.clients} clients",
             f"{report.trust} trust",
-            f"vantage: {report.vantage}",
-            f"neighbouring: {report.neighbouring}",
+            f"vantage: {report.vantage.replace('-', ' ')}",
+            f"compared: {_compared(report)}",
             *(["unit of privacy: a client's whole data"] * is_client(report)),
             *([f"sampling rate {_rate(report)}"] * is_sampled(report)),
             *([f"{local_steps} local steps"] * (local_steps > 1)),
         )
     )
+
+
+def _compared(report: Report) -> str:
+    whose = "one client's data" if is_client(report) else "one record"
+    if report.neighbouring == "replace":
+        return f"{whose} replaced"
+    return f"with and without {whose}"
 
 
 OPTIMIZER_KEYS: dict[str, dict[str, str]] = {

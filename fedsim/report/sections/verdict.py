@@ -36,9 +36,9 @@ def by_the_model(report: Report) -> str:
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            f"Not measured here. For any one person, {bound}; a coin is right in 50%. To measure "
-            f"it, set {vantage_words.MEASURES_ALL}, if an attack on the target exists."
-        )
+            f"Not measured here. For any one person, {bound}; a coin is right in 50%. "
+            f"{vantage_words.how_to_measure(report, verdict.vantage)}"
+        ).rstrip()
     right, ends = (1 + measured.advantage) / 2, [(1 + end) / 2 for end in measured.interval]
     return (
         f"The attack that was declared beforehand was right about {challenge_of(report)} in "
@@ -183,9 +183,9 @@ def _numbers(report: Report) -> list[Block]:
 
 
 TO_WHOM = Section(
-    "To whom",
+    "Who could identify the person?",
     lambda report: [
-        Prose(f"The same noise protects differently depending on who looks. {trust(report)}")
+        Prose(f"How well the noise protects depends on what an observer sees. {trust(report)}")
     ],
 )
 NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)
