@@ -117,7 +117,7 @@ def _of_vantages(report: Report) -> Iterator[Line]:
             continue
         mark = f" ({vantage_words.mark(report, verdict).text.lower()})"
         yield (
-            f"advantage, {name}",
+            f"advantage, {vantage_words.NAMES[name]}",
             number(measured.advantage),
             span(measured.advantage_interval, number),
             f"ρα {number(row.rho_alpha)}, predicted {number(predicted.advantage)}{mark}",

@@ -174,7 +174,11 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
         answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
     rows = [
-        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
+        [
+            towards.vantage.replace("-", " "),
+            *map(number, list(towards.epsilon.values())[:1]),
+            towards.sees,
+        ]
         for towards in card.privacy.towards
     ]
     return doc.FirstScreen(
@@ -299,7 +303,8 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         checks += [
             doc.Check(
                 FAILED,
-                f"Theory sets no limit for the {each.vantage}, which can always tell whether the "
+                f"Theory sets no limit for the {each.vantage.replace('-', ' ')}, which can always "
+                f"tell whether the "
                 f"{card.privacy.unit} was used.",
             )
             for each in card.privacy.towards

@@ -200,7 +200,7 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
     rows.append(("rank test, p", number(canary.p_value)))
     proven = number(canary.epsilon_proven_one_round)
     guessed = f"{canary.right_guesses} of {canary.guesses} coins guessed"
-    rows.append(("ε of one round, proven", f"at least {proven}: {guessed}"))
+    rows.append(("ε of one round, at least", f"{proven}, from {guessed}"))
     return rows
 
 

@@ -247,7 +247,7 @@ def _said(course: Course, planned: int) -> list[str]:
         f"{number(look.advantage)}{between}."
     ]
     if course.rho_alpha is not None:
-        sentences.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
+        sentences.append(f"Theory's limit is ρα = {number(course.rho_alpha)}.")
     return sentences
 
 

@@ -328,7 +328,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             "client",
             [
                 "with all 8 records of client",
-                "on the neighbouring D′, where it has none",
+                "or on D′, where the client has none",
                 "for 1 epoch in one batch, and sent how far it came, clipped as a whole",
                 "Unit of privacy all data of one client",
                 "with all its 8 records, is the target",
@@ -348,14 +348,14 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "Gradients are not clipped, so theory sets no limit.",
             ],
         ),
-        ("oracle", ["computed by the auditor, from the noise that was drawn"]),
+        ("oracle", ["The auditor computed the beliefs from the noise that was drawn"]),
         ("local sensitivity", ["A tautology here"]),
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
         ("halves", ["Naming which of the"]),
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         (
             "few trials",
-            ["There is no result yet: 2 trials are too few. The true share of right answers"],
+            ["2 trials are too few to tell how often the adversary is right", "Too few trials"],
         ),
         ("one run", ["The canaries of one trial show", "one-run f-DP bound). The claim is ε ="]),
         (
@@ -395,7 +395,7 @@ def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(wr
     assert text.count("audited here") == 3  # first, in full, and among the numbers
     assert text.index("Whom this is about") < text.index("The bounds from theory")
     for vantage, row in report.vantages.items():
-        assert f"advantage, {vantage}" in terminal
+        assert f"advantage, {vantage_words.NAMES[vantage]}" in terminal
         assert row.note in text
     assert "advantage, " not in shown(written("central").report)
 
@@ -475,7 +475,7 @@ def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
 def test_sampled_steps_have_no_gaussian_curve(drawn, written):
     captions = {kind: drawn(kind).figures["log-odds"].caption for kind in ("sampled", "central")}
     assert "played again with the recorded gradient norms" in captions["sampled"]
-    assert "theory's, not a fit (μ" in captions["central"]
+    assert "Theory predicts the curves (μ" in captions["central"]
 
 
 def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_figure(drawn, written):
@@ -506,7 +506,7 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
         return Page(render_html(report, Undrawn(report, {}), False, About(target=target))).words
 
     html = render_html(report, Undrawn(report, {}), False, About(target=PIXELS))
-    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+ of D, a ', html)
+    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+, a ', html)
     table = words(report, ROW)
     assert "age Unusual. 90 40 2.0%" in table
     assert "job cook nurse 50.0%" in table
@@ -558,7 +558,8 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the target" in attacked
-    assert "Not measured here. For any one person, theory allows" in not_attacked
+    assert "was not played. For any one person, theory allows" in not_attacked
+    assert verdict.BY_LOSSES.strip() in not_attacked
     assert 'audit.vantages = "all"' in not_attacked
 
 
