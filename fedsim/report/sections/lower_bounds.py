@@ -211,7 +211,7 @@ def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
                 {name: asdict(band) for name, band in profile.directions.items()},
             ),
             "Privacy profile.",
-            "δ as a function of ε: estimated from log-odds under the claimed noise, and as theory has it. "
+            "δ as a function of ε: estimated from log-odds under the claimed noise, and theory's. "
             f"Each point of the {confidence_of(report)}bands holds by itself, not all together.",
         )
 

@@ -272,9 +272,9 @@ def cost_in_short(result: Result) -> str:
 def limits_of_the_page(result: Result) -> Iterator[str]:
     """Yield sentences about what the page does not show."""
     yield (
-        "“Meets the limit” is theory's word, for the worst record and the strongest adversary at "
-        "this vantage. The measured advantage is of one record and few trials: it can contradict "
-        "theory, and cannot prove that a setting is safe."
+        "“Meets the limit” is a statement of theory, for the worst record and the strongest "
+        "adversary at this vantage. The measured advantage is about one record, in few trials. It "
+        "can contradict theory, and cannot prove that a setting is safe."
     )
     yield (
         "An accuracy is a mean over trainings on one set of held-out records. Each training has "
@@ -352,7 +352,7 @@ def limit(result: Result) -> str:
 def limit_in_short(result: Result) -> str:
     """Return the limit, for a figure's legend."""
     tail = tail_limit(result)
-    beside = "" if tail is None else f", but in {percent(tail)}"
+    beside = "" if tail is None else f", exceeded in {percent(tail)}"
     bound = result.request.limit
     if bound.key == RISK:
         beside = f" from {in_cases(bound.baseline)}"
