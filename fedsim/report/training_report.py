@@ -362,5 +362,5 @@ def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
             name: np.array([(each.noise_at_most or {}).get(name, math.inf) for each in rounds])
             for name in rounds[-1].noise_at_most
         }
-        caption = "Upper limits of the noise in released sums and messages, in units of the claim."
+        caption = "Largest noise that fits the released sums and messages, over the claimed noise."
         yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

@@ -33,7 +33,10 @@ LINEARISED = (
     "an attack along a replay of the training, not an exact posterior: its log-odds are a score"
 )
 NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
-CERTAIN = "without noise one step proves the world: belief and epsilon' are infinite, not missing"
+CERTAIN = (
+    "without noise one step shows whether the record was used: belief and epsilon' are infinite, "
+    "not missing"
+)
 
 
 def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:

@@ -95,7 +95,7 @@ def least_loss(share: float) -> str:
 
     It is rounded up, so that the text promises no more than what was computed.
     """
-    return f"{100 * (1 - math.floor(share * 1000) / 1000):.1f}%"
+    return f"{100 * (1 - min(math.floor(share * 1000), 999) / 1000):.1f}%"
 
 
 def would_have_noticed(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.report import Report, encode
-from fedsim.audits.results.verdicts import NOT_CONTRADICTED, VantageVerdict
+from fedsim.audits.results.verdicts import NOT_CONTRADICTED, NOT_MEASURED, VantageVerdict
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
 from fedsim.report.document.first_screen import (
@@ -222,6 +222,9 @@ def _steps(report: Report) -> list[doc.Words]:
                 if verdict.seen_below >= ENOUGH
                 else "more trials detect smaller losses of noise. "
             ) + vantage_words.noticed(report, verdict)
+        if words is NOT_MEASURED:
+            how = vantage_words.how_to_measure(report, verdict.vantage)
+            advice = f"{how[:1].lower()}{how[1:]}"
         kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
     steps: list[doc.Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()

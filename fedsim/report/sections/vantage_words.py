@@ -160,7 +160,7 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     if limit.answer != "cannot-tell":
         return reason
     if limit.by == "theory":
-        return f"{reason} {how_to_measure(report, verdict.vantage)}".rstrip()
+        return f"{reason} {how_to_measure(report, verdict.vantage)}"
     if limit.trials is None:
         return f"{reason} It is not known how many trials would decide it for this target."
     return f"{reason} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
@@ -173,11 +173,13 @@ def condition(estimator: str) -> str:
 
 
 def how_to_measure(report: Report, vantage: str) -> str:
-    """Return how to measure a vantage, or why fedsim does not; "" where canaries exclude it."""
+    """Return how to measure a vantage, or why fedsim does not, as a sentence."""
     for part in report.vantages[vantage].note.split("; "):
         if part.startswith(NOT_ATTACKED):
             return f"It was {part}."
-    return "" if report.one_run is not None else f"To measure it, set {MEASURES_ALL}."
+    if report.one_run is not None:
+        return "A run with canaries does not measure it."
+    return f"To measure it, set {MEASURES_ALL}."
 
 
 def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
@@ -345,7 +347,7 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
     less = verdict.vantage == "released-model"
     bound = " This adversary sees less than a participant, so it can achieve no more." * less
     how = how_to_measure(report, verdict.vantage)
-    return f"These limits come from theory alone. {holds_for(report)}{bound} {how}".rstrip()
+    return f"These limits come from theory alone. {holds_for(report)}{bound} {how}"
 
 
 def _of_interval(report: Report, verdict: VantageVerdict) -> str:

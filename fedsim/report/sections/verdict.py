@@ -44,7 +44,7 @@ def by_the_model(report: Report) -> str:
             f"any one person, {bound}; a coin is right in 50%. "
             f"{vantage_words.how_to_measure(report, verdict.vantage)}"
             f"{BY_LOSSES * bool(report.membership_inference)}"
-        ).rstrip()
+        )
     right, ends = (1 + measured.advantage) / 2, [(1 + end) / 2 for end in measured.interval]
     return (
         f"The attack that was declared beforehand was right about {challenge_of(report)} in "
@@ -118,8 +118,8 @@ def _words(report: Report) -> list[Block]:
         Prose(
             "The worst vantage point comes first: one that contradicts theory, then one without a "
             "limit, then the one with the largest limit. Intervals in brackets have "
-            f"{confidence_of(report).strip()} confidence. Guessing reaches an advantage between "
-            f"the two stated values in {confidence_of(report).strip()} of as many trials.",
+            f"{confidence_of(report).strip()} confidence. In as many trials, guessing reaches an "
+            f"advantage within the stated range with probability {confidence_of(report).strip()}.",
             small=True,
         ),
         Prose(game(report), small=True),

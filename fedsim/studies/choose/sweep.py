@@ -271,7 +271,7 @@ def _place(row: Mapping[str, Any]) -> list[str]:
     between = span(row["interval"], number)
     return [
         row["run"],
-        f"{row['trust']}, {row['vantage']}",
+        f"{row['trust']}, {row['vantage'].replace('-', ' ')}",
         number(row["noise_multiplier"]),
         number(row["epsilon"]),
         number(row["rho_alpha"]),
