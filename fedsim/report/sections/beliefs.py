@@ -75,9 +75,8 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
                 bound_name="PAC bound" if is_pac(report) else "bound ρα",
             ),
             "Advantage of every attack.",
-            f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
-            f"{number(limit)}; bars are measured, whiskers "
-            f"their {confidence_of(report)}intervals.",
+            f"Bars are measured advantages, with {confidence_of(report)}intervals. The limit "
+            f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(limit)}.",
         ),
         *_sensitivity(report, transcript),
     ]

@@ -192,7 +192,7 @@ class TestPredictedDensity:
 
 class TestAdvantages:
     MEASURED = (
-        MeasuredCurve("DI adversary", 0.25, (0.19, 0.31)),
+        MeasuredCurve("adversary of\nthis report", 0.25, (0.19, 0.31)),
         MeasuredCurve("Yeom", 0.02, (-0.01, 0.05)),
         MeasuredCurve("Yeom on the record", 0.1, None),
     )
@@ -202,7 +202,7 @@ class TestAdvantages:
             self.MEASURED, bound=None, prediction=None, theorem2=None
         ).axes
         assert [label.get_text() for label in axes.get_xticklabels()] == [
-            "DI adversary",
+            "adversary of\nthis report",
             "Yeom",
             "Yeom on the record",
         ]
